@@ -98,6 +98,7 @@ fn best<'a>(spec: &Spec, mut group: Vec<(&'a Case, Known)>) -> (&'a Case, String
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::matrix::tests::loaded;
 
     const SPEC: &str = "version: 1
 pipelines: {text: {description: x, tasks: [fill-mask]}}
@@ -112,10 +113,7 @@ models:
 
     /// Each case that is left, with its reason.
     fn chosen(prefer: &str, known: impl Fn(&str) -> Known) -> Vec<(String, String)> {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("spec.yaml");
-        std::fs::write(&path, format!("{SPEC}{prefer}")).unwrap();
-        let spec = Spec::load(&path).unwrap_or_else(|errors| panic!("{errors}"));
+        let spec = loaded(&format!("{SPEC}{prefer}"));
         let mut matrix = Matrix::of(&spec);
         matrix.choose(&spec, |case| known(&case.target));
         matrix.cases.iter().map(|case| (case.id(), case.chosen.clone().unwrap())).collect()

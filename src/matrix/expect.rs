@@ -1,6 +1,5 @@
 //! Which expectation a case has, and expectations that no case has.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::{Case, Matrix, meets};
@@ -8,19 +7,12 @@ use crate::base::{Loc, glob};
 use crate::spec::{Expect, Model, Spec, Target};
 
 /// An expectation that says something of no case: it would be believed and never looked at.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{loc}: this `expect` rule matches no case\n  hint: {hint}")]
 pub struct IdleExpectation {
     pub loc: Loc,
     pub hint: String,
 }
-
-impl fmt::Display for IdleExpectation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: this `expect` rule matches no case\n  hint: {}", self.loc, self.hint)
-    }
-}
-
-impl std::error::Error for IdleExpectation {}
 
 /// The first that matches.
 pub(super) fn of(spec: &Spec, model: &Model, target: &Target, case: &Case) -> Option<Arc<Expect>> {
@@ -38,7 +30,7 @@ fn is_of_a_named_target(spec: &Spec, expect: &Arc<Expect>) -> bool {
     let is_meant = |model: &&Model| expect.rule.model.as_ref().is_none_or(|name| glob::matches(name, &model.name));
     let mut cases = Matrix { cases: Vec::new(), excluded: Vec::new() };
     for model in spec.models.values().filter(is_meant) {
-        cases.add_all(spec, model, target, std::slice::from_ref(&target.name));
+        cases.add(spec, model, target, std::slice::from_ref(&target.name));
     }
     cases.has_expected(expect)
 }

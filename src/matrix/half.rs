@@ -134,6 +134,7 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
+    use crate::matrix::tests::loaded;
 
     const SPEC: &str = "version: 1
 pipelines: {text: {description: x, tasks: [fill-mask]}}
@@ -151,10 +152,7 @@ models:
 
     /// The cases that are left with why, and which questions were asked.
     fn resolved(more: &str, computes: impl Fn(&str, Precision) -> Computes) -> (Vec<String>, Vec<String>) {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("spec.yaml");
-        std::fs::write(&path, format!("{SPEC}{more}")).unwrap();
-        let spec = Spec::load(&path).unwrap_or_else(|errors| panic!("{errors}"));
+        let spec = loaded(&format!("{SPEC}{more}"));
         let mut matrix = Matrix::of(&spec);
         assert!(matrix.asks_for_half(&spec));
         let asked = RefCell::new(Vec::new());
