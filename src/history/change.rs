@@ -6,7 +6,7 @@
 //! neighbours, the standard deviation where they are normal. A part has at least four figures: two that are slow in a row
 //! are no level. A cut counts if the medians on its sides differ by more than T. All is done with logarithms, so it is relative.
 
-use crate::report::stats::quantile;
+use crate::report::stats::median_of;
 
 /// The fewest figures that make a level.
 const LEAST: usize = 4;
@@ -88,9 +88,7 @@ fn spread(logs: &[f64]) -> f64 {
 
 /// 0 of nothing.
 fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    if sorted.is_empty() { 0.0 } else { quantile(&sorted, 0.5) }
+    median_of(values.iter().copied()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use super::Tell;
 use super::file::{self, RunFile};
 use super::library::{Connection, Library};
 use super::rows::Rows;
-use super::schema::{self, Column, TABLES, Table};
+use super::schema::{self, Column, Table};
 
 /// Nothing is fetched: what is asked of it is inside the library.
 const OPTIONS: [(&str, &str); 2] = [("autoinstall_known_extensions", "false"), ("autoload_known_extensions", "false")];
@@ -75,7 +75,7 @@ fn take(connection: &Connection, file: &RunFile) -> Result<()> {
     let rows = Rows::of(file);
     within_transaction(connection, || {
         for name in OF_EXECUTIONS.into_iter().chain(OF_RUNS) {
-            insert(connection, table(name), &rows)?;
+            insert(connection, Table::named(name), &rows)?;
         }
         match &file.about.same_as {
             Some(same) => repeat(connection, &file.about.run, same),
@@ -108,17 +108,12 @@ fn repeat(connection: &Connection, run: &str, same: &str) -> Result<()> {
     let of_the_run =
         ["run", "started", "seconds", "command", "imported_from", "same_as", "steps_executed", "steps_kept"];
     let own = |name: &str| of_the_run.contains(&name) || name.starts_with("git_") || name == "interrupted";
-    let columns = schema::columns("runs").into_iter().filter(|name| !own(name));
-    let taken: Vec<_> = columns.map(|name| format!("{name} = other.{name}")).collect();
-    let taken = taken.join(", ");
+    let columns = Table::named("runs").names().filter(|name| !own(name));
+    let taken = columns.map(|name| format!("{name} = other.{name}")).collect::<Vec<_>>().join(", ");
     connection.execute_with(
         &format!("UPDATE runs SET steps_executed = 0, {taken} FROM runs other WHERE runs.run = $1 AND other.run = $2"),
         &[run, same],
     )
-}
-
-fn table(name: &str) -> &'static Table {
-    TABLES.iter().find(|table| table.name == name).expect("BUG: a table without columns")
 }
 
 fn within_transaction(connection: &Connection, work: impl FnOnce() -> Result<()>) -> Result<()> {

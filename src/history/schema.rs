@@ -252,10 +252,15 @@ pub(super) fn create() -> String {
     script
 }
 
-/// The names of a table's columns.
-pub(super) fn columns(table: &str) -> Vec<&'static str> {
-    let found = TABLES.iter().find(|known| known.name == table).expect("BUG: no table is called so");
-    found.columns.iter().map(|Column(name, ..)| *name).collect()
+impl Table {
+    pub(super) fn named(name: &str) -> &'static Self {
+        TABLES.iter().find(|table| table.name == name).expect("BUG: no table is called so")
+    }
+
+    /// The names of its columns.
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.columns.iter().map(|Column(name, ..)| *name)
+    }
 }
 
 /// As a text of SQL's.

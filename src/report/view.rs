@@ -95,6 +95,12 @@ impl<'a> View<'a> {
         case.status == Outcome::Pass && case.metrics.is_some() && self.stand_in(case).is_none()
     }
 
+    /// Its median, ms, where that may stand beside others.
+    pub(super) fn median(&self, case: &CaseResult) -> Option<f64> {
+        let median = case.metrics.as_ref().filter(|_| self.comparable(case))?.median_ms;
+        (median > 0.0).then_some(median)
+    }
+
     pub(super) fn column(&self, at: usize) -> impl Iterator<Item = Cell<'a>> + '_ {
         self.cells.iter().map(move |row| row[at])
     }
@@ -153,7 +159,7 @@ impl<'a> Kinds<'a> {
 }
 
 /// The `versions` of a case's facts.
-pub(super) fn case_versions(case: &CaseResult) -> impl Iterator<Item = (&str, &str)> {
+pub(crate) fn case_versions(case: &CaseResult) -> impl Iterator<Item = (&str, &str)> {
     let versions = case.facts.get("versions").and_then(|versions| versions.as_object());
     versions.into_iter().flatten().filter_map(|(name, version)| Some((name.as_str(), version.as_str()?)))
 }
