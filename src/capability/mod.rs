@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use crate::base::suggest;
+use crate::base::{is_default, suggest};
 use crate::device::BACKENDS;
 use crate::record::{Outcome, Weights};
 use crate::spec;
@@ -101,7 +101,7 @@ pub struct Measured {
     /// Those that were tried: what did not run is in neither count.
     pub asked: u32,
     /// Those of the right ones that a looser tolerance than orch's own let pass.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub loosely: u32,
     /// `YYYY-MM-DD`
     pub first: String,
@@ -159,10 +159,6 @@ pub struct Row {
     /// The columns that were held to a looser tolerance than orch's own.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub loosely: BTreeSet<String>,
-}
-
-fn is_zero(count: &u32) -> bool {
-    *count == 0
 }
 
 /// One result.

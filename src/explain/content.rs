@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::iter;
 use std::path::Path;
 
 use serde_json::Value;
@@ -39,36 +40,25 @@ fn data(extension: &str, old: &str, new: &str) -> Option<String> {
         "yaml" | "yml" => crate::spec::yaml_data(text),
         _ => None,
     };
-    first_key(&mut String::new(), Some(&parse(old)?), Some(&parse(new)?))
+    first_key("", Some(&parse(old)?), Some(&parse(new)?))
 }
 
 /// The first leaf that differs, in the order of the newer version.
-fn first_key(path: &mut String, old: Option<&Value>, new: Option<&Value>) -> Option<String> {
+fn first_key(path: &str, old: Option<&Value>, new: Option<&Value>) -> Option<String> {
     match (old, new) {
         (old, new) if old == new => None,
         (Some(Value::Object(old)), Some(Value::Object(new))) => {
-            let gone = old.keys().filter(|key| !new.contains_key(*key));
-            new.keys().chain(gone).find_map(|key| {
-                let len = path.len();
-                if !path.is_empty() {
-                    path.push('.');
-                }
-                path.push_str(key);
-                let found = first_key(path, old.get(key), new.get(key));
-                path.truncate(len);
-                found
-            })
+            let key = new.keys().chain(old.keys()).find(|key| old.get(*key) != new.get(*key))?;
+            let dot = if path.is_empty() { "" } else { "." };
+            first_key(&format!("{path}{dot}{key}"), old.get(key), new.get(key))
         }
-        (Some(Value::Array(old)), Some(Value::Array(new))) => (0..old.len().max(new.len())).find_map(|at| {
-            let len = path.len();
-            path.push_str(&format!("[{at}]"));
-            let found = first_key(path, old.get(at), new.get(at));
-            path.truncate(len);
-            found
-        }),
+        (Some(Value::Array(old)), Some(Value::Array(new))) => {
+            let at = (0..old.len().max(new.len())).find(|at| old.get(*at) != new.get(*at))?;
+            first_key(&format!("{path}[{at}]"), old.get(at), new.get(at))
+        }
         (old, new) => {
             let shown = |value: Option<&Value>| value.map_or("absent".to_owned(), |value| quoted(&value.to_string()));
-            let at = if path.is_empty() { "the value" } else { path.as_str() };
+            let at = if path.is_empty() { "the value" } else { path };
             Some(format!("{at}: {} => {}", shown(old), shown(new)))
         }
     }
@@ -76,15 +66,10 @@ fn first_key(path: &mut String, old: Option<&Value>, new: Option<&Value>) -> Opt
 
 fn first_line(old: &str, new: &str) -> Option<String> {
     let (mut olds, mut news) = (old.split('\n'), new.split('\n'));
+    let pairs = iter::from_fn(|| Some((olds.next(), news.next())).filter(|pair| *pair != (None, None)));
+    let (number, (old, new)) = (1..).zip(pairs).find(|(_, (old, new))| old != new)?;
     let shown = |line: Option<&str>| line.map_or("absent".to_owned(), |line| format!("{:?}", quoted(line)));
-    for number in 1.. {
-        match (olds.next(), news.next()) {
-            (None, None) => return None,
-            (old, new) if old == new => {}
-            (old, new) => return Some(format!("line {number}: {} => {}", shown(old), shown(new))),
-        }
-    }
-    None
+    Some(format!("line {number}: {} => {}", shown(old), shown(new)))
 }
 
 /// The header's first difference, else the first tensor whose bytes differ. None if either is no such file.
@@ -93,7 +78,7 @@ fn safetensors(old: &Path, new: &Path) -> io::Result<Option<String>> {
         return Ok(None);
     };
     // Offsets move with every size before them, so they are told only when nothing else differs.
-    if let Some(told) = first_key(&mut String::new(), Some(&bare(&old_header)), Some(&bare(&new_header))) {
+    if let Some(told) = first_key("", Some(&bare(&old_header)), Some(&bare(&new_header))) {
         return Ok(Some(format!("header: {told}")));
     }
     if old_header != new_header || old_data != new_data {

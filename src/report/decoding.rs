@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::details::{Part, Samples, known, per_second};
 use super::format::{ms, span};
-use super::stats::{quantile, sorted};
+use super::stats::{median_of, sorted};
 use crate::base::figures::counted;
 use crate::runtime::{Decoding, Times};
 
@@ -42,9 +42,7 @@ impl DecodingFigures {
             return None;
         }
         let median = |of: fn(&Decoding) -> &[f64]| {
-            let medians = rounds.iter().map(|round| of(round)).filter(|samples| !samples.is_empty());
-            let medians: Vec<_> = medians.map(|samples| quantile(&sorted(samples), 0.5)).collect();
-            (!medians.is_empty()).then(|| quantile(&sorted(&medians), 0.5))
+            median_of(rounds.iter().filter_map(|round| median_of(of(round).iter().copied())))
         };
         let first_token_ms = median(|round| &round.first_token_ms)?;
         let next_token_ms = median(|round| &round.next_token_ms);
@@ -63,8 +61,8 @@ impl DecodingFigures {
 
     pub(super) fn part<'a>(&self, label: Option<&'static str>) -> Part<'a> {
         let of = |median: f64, samples: &[f64]| {
-            let samples_of = sorted(samples);
-            let range = span(samples_of.first().copied(), samples_of.last().copied()).filter(|_| samples.len() > 1);
+            let sorted = sorted(samples.iter().copied());
+            let range = span(sorted.first().copied(), sorted.last().copied()).filter(|_| samples.len() > 1);
             let range = range.map(|range| format!(", {range}")).unwrap_or_default();
             format!("{}, median of {}{range}", ms(median), counted(samples.len() as u32, "sample"))
         };

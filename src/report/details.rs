@@ -51,10 +51,6 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    fn of(metrics: &Metrics) -> Option<Self> {
-        Self::new(&metrics.samples_ms, metrics.median_ms, "samples")
-    }
-
     /// None below three: there is no trend to see.
     pub(super) fn new(samples_ms: &[f64], median: f64, what: &'static str) -> Option<Self> {
         let values = thinned(samples_ms);
@@ -117,25 +113,25 @@ fn latency<'a>(m: &Metrics, label: Option<&'static str>) -> Part<'a> {
     let several = m.rounds.len() > 1;
     let table = several.then(|| rounds(m));
     let note = (!several).then(|| "one process: how much processes differ is not known".to_owned());
-    Part { title: "Latency", note, label, samples: Samples::of(m), table, facts }
+    let samples = Samples::new(&m.samples_ms, m.median_ms, "samples");
+    Part { title: "Latency", note, label, samples, table, facts }
 }
 
 /// Each round with what tells of the machine during it.
 fn rounds(m: &Metrics) -> Table {
-    let told = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
     let row = |round: &Round| {
         let conditions = round.conditions.as_ref();
         let at = round.order.map(|order| format!("{} of all", order.place + 1));
         vec![
-            Cell::with(round.round.to_string(), told(at)),
+            Cell::with(round.round.to_string(), at.unwrap_or_else(|| "–".to_owned())),
             ms(round.load_ms).into(),
             ms(round.first_ms).into(),
             ms(round.median_ms).into(),
             ms(round.min_ms).into(),
-            told(round.cpu_p10_ms.map(ms)).into(),
-            told(round.threads.map(|count| count.to_string())).into(),
-            told(round.use_of_cpu.map(|used| used.involuntary_switches.to_string())).into(),
-            told(conditions.map(|c| c.yardstick_ms.map(ms).join(", "))).into(),
+            Cell::or_dash(round.cpu_p10_ms.map(ms)),
+            Cell::or_dash(round.threads.map(|count| count.to_string())),
+            Cell::or_dash(round.use_of_cpu.map(|used| used.involuntary_switches.to_string())),
+            Cell::or_dash(conditions.map(|c| c.yardstick_ms.map(ms).join(", "))),
         ]
     };
     let columns =
@@ -149,7 +145,6 @@ pub(super) fn per_second(items: f64) -> String {
 }
 
 fn compared(numerics: &Numerics) -> Part<'_> {
-    let none = || "–".to_owned();
     let tensors = numerics.tensors.iter().map(|(name, t)| {
         let shape = t.shape.iter().map(u64::to_string).collect::<Vec<_>>().join("×");
         let equal = t.tokens.zip(t.row_tokens);
@@ -159,9 +154,9 @@ fn compared(numerics: &Numerics) -> Part<'_> {
             error(t.max_abs).into(),
             error(t.mae).into(),
             cosine(t.cosine).into(),
-            t.row_cosine.map_or_else(none, |rows| cosine(Some(rows.worst))).into(),
-            t.snr_db.map_or_else(none, |snr| format!("{snr:.0} dB")).into(),
-            equal.map_or_else(none, |(all, rows)| told(all, rows.worst)).into(),
+            Cell::or_dash(t.row_cosine.map(|rows| cosine(Some(rows.worst)))),
+            Cell::or_dash(t.snr_db.map(|snr| format!("{snr:.0} dB"))),
+            Cell::or_dash(equal.map(|(all, rows)| told(all, rows.worst))),
         ]
     });
     let columns = &["tensor", "max abs", "mean abs", "cosine", "worst row", "SNR", "tokens"];

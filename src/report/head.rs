@@ -108,14 +108,13 @@ pub(super) fn machine(doc: &ReportDoc) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Git;
+    use crate::report::{Git, fixture, html, markdown, shown};
 
     #[test]
     fn a_page_says_of_which_run_it_is_and_another_run_of_the_same_does_not_change_that() {
-        let text = include_str!("../../tests/fixtures/report/doc.json");
-        let mut doc: ReportDoc = serde_json::from_str(text).unwrap();
+        let mut doc = fixture();
         assert_eq!((run(&doc), weights(&doc)), (None, None));
-        let before = crate::report::shown(&doc);
+        let before = shown(&doc);
         let git = Git {
             revision: "1a2b3c4d5e6f".to_owned(),
             committed: "2026-01-30T08:00:00Z".to_owned(),
@@ -125,8 +124,8 @@ mod tests {
         doc.run = Some(Ran { started: "2026-01-31T08:00:00.123Z".to_owned(), git: Some(git) });
         let told = "Run of 2026-01-31 08:00 UTC at git 1a2b3c4d5 (main), with uncommitted changes";
         assert_eq!(run(&doc).as_deref(), Some(told));
-        assert_eq!(crate::report::shown(&doc), before);
-        for page in [super::super::markdown::render(&doc), super::super::html::render(&doc).unwrap()] {
+        assert_eq!(shown(&doc), before);
+        for page in [markdown::render(&doc), html::render(&doc).unwrap()] {
             assert!(page.contains("Run of 2026-01-31 08:00 UTC at git 1a2b3c4d5"));
         }
         doc.cases[0].weights = Some(Weights::Hub);

@@ -120,10 +120,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-
-    fn doc() -> ReportDoc {
-        serde_json::from_str(include_str!("../../tests/fixtures/report/doc.json")).unwrap()
-    }
+    use crate::report::fixture as doc;
 
     fn named(docs: impl IntoIterator<Item = ReportDoc>) -> Vec<(String, ReportDoc)> {
         docs.into_iter().enumerate().map(|(at, doc)| (format!("{at}.json"), doc)).collect()

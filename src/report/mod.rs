@@ -372,6 +372,12 @@ pub struct Round {
     pub device: Option<DeviceState>,
 }
 
+/// The report that tests begin with.
+#[cfg(test)]
+pub(crate) fn fixture() -> ReportDoc {
+    serde_json::from_str(include_str!("../../tests/fixtures/report/doc.json")).unwrap()
+}
+
 /// A case that the spec takes out, with its reason.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Excluded {

@@ -134,6 +134,10 @@ impl<T: Into<String>> From<T> for Cell {
 }
 
 impl Cell {
+    pub(super) fn or_dash(text: Option<impl Into<Self>>) -> Self {
+        text.map_or_else(|| "–".into(), Into::into)
+    }
+
     pub(super) fn with(text: impl Into<String>, aside: impl Into<String>) -> Self {
         Self { text: text.into(), aside: Some(aside.into()), ..Self::default() }
     }

@@ -11,13 +11,15 @@ use std::collections::BTreeMap;
 
 use indexmap::{IndexMap, IndexSet};
 use serde::Serialize;
+use serde_json::json;
 
 use super::badge;
 use super::compare::Comparison;
 use super::details::{Detail, LOG};
 use super::format::{day, error, glyph, kind_of, ms, seconds, word};
-use super::head::{self, Count};
+use super::head;
 use super::html;
+use super::place::Place;
 use super::view::{Cell, View};
 use super::{CaseResult, ReportDoc, Trends};
 use crate::base::figures::amount;
@@ -69,21 +71,23 @@ struct Line<'a> {
     reason: Option<String>,
 }
 
-/// A link with how its cases ended.
+/// A model or a target, with how its cases ended.
 #[derive(Serialize)]
 struct Entry {
     name: String,
+    /// Its page and its badge, from the site's folder.
     href: String,
+    badge: String,
     about: String,
     tally: Tally,
 }
 
+/// The page of one.
 #[derive(Serialize)]
-struct Overview {
-    counts: Vec<Count>,
-    targets: Vec<Entry>,
-    families: Vec<Family>,
-    models: Vec<Entry>,
+struct Page<'a> {
+    #[serde(flatten)]
+    entry: &'a Entry,
+    lines: Vec<Line<'a>>,
 }
 
 /// A row of the overview: how many of a family are right on each target.
@@ -91,22 +95,6 @@ struct Overview {
 struct Family {
     name: String,
     cells: Vec<Tally>,
-}
-
-#[derive(Serialize)]
-struct Model<'a> {
-    name: String,
-    about: String,
-    badge: String,
-    lines: Vec<Line<'a>>,
-}
-
-#[derive(Serialize)]
-struct Target<'a> {
-    name: String,
-    badge: String,
-    tally: Tally,
-    lines: Vec<Line<'a>>,
 }
 
 #[derive(Serialize)]
@@ -141,23 +129,25 @@ pub fn site(doc: &ReportDoc, changes: Option<&Comparison>, trends: &Trends) -> R
         has_changes: changes.is_some(),
     };
     let mut files = Files::new();
-    let (models, targets) = (models(&view), targets(&view));
+    let columns: Vec<_> = (0..view.variants.len()).map(|at| view.column(at).collect()).collect();
+    let (models, targets) = (models(&view), targets(&view, &columns));
     for (name, text) in STATIC {
         files.insert(name.to_owned(), template::source(text).expect("BUG: the site's files are embedded").to_owned());
     }
     if doc.cases.iter().any(|case| view.trend(case).is_some()) {
         files.insert("history.js".to_owned(), history_script());
     }
-    for (model, page) in models.iter().zip(model_pages(&view)) {
-        let context = Context { frame: frame("../", &model.name), page };
-        files.insert(model.href.clone(), template::render("site/model.html.j2", context)?);
-        files.insert(badge_of("models", &model.name), badge::of(&model.name, &model.tally)?);
-    }
-    for (at, target) in targets.iter().enumerate() {
-        let page = target_page(&view, at, target);
-        let context = Context { frame: frame("../", &target.name), page };
-        files.insert(target.href.clone(), template::render("site/target.html.j2", context)?);
-        files.insert(badge_of("targets", &target.name), badge::of(&target.name, &target.tally)?);
+    let of_model =
+        ("site/model.html.j2", &models, &view.cells, (|place| place.variant.name()) as fn(Place<'_>) -> String);
+    let of_target = ("site/target.html.j2", &targets, &columns, (|place| place.row.name()) as fn(Place<'_>) -> String);
+    for (template, entries, cells, name) in [of_model, of_target] {
+        for (entry, cells) in entries.iter().zip(cells) {
+            let cases = cells.iter().filter_map(Cell::case);
+            let lines = cases.map(|(at, case)| line(&view, at, case, name(view.place(at)))).collect();
+            let context = Context { frame: frame("../", &entry.name), page: Page { entry, lines } };
+            files.insert(entry.href.clone(), template::render(template, context)?);
+            files.insert(entry.badge.clone(), badge::of(&entry.name, &entry.tally)?);
+        }
     }
     for (at, case) in doc.cases.iter().enumerate() {
         let page = pair_page(&view, at, case);
@@ -173,7 +163,8 @@ pub fn site(doc: &ReportDoc, changes: Option<&Comparison>, trends: &Trends) -> R
     }
     let context = Context { frame: frame("", "how figures are made"), page: () };
     files.insert("how.html".to_owned(), template::render("site/how.html.j2", context)?);
-    let page = Overview { counts: head::counts(&doc.summary), families: families(&view), targets, models };
+    let counts = head::counts(&doc.summary);
+    let page = json!({"counts": counts, "families": families(&view), "targets": targets, "models": models});
     let context = Context { frame: frame("", &doc.spec), page };
     files.insert("index.html".to_owned(), template::render("site/index.html.j2", context)?);
     Ok(files)
@@ -190,27 +181,26 @@ fn history_script() -> String {
     parts.join("\n")
 }
 
-fn badge_of(folder: &str, name: &str) -> String {
-    format!("badges/{folder}/{}.svg", file(name))
-}
-
 fn models(view: &View<'_>) -> Vec<Entry> {
-    let entry = |(row, cells): (&super::place::Row<'_>, &Vec<Cell<'_>>)| {
-        let name = row.name();
-        let about = cells.iter().find_map(|cell| cell.case()).map(|(_, case)| about(case)).unwrap_or_default();
-        Entry { href: format!("models/{}.html", file(&name)), name, about, tally: Tally::of(cells.iter()) }
-    };
-    view.rows.iter().zip(&view.cells).map(entry).collect()
+    let rows = view.rows.iter().zip(&view.cells);
+    rows.map(|(row, cells)| entry("models", row.name(), cells, |case| Some(about(case)))).collect()
 }
 
-fn targets(view: &View<'_>) -> Vec<Entry> {
-    let entry = |(at, variant): (usize, &super::place::Variant<'_>)| {
-        let (name, cells): (String, Vec<_>) = (variant.name(), view.column(at).collect());
-        let of = |case: &CaseResult| view.stand_in(case).map(str::to_owned);
-        let about = cells.iter().find_map(|cell| of(cell.case()?.1)).unwrap_or_default();
-        Entry { href: format!("targets/{}.html", file(&name)), name, about, tally: Tally::of(cells.iter()) }
-    };
-    view.variants.iter().enumerate().map(entry).collect()
+fn targets(view: &View<'_>, columns: &[Vec<Cell<'_>>]) -> Vec<Entry> {
+    let about = |case: &CaseResult| view.stand_in(case).map(str::to_owned);
+    let columns = view.variants.iter().zip(columns);
+    columns.map(|(variant, cells)| entry("targets", variant.name(), cells, about)).collect()
+}
+
+/// `about`: what its first case that says so is.
+fn entry(folder: &str, name: String, cells: &[Cell<'_>], about: impl Fn(&CaseResult) -> Option<String>) -> Entry {
+    let about = cells.iter().find_map(|cell| about(cell.case()?.1)).unwrap_or_default();
+    let (href, badge) = (path(folder, &name), format!("badges/{folder}/{}.svg", file(&name)));
+    Entry { href, badge, name, about, tally: Tally::of(cells) }
+}
+
+fn path(folder: &str, name: &str) -> String {
+    format!("{folder}/{}.html", file(name))
 }
 
 fn families(view: &View<'_>) -> Vec<Family> {
@@ -226,7 +216,7 @@ fn families(view: &View<'_>) -> Vec<Family> {
     }
     let row = |(name, cells): (&str, Vec<Vec<Cell<'_>>>)| Family {
         name: name.to_owned(),
-        cells: cells.iter().map(|cells| Tally::of(cells.iter())).collect(),
+        cells: cells.iter().map(|cells| Tally::of(cells)).collect(),
     };
     rows.into_iter().map(row).collect()
 }
@@ -238,30 +228,7 @@ fn about(case: &CaseResult) -> String {
     format!("{} · {}{}{}", case.family, case.task, parameters.unwrap_or_default(), weights.unwrap_or_default())
 }
 
-fn model_pages<'v>(view: &'v View<'_>) -> impl Iterator<Item = Model<'v>> + 'v {
-    view.rows.iter().zip(&view.cells).map(|(row, cells)| {
-        let cases = || cells.iter().filter_map(Cell::case);
-        Model {
-            name: row.name(),
-            about: cases().next().map(|(_, case)| about(case)).unwrap_or_default(),
-            badge: badge_of("models", &row.name()),
-            lines: cases().map(|(at, case)| line(view, at, case, view.place(at).variant.name())).collect(),
-        }
-    })
-}
-
-fn target_page<'a>(view: &View<'a>, at: usize, entry: &Entry) -> Target<'a> {
-    let cases = view.column(at).filter_map(|cell| cell.case());
-    Target {
-        name: entry.name.clone(),
-        badge: badge_of("targets", &entry.name),
-        tally: entry.tally,
-        lines: cases.map(|(at, case)| line(view, at, case, view.place(at).row.name())).collect(),
-    }
-}
-
 fn line<'a>(view: &View<'a>, at: usize, case: &'a CaseResult, name: String) -> Line<'a> {
-    let worst = |case: &CaseResult| case.numerics.as_ref().map(|numerics| error(numerics.max_abs));
     Line {
         name,
         href: pair(view, at),
@@ -271,7 +238,7 @@ fn line<'a>(view: &View<'a>, at: usize, case: &'a CaseResult, name: String) -> L
         word: word(case.status),
         latency: case.metrics.as_ref().filter(|_| view.comparable(case)).map(|metrics| ms(metrics.median_ms)),
         label: view.label(case),
-        error: worst(case),
+        error: case.numerics.as_ref().map(|numerics| error(numerics.max_abs)),
         measured: case.measured.as_deref().map(day),
         reason: case.note().or_else(|| case.reason.clone()).filter(|_| kind_of(case) != "pass"),
     }
@@ -283,8 +250,8 @@ fn pair_page<'a>(view: &View<'a>, at: usize, case: &'a CaseResult) -> Pair<'a> {
     let mut detail = Detail::of(view, case);
     detail.parts.retain(|part| part.title != LOG);
     Pair {
-        model_href: format!("models/{}.html", file(&model)),
-        target_href: format!("targets/{}.html", file(&target)),
+        model_href: path("models", &model),
+        target_href: path("targets", &target),
         again: format!("orch run {} --case {}", shell::word(&view.doc.spec), shell::quoted(&case.case)),
         model,
         target,
@@ -295,9 +262,6 @@ fn pair_page<'a>(view: &View<'a>, at: usize, case: &'a CaseResult) -> Pair<'a> {
 
 /// A script and no JSON: a page that was opened from a folder may read no other file.
 fn search_index(models: &[Entry], targets: &[Entry]) -> String {
-    let rows =
-        |entries: &[Entry]| entries.iter().map(|it| (it.name.clone(), it.about.clone(), it.href.clone())).collect();
-    let all: [Vec<(String, String, String)>; 2] = [rows(models), rows(targets)];
-    let text = serde_json::to_string(&all.concat()).expect("BUG: names serialise");
-    format!("const INDEX = {text};\n")
+    let rows = models.iter().chain(targets).map(|it| [&it.name, &it.about, &it.href]);
+    format!("const INDEX = {};\n", json!(rows.collect::<Vec<_>>()))
 }

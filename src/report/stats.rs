@@ -102,8 +102,8 @@ pub fn metrics(rounds: &[Ran<'_>], batch: Option<u64>) -> Option<Metrics> {
     let (_, first) = timed.first()?;
     let rounds: Vec<Round> = timed.iter().map(|(ran, times)| round(*ran, times)).collect();
     let samples_ms: Vec<f64> = timed.iter().flat_map(|(_, times)| times.samples_ms.iter().copied()).collect();
-    let all = sorted(&samples_ms);
-    let over_rounds = |of: fn(&Round) -> f64| sorted(&rounds.iter().map(of).collect::<Vec<_>>());
+    let all = sorted(samples_ms.iter().copied());
+    let over_rounds = |of: fn(&Round) -> f64| sorted(rounds.iter().map(of));
     let medians = over_rounds(|round| round.median_ms);
     let median_ms = quantile(&medians, 0.5);
     let spread = quantile(&all, 0.75) - quantile(&all, 0.25);
@@ -137,7 +137,13 @@ pub fn metrics(rounds: &[Ran<'_>], batch: Option<u64>) -> Option<Metrics> {
 
 /// The median of one run alone.
 pub fn median(raw: &RawMeasure) -> Option<f64> {
-    usable(raw).map(|times| quantile(&sorted(&times.samples_ms), 0.5))
+    usable(raw).and_then(|times| median_of(times.samples_ms.iter().copied()))
+}
+
+/// None of nothing.
+pub fn median_of(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let sorted = sorted(values);
+    (!sorted.is_empty()).then(|| quantile(&sorted, 0.5))
 }
 
 fn usable(raw: &RawMeasure) -> Option<&Times> {
@@ -149,7 +155,7 @@ fn usable(raw: &RawMeasure) -> Option<&Times> {
 }
 
 fn round(Ran { round, started, raw }: Ran<'_>, times: &Times) -> Round {
-    let (wall, cpu) = (sorted(&times.samples_ms), sorted(&times.cpu_ms));
+    let [wall, cpu] = [&times.samples_ms, &times.cpu_ms].map(|samples| sorted(samples.iter().copied()));
     Round {
         round,
         measured: started.to_owned(),
@@ -183,10 +189,15 @@ fn remarks(rounds: &[Round]) -> Vec<String> {
     told
 }
 
-pub(super) fn sorted(values: &[f64]) -> Vec<f64> {
-    let mut sorted = values.to_vec();
+pub(super) fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
+    let mut sorted: Vec<f64> = values.into_iter().collect();
     sorted.sort_unstable_by(f64::total_cmp);
     sorted
+}
+
+/// Of positive figures, at least one.
+pub(super) fn geometric_mean(values: &[f64]) -> f64 {
+    (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp()
 }
 
 /// Quantile `q` of a sorted, non-empty slice, by linear interpolation (Hyndman and Fan's type 7).

@@ -218,11 +218,11 @@ fn width(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::fixture;
 
     #[test]
     fn a_narrow_terminal_gets_narrow_lines() {
-        let doc: ReportDoc = serde_json::from_str(include_str!("../../tests/fixtures/report/doc.json")).unwrap();
-        let text = render(&doc, &Styles { width: 60, ..Styles::plain() });
+        let text = render(&fixture(), &Styles { width: 60, ..Styles::plain() });
         // Commands are there to be copied.
         let wide: Vec<_> = text.lines().filter(|line| width(line) > 60 && !line.contains("repro: ")).collect();
         assert!(wide.is_empty(), "{wide:#?}");

@@ -46,10 +46,11 @@ pub fn markdown(comparison: &Comparison) -> String {
     }
     for (title, kind, changes) in found(comparison) {
         let heading = format!("{title} ({})", changes.len());
-        let _ = match kind.is_worse() {
-            true => writeln!(out, "\n#### {heading}\n\n| case | change |\n|---|---|"),
-            false => writeln!(out, "\n<details><summary>{heading}</summary>\n\n| case | change |\n|---|---|"),
+        let opening = match kind.is_worse() {
+            true => format!("#### {heading}"),
+            false => format!("<details><summary>{heading}</summary>"),
         };
+        let _ = writeln!(out, "\n{opening}\n\n| case | change |\n|---|---|");
         for change in changes.iter().take(ROWS) {
             let _ = writeln!(out, "| {} | {} |", cell(&change.case), cell(&what(change)));
         }
@@ -121,24 +122,18 @@ fn state(state: &State, whole: bool) -> String {
 }
 
 pub(in crate::report) fn counts(comparison: &Comparison) -> String {
-    let mut counts: Vec<_> =
-        found(comparison).map(|(title, _, changes)| format!("{} {title}", changes.len())).collect();
+    let some = |count: usize, what: &str| (count > 0).then(|| format!("{count} {what}"));
+    let mut counts: Vec<_> = found(comparison).filter_map(|(title, _, changes)| some(changes.len(), title)).collect();
     counts.push(format!("{} the same", comparison.same));
-    counts.extend(
-        Some(comparison.beyond).filter(|count| *count > 0).map(|count| format!("{count} outside of this part")),
-    );
+    counts.extend(some(comparison.beyond, "outside of this part"));
     counts.extend(comparison.refuted.map(|count| format!("{count} of them only before both were measured again")));
-    let by_history = Some(comparison.timed_by_history).filter(|count| *count > 0);
-    let by_history =
-        by_history.map(|count| format!(", {count} by how much they vary over the history")).unwrap_or_default();
+    let by_history = some(comparison.timed_by_history, "by how much they vary over the history");
+    let by_history = by_history.map(|told| format!(", {told}")).unwrap_or_default();
     counts.push(format!("times of {} compared{by_history}", counted(comparison.timed, "case")));
-    let (varying, apart): (Vec<_>, Vec<_>) = comparison.unsettled.iter().partition(|change| change.noise.is_some());
-    let untold = [
-        (apart.len(), "with rounds too far apart to tell"),
-        (varying.len(), "that vary too much over the history to tell"),
-    ];
-    counts.extend(untold.iter().filter(|(count, _)| *count > 0).map(|(count, why)| format!("{count} {why}")));
-    counts.extend(comparison.not_timed.iter().map(|(why, count)| format!("{count} {why}")));
+    let varying = comparison.unsettled.iter().filter(|change| change.noise.is_some()).count();
+    counts.extend(some(comparison.unsettled.len() - varying, "with rounds too far apart to tell"));
+    counts.extend(some(varying, "that vary too much over the history to tell"));
+    counts.extend(comparison.not_timed.iter().filter_map(|(why, count)| some(*count, why)));
     counts.join(" · ")
 }
 
@@ -153,7 +148,7 @@ mod tests {
 
     use super::*;
     use crate::report::compare::{Noises, Remeasured, compare};
-    use crate::report::{ReportDoc, Round};
+    use crate::report::{ReportDoc, Round, fixture};
 
     /// Rounds of which the lowest is `ms`, and the others lie so far above it.
     fn rounds(ms: f64, apart: f64) -> Vec<Round> {
@@ -162,8 +157,7 @@ mod tests {
 
     #[test]
     fn what_nobody_can_tell_is_not_told_as_slower() {
-        let mut base: ReportDoc =
-            serde_json::from_str(include_str!("../../../tests/fixtures/report/doc.json")).unwrap();
+        let mut base = fixture();
         base.cases.retain(|case| ["bert:cpu-fp32", "bert:openvino-fp32", "roberta:cpu-fp32"].contains(&&*case.case));
         let [head_of, mut head] = [base.clone(), base.clone()];
         let set = |doc: &mut ReportDoc, ms: f64| {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{Cell, Make, Section, Table, View};
 use crate::base::figures::bytes;
 use crate::report::format::seconds;
+use crate::report::stats::{median_of, quantile, sorted};
 
 pub(super) const SECTION: Section = Section {
     id: "conversions",
@@ -68,7 +69,7 @@ fn kind(step: &str) -> String {
 fn of_kind(kind: &str, made: &[&Made<'_>]) -> Vec<Cell> {
     let sizes = sorted(made.iter().map(|made| made.bytes as f64));
     let times = sorted(made.iter().map(|made| made.seconds));
-    let shares = sorted(made.iter().filter_map(|made| share(made)));
+    let middle = |values: &[f64]| quantile(values, 0.5);
     let last = |values: &[f64]| values[values.len() - 1];
     let size = |value: f64| Cell::from(bytes(value as u64));
     vec![
@@ -77,16 +78,16 @@ fn of_kind(kind: &str, made: &[&Made<'_>]) -> Vec<Cell> {
         size(sizes[0]),
         size(middle(&sizes)),
         size(last(&sizes)),
-        if shares.is_empty() { "–".into() } else { percent(middle(&shares)).into() },
+        Cell::or_dash(median_of(made.iter().filter_map(|made| share(made))).map(percent)),
         seconds(middle(&times)).into(),
         seconds(last(&times)).into(),
     ]
 }
 
 fn row(made: &Made<'_>) -> Vec<Cell> {
-    let share = share(made).map_or_else(|| "–".to_owned(), percent);
+    let share = Cell::or_dash(share(made).map(percent));
     let name = made.step.strip_prefix("convert:").unwrap_or(made.step);
-    vec![name.into(), bytes(made.bytes).into(), share.into(), seconds(made.seconds).into()]
+    vec![name.into(), bytes(made.bytes).into(), share, seconds(made.seconds).into()]
 }
 
 fn share(made: &Made<'_>) -> Option<f64> {
@@ -95,14 +96,4 @@ fn share(made: &Made<'_>) -> Option<f64> {
 
 fn percent(share: f64) -> String {
     format!("{:.0} %", 100.0 * share)
-}
-
-fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
-    let mut sorted: Vec<f64> = values.collect();
-    sorted.sort_by(f64::total_cmp);
-    sorted
-}
-
-fn middle(sorted: &[f64]) -> f64 {
-    crate::report::stats::quantile(sorted, 0.5)
 }

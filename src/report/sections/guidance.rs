@@ -4,13 +4,16 @@
 //! model if each has enough rounds and the ranges of their medians do not meet. Memory must differ by as much as two reports must for
 //! `orch compare` to say so. Sizes of files do not vary.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use indexmap::IndexMap;
 
 use super::{CaseResult, Cell, Make, Section, Table, View};
 use crate::base::figures::{bytes, counted};
+use crate::report::compare::{LITTLE, MEMORY};
 use crate::report::format::ms;
+use crate::report::stats::geometric_mean;
 
 pub(super) const SECTION: Section = Section {
     id: "guidance",
@@ -23,10 +26,6 @@ pub(super) const SECTION: Section = Section {
 
 /// So many processes a side, or nothing is said of their times.
 const ROUNDS: usize = 3;
-/// Peaks of memory below this share of each other are the same,
-const MEMORY: f64 = 0.10;
-/// and so are those of which less than this differs, bytes.
-const LITTLE: f64 = (16 << 20) as f64;
 
 /// What matters, with the figure that says so. Less is better.
 struct Aim {
@@ -68,15 +67,13 @@ fn guidance(view: &View<'_>) -> Vec<Table> {
 
 /// The best column, with its figure where the family has one model, and the next one, if that may be as good.
 fn best(view: &View<'_>, rows: &Rows<'_>, aim: &Aim) -> Cell {
-    let mut columns: Vec<usize> =
-        rows.iter().flatten().filter(|(_, case)| (aim.figure)(case).is_some()).map(|(at, _)| *at).collect();
-    columns.sort_unstable();
-    columns.dedup();
+    let columns = rows.iter().flatten().filter(|(_, case)| (aim.figure)(case).is_some()).map(|(at, _)| *at);
+    let columns: BTreeSet<usize> = columns.collect();
     let wins = |at: usize| {
         columns.iter().filter(|other| beside(rows, aim, at, **other).is_some_and(|ratio| ratio < 1.0)).count()
     };
     let mut ranked: Vec<(usize, usize)> = columns.iter().map(|at| (wins(*at), *at)).collect();
-    ranked.sort_by_key(|(wins, at)| (std::cmp::Reverse(*wins), *at));
+    ranked.sort_by_key(|(wins, at)| (Reverse(*wins), *at));
     let [(_, first), others @ ..] = ranked.as_slice() else { return "–".into() };
     if others.is_empty() {
         return Cell::with(view.variants[*first].name(), "nothing to compare with");
@@ -111,8 +108,8 @@ fn shared<'a>(rows: &'a Rows<'a>, aim: &'a Aim, one: usize, other: usize) -> imp
 /// The geometric mean of one column's figures over another's; None where no model has both.
 fn beside(rows: &Rows<'_>, aim: &Aim, one: usize, other: usize) -> Option<f64> {
     let figure = |case| (aim.figure)(case).unwrap_or(f64::NAN);
-    let ratios: Vec<f64> = shared(rows, aim, one, other).map(|[a, b]| (figure(a) / figure(b)).ln()).collect();
-    (!ratios.is_empty()).then(|| (ratios.iter().sum::<f64>() / ratios.len() as f64).exp())
+    let ratios: Vec<f64> = shared(rows, aim, one, other).map(|[a, b]| figure(a) / figure(b)).collect();
+    (!ratios.is_empty()).then(|| geometric_mean(&ratios))
 }
 
 /// For every model that both have, for sure. Where none has both, nothing is known.
@@ -154,7 +151,7 @@ fn gives_more(one: &CaseResult, other: &CaseResult) -> bool {
         let items = per_second(case)? * median(case)?;
         range(case).map(|(low, high)| (items / high, items / low))
     };
-    bounds(one).zip(bounds(other)).is_some_and(|((least, _), (_, most))| least.total_cmp(&most) == Ordering::Greater)
+    bounds(one).zip(bounds(other)).is_some_and(|((least, _), (_, most))| least > most)
 }
 
 fn takes_less(one: &CaseResult, other: &CaseResult) -> bool {

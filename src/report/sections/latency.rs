@@ -20,7 +20,7 @@ fn chart(view: &View<'_>, model: String, row: &[Cell<'_>]) -> Option<Chart> {
     let (mut shown, mut left_out): (Vec<(usize, &CaseResult, &Metrics)>, usize) = (Vec::new(), 0);
     for (at, case) in row.iter().filter_map(|cell| cell.case()) {
         match &case.metrics {
-            Some(metrics) if view.comparable(case) && metrics.median_ms > 0.0 => shown.push((at, case, metrics)),
+            Some(metrics) if view.median(case).is_some() => shown.push((at, case, metrics)),
             Some(_) if view.stand_in(case).is_some() => left_out += 1,
             _ => {}
         }

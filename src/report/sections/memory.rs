@@ -22,7 +22,8 @@ fn memory(view: &View<'_>) -> Vec<Table> {
         .collect();
     cases.sort_by_key(|(peak, ..)| std::cmp::Reverse(*peak));
     let row = |(peak, at, case): &(u64, usize, &CaseResult)| {
-        vec![Cell { case: Some(*at), ..Place::from(*case).name().into() }, bytes(*peak).into(), told(on_device(case))]
+        let device = Cell::or_dash(on_device(case).map(bytes));
+        vec![Cell { case: Some(*at), ..Place::from(*case).name().into() }, bytes(*peak).into(), device]
     };
     let top = cases.iter().take(MOST).map(row).collect();
     let by_column = (0..view.variants.len()).filter_map(|at| {
@@ -31,7 +32,13 @@ fn memory(view: &View<'_>) -> Vec<Table> {
         let [least, .., most] = peaks[..] else { return None };
         let figures = [least, peaks[peaks.len() / 2], most].map(|peak| Cell::from(bytes(peak)));
         let device = view.column(at).filter_map(|cell| on_device(cell.case()?.1)).max();
-        Some([view.variants[at].name().into()].into_iter().chain(figures).chain([told(device)]).collect())
+        Some(
+            [view.variants[at].name().into()]
+                .into_iter()
+                .chain(figures)
+                .chain([Cell::or_dash(device.map(bytes))])
+                .collect(),
+        )
     });
     let across = view.rows.iter().zip(&view.cells).filter_map(|(row, cells)| across(view, row.name(), cells));
     let columns = &["model", "least", "most", "times as much"];
@@ -62,10 +69,6 @@ fn on_device(case: &CaseResult) -> Option<u64> {
     case.metrics.as_ref()?.peak_device_bytes
 }
 
-fn told(peak: Option<u64>) -> Cell {
-    peak.map_or_else(|| "–".into(), |peak| bytes(peak).into())
-}
-
 fn peak(case: &CaseResult) -> Option<u64> {
     case.metrics.as_ref()?.peak_rss_bytes
 }
@@ -73,16 +76,15 @@ fn peak(case: &CaseResult) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::ReportDoc;
+    use crate::report::fixture;
 
     #[test]
     fn a_device_s_own_memory_is_told_beside_the_process_s() {
-        let mut doc: ReportDoc = serde_json::from_str(include_str!("../../../tests/fixtures/report/doc.json")).unwrap();
+        let mut doc = fixture();
         doc.cases.retain(|case| case.target == "cpu" && case.metrics.is_some());
-        let metrics =
-            |doc: &mut ReportDoc, at: usize, bytes| doc.cases[at].metrics.as_mut().unwrap().peak_device_bytes = bytes;
-        metrics(&mut doc, 0, Some(3 << 20));
-        metrics(&mut doc, 1, Some(5 << 20));
+        for (at, bytes) in [3 << 20, 5 << 20].into_iter().enumerate() {
+            doc.cases[at].metrics.as_mut().unwrap().peak_device_bytes = Some(bytes);
+        }
         let (tables, name) = (memory(&View::new(&doc)), Place::from(&doc.cases[1]).name());
         let texts = |row: &[Cell]| row.iter().map(|cell| cell.text.clone()).collect::<Vec<_>>();
         assert_eq!(texts(&tables[0].rows[0]).last().unwrap(), "5.0 MiB");

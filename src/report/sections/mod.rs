@@ -115,11 +115,11 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::SECTIONS;
-    use crate::report::{ReportDoc, Round};
+    use crate::report::{ReportDoc, Round, fixture};
 
     /// Two columns of one model, with so many rounds of so long.
     pub(super) fn doc(rounds: u32, times: [f64; 2]) -> ReportDoc {
-        let mut doc: ReportDoc = serde_json::from_str(include_str!("../../../tests/fixtures/report/doc.json")).unwrap();
+        let mut doc = fixture();
         doc.cases.retain(|case| matches!(&*case.case, "bert:cpu-fp32" | "bert:openvino-fp32"));
         assert_eq!(doc.cases.len(), 2);
         doc.excluded.clear();

@@ -70,10 +70,10 @@ fn row(variant: &Variant<'_>, compared: &Compared<'_>) -> Vec<Cell> {
 /// The greatest, of the first case that has it. Whole numbers and single values have no cosine, and most outputs no tokens.
 fn worst(compared: &Compared<'_>, of: fn(&Numerics) -> Option<f64>, told: fn(f64) -> String) -> Cell {
     let values = compared.iter().filter_map(|(case, numerics)| Some((of(numerics)?, *case)));
-    let Some((value, case)) = values.reduce(|one, other| if other.0 > one.0 { other } else { one }) else {
-        return "–".into();
-    };
-    // Beside the target's name the model's will do, if it has one size.
-    let name = if Place::from(case).row.sizes.is_empty() { &case.model } else { &case.case };
-    Cell::with(told(value), name)
+    let worst = values.reduce(|one, other| if other.0 > one.0 { other } else { one });
+    Cell::or_dash(worst.map(|(value, case)| {
+        // Beside the target's name the model's will do, if it has one size.
+        let name = if Place::from(case).row.sizes.is_empty() { &case.model } else { &case.case };
+        Cell::with(told(value), name)
+    }))
 }

@@ -20,9 +20,8 @@ const SHOWN: usize = 10;
 type Timed<'a> = (f64, usize, &'a CaseResult);
 
 fn spread(view: &View<'_>) -> Vec<Table> {
-    let right = view.cases(|case| view.comparable(case)).into_iter();
-    let timed = right.filter_map(|(at, case)| Some((case.metrics.as_ref()?.median_ms, at, case)));
-    let mut timed: Vec<Timed<'_>> = timed.filter(|(median, ..)| *median > 0.0).collect();
+    let cases = view.doc.cases.iter().enumerate();
+    let mut timed: Vec<Timed<'_>> = cases.filter_map(|(at, case)| Some((view.median(case)?, at, case))).collect();
     let by_hardware = grouped(&timed, |case| vec![&case.backend]);
     let by_family = grouped(&timed, |case| vec![&case.family]);
     let by_both = grouped(&timed, |case| vec![&case.family, &case.backend]);
@@ -55,7 +54,7 @@ fn grouped<'a>(timed: &[Timed<'a>], by: fn(&'a CaseResult) -> Vec<&'a str>) -> V
         groups.entry(by(case.2)).or_default().push(case);
     }
     let row = |(names, cases): (Vec<&str>, Vec<&Timed<'_>>)| {
-        let times = sorted(&cases.iter().map(|case| case.0).collect::<Vec<_>>());
+        let times = sorted(cases.iter().map(|case| case.0));
         let average = times.iter().sum::<f64>() / times.len() as f64;
         let whose = |ms: f64| cases.iter().find(|case| case.0 == ms).map(|case| named(case));
         let [least, most] = [times[0], times[times.len() - 1]].map(|time| Cell {
@@ -76,7 +75,7 @@ fn named((_, at, case): &Timed<'_>) -> Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::ReportDoc;
+    use crate::report::fixture;
 
     fn texts(rows: &[Vec<Cell>]) -> Vec<Vec<&str>> {
         rows.iter().map(|row| row.iter().map(|cell| &*cell.text).collect()).collect()
@@ -84,7 +83,7 @@ mod tests {
 
     #[test]
     fn stand_ins_and_what_is_wrong_are_in_no_figure() {
-        let mut doc: ReportDoc = serde_json::from_str(include_str!("../../../tests/fixtures/report/doc.json")).unwrap();
+        let mut doc = fixture();
         doc.cases.retain(|case| case.model == "bert" && case.metrics.is_some());
         doc.cases.retain(|case| ["cpu", "openvino", "qnn"].contains(&&*case.target));
         assert!(doc.cases.iter().any(|case| case.backend == "qnn"), "the emulator has a time");
