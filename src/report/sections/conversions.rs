@@ -2,18 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{Cell, Make, Section, Table, View};
+use super::{Cell, Table, View};
 use crate::base::figures::bytes;
 use crate::report::format::seconds;
 use crate::report::stats::{median_of, quantile, sorted};
-
-pub(super) const SECTION: Section = Section {
-    id: "conversions",
-    title: "Conversions",
-    hint: "Size of what each conversion made, beside the size of what it was made from, and how long it took when it was executed, in this run or in an \
-           earlier one.",
-    make: Make::Tables(conversions),
-};
 
 /// So many of the largest and of the slowest.
 const MOST: usize = 20;
@@ -27,7 +19,7 @@ struct Made<'a> {
     seconds: f64,
 }
 
-fn conversions(view: &View<'_>) -> Vec<Table> {
+pub(super) fn conversions(view: &View<'_>) -> Vec<Table> {
     let steps = steps(view);
     let mut kinds: BTreeMap<String, Vec<&Made<'_>>> = BTreeMap::new();
     for made in &steps {

@@ -2,18 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{CaseResult, Cell, Make, Outcome, Section, Table, View};
+use super::{CaseResult, Cell, Outcome, Table, View};
 use crate::report::format::seconds;
 use crate::report::place::Variant;
-
-pub(super) const SECTION: Section = Section {
-    id: "coverage",
-    title: "Coverage",
-    hint: "Cases by family and target. Right: passed, and wrong outputs would not have. Not asked: excluded or unavailable. \
-           Ended: where and how those that failed did, expected or not. A model: what the steps of its case took, shared \
-           ones too.",
-    make: Make::Tables(coverage),
-};
 
 /// Fewer models are seen at a glance.
 const LEAST: usize = 30;
@@ -33,7 +24,7 @@ const COLUMNS: &[&str] = &[
     "a model",
 ];
 
-fn coverage(view: &View<'_>) -> Vec<Table> {
+pub(super) fn coverage(view: &View<'_>) -> Vec<Table> {
     if view.rows.len() < LEAST {
         return Vec::new();
     }

@@ -1,12 +1,9 @@
 //! What the probers found on this host.
 
-use super::{Cell, Make, Section, Table, View};
+use super::{Cell, Table, View};
 use crate::device::{Device, DeviceKind};
 
-pub(super) const SECTION: Section =
-    Section { id: "devices", title: "Devices found", hint: "", make: Make::Tables(devices) };
-
-fn devices(view: &View<'_>) -> Vec<Table> {
+pub(super) fn devices(view: &View<'_>) -> Vec<Table> {
     let there = view.doc.backends.iter().filter(|backend| backend.available);
     let rows = there.flat_map(|backend| match &backend.devices[..] {
         [] => vec![vec![backend.name.as_str().into(), "none".into(), "".into()]],

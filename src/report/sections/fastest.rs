@@ -3,19 +3,10 @@
 use indexmap::IndexMap;
 
 use super::guidance::is_faster;
-use super::{CaseResult, Cell, Make, Outcome, Section, Table, View};
+use super::{CaseResult, Cell, Outcome, Table, View};
 use crate::base::figures::counted;
 use crate::device::backends::CPU;
 use crate::report::stats::{geometric_mean, sorted};
-
-pub(super) const SECTION: Section = Section {
-    id: "fastest",
-    title: "Fastest for each family",
-    hint: "Speed-up: how many times shorter the median is than the one of the column named beside it, as the geometric mean \
-           over the family's models that passed on both. Sure: of how many of these models at least three rounds a side show it, whose medians do \
-           not overlap; \"cannot tell\" where that is not all (`orch bench` measures five). Right: of the cases that were asked of that column.",
-    make: Make::Tables(fastest),
-};
 
 /// A family on one column.
 #[derive(Default)]
@@ -27,7 +18,7 @@ struct Column {
     asked: usize,
 }
 
-fn fastest(view: &View<'_>) -> Vec<Table> {
+pub(super) fn fastest(view: &View<'_>) -> Vec<Table> {
     let is_base = |at: &usize| view.column(*at).any(|cell| cell.case().is_some_and(|(_, case)| is_base(view, case)));
     let Some(base) = (0..view.variants.len()).find(is_base) else { return Vec::new() };
     let mut families: IndexMap<&str, IndexMap<usize, Column>> = IndexMap::new();

@@ -9,20 +9,11 @@ use std::collections::BTreeSet;
 
 use indexmap::IndexMap;
 
-use super::{CaseResult, Cell, Make, Section, Table, View};
+use super::{CaseResult, Cell, Table, View};
 use crate::base::figures::{bytes, counted};
 use crate::report::compare::{LITTLE, MEMORY};
 use crate::report::format::ms;
 use crate::report::stats::geometric_mean;
-
-pub(super) const SECTION: Section = Section {
-    id: "guidance",
-    title: "What to deploy on",
-    hint: "For each family the column that is best for most of what it can be compared with, by models that are right on both and ran on hardware. Latency: \
-           the lowest median. Throughput: most items a second. Little memory: the lowest peak of the process. Edge: the smallest folder to load. \"Cannot tell\": \
-           no column is ahead, or fewer than three rounds a side say so, or their medians overlap (`orch bench` measures five).",
-    make: Make::Tables(guidance),
-};
 
 /// So many processes a side, or nothing is said of their times.
 const ROUNDS: usize = 3;
@@ -49,7 +40,7 @@ const AIMS: [Aim; 4] = [
 /// A family's cases by row of the matrix, then by column.
 type Rows<'a> = Vec<Vec<(usize, &'a CaseResult)>>;
 
-fn guidance(view: &View<'_>) -> Vec<Table> {
+pub(super) fn guidance(view: &View<'_>) -> Vec<Table> {
     let mut families: IndexMap<&str, Rows<'_>> = IndexMap::new();
     for row in &view.cells {
         let right = row.iter().enumerate().filter_map(|(at, cell)| Some((at, cell.case()?.1)));

@@ -1,17 +1,10 @@
 //! A model's medians side by side: of right results, on hardware.
 
-use super::{CaseResult, Chart, Make, Section, View, counted};
+use super::{CaseResult, Chart, View, counted};
 use crate::report::Metrics;
 use crate::report::view::Cell;
 
-pub(super) const SECTION: Section = Section {
-    id: "latency",
-    title: "Latency on hardware",
-    hint: "A dot is the median of a passed case, a tick a sample, a line the range of its rounds' medians; a single round has no line. Each model has its own scale.",
-    make: Make::Charts(charts),
-};
-
-fn charts(view: &View<'_>) -> Vec<Chart> {
+pub(super) fn latency(view: &View<'_>) -> Vec<Chart> {
     view.rows.iter().zip(&view.cells).filter_map(|(row, cells)| chart(view, row.name(), cells)).collect()
 }
 

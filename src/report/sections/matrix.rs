@@ -1,14 +1,12 @@
 //! All cases at a glance: a cell for each, with its figure or the word for its state.
 
-use super::{Make, Outcome, Section, counted};
+use super::{Outcome, counted};
 use crate::report::format::{UNTIMED, day, glyph, has_figure, kind_of, ms, remark, word};
 use crate::report::place;
 use crate::report::shape::{Column, Matrix, Row, Square};
 use crate::report::view::{self, View};
 
-pub(super) const SECTION: Section = Section { id: "matrix", title: "Matrix", hint: "", make: Make::Matrix(matrix) };
-
-fn matrix<'a>(view: &View<'a>) -> Matrix<'a> {
+pub(super) fn matrix<'a>(view: &View<'a>) -> Matrix<'a> {
     let column = |(at, variant): (usize, &place::Variant<'a>)| Column {
         at,
         name: variant.name(),

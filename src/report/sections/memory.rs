@@ -1,20 +1,13 @@
 //! Who takes how much memory: by column, each model across columns, and the cases that take most.
 
-use super::{CaseResult, Cell, Make, Outcome, Place, Section, Table, View};
+use super::{CaseResult, Cell, Outcome, Place, Table, View};
 use crate::base::figures::bytes;
 use crate::report::view;
-
-pub(super) const SECTION: Section = Section {
-    id: "memory",
-    title: "Memory",
-    hint: "Peak resident memory of the process that ran a case, its runtime included. On the device: what it took of a GPU's own memory, where the driver tells.",
-    make: Make::Tables(memory),
-};
 
 const MOST: usize = 20;
 const BY_COLUMN: &[&str] = &["column", "least", "median", "most", "most on the device"];
 
-fn memory(view: &View<'_>) -> Vec<Table> {
+pub(super) fn memory(view: &View<'_>) -> Vec<Table> {
     let mut cases: Vec<(u64, usize, &CaseResult)> = view
         .cases(|case| case.status == Outcome::Pass)
         .into_iter()

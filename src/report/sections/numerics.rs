@@ -4,18 +4,11 @@ use std::collections::BTreeSet;
 
 use indexmap::IndexMap;
 
-use super::{CaseResult, Cell, Make, Place, Section, Table, View};
+use super::{CaseResult, Cell, Place, Table, View};
 use crate::record::Numerics;
 use crate::report::format::{cosine, error, tokens};
 use crate::report::place::Variant;
 use crate::report::verdict::{asked, bound};
-
-pub(super) const SECTION: Section = Section {
-    id: "numerics",
-    title: "Numerics",
-    hint: "The worst figure of each target, and its model.",
-    make: Make::Tables(numerics),
-};
 
 const COLUMNS: [&str; 10] = [
     "target",
@@ -32,7 +25,7 @@ const COLUMNS: [&str; 10] = [
 
 type Compared<'a> = Vec<(&'a CaseResult, &'a Numerics)>;
 
-fn numerics(view: &View<'_>) -> Vec<Table> {
+pub(super) fn numerics(view: &View<'_>) -> Vec<Table> {
     let mut compared: IndexMap<Variant<'_>, Compared<'_>> = IndexMap::new();
     for case in &view.doc.cases {
         if let Some(numerics) = case.numerics.as_ref().filter(|numerics| !numerics.tensors.is_empty()) {

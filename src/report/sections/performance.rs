@@ -1,18 +1,12 @@
 //! Figures of every passed run, by target.
 
-use super::{CaseResult, Cell, Make, Outcome, Place, Section, Table, View, counted};
+use super::{CaseResult, Cell, Outcome, Place, Table, View, counted};
 use crate::base::figures::bytes;
 use crate::report::Metrics;
 use crate::report::format::{measured, ms, span};
 use crate::report::place::Variant;
 
-const HINT: &str = "The median is that of the rounds' medians, each of a process of its own; beside it the lowest and the highest of them. \
-    One round says nothing of how much processes differ: `--rounds 5` does.";
-
-pub(super) const SECTION: Section =
-    Section { id: "performance", title: "Performance", hint: HINT, make: Make::Tables(performance) };
-
-fn performance(view: &View<'_>) -> Vec<Table> {
+pub(super) fn performance(view: &View<'_>) -> Vec<Table> {
     // A fallback's figures are in the column of the target that ran it, or of no target that was asked for.
     let is_own = |case: &CaseResult| matches!(case.status, Outcome::Pass | Outcome::Flaky);
     let table = |(column, variant): (usize, &Variant<'_>)| {

@@ -2,24 +2,16 @@
 
 use indexmap::IndexMap;
 
-use super::{CaseResult, Cell, Make, Place, Section, Table, View};
+use super::{CaseResult, Cell, Place, Table, View};
 use crate::report::format::ms;
 use crate::report::stats::{quantile, sorted};
-
-pub(super) const SECTION: Section = Section {
-    id: "spread",
-    title: "Performance by hardware and family",
-    hint: "Of the medians of cases that passed on real hardware. Hardware is the target's backend. Rows that hold other models cannot stand \
-           beside each other: an average says what is slow, not which hardware is the better one (\"Fastest for each family\" does).",
-    make: Make::Tables(spread),
-};
 
 const SHOWN: usize = 10;
 
 /// A case, its place in the document, and its median.
 type Timed<'a> = (f64, usize, &'a CaseResult);
 
-fn spread(view: &View<'_>) -> Vec<Table> {
+pub(super) fn spread(view: &View<'_>) -> Vec<Table> {
     let cases = view.doc.cases.iter().enumerate();
     let mut timed: Vec<Timed<'_>> = cases.filter_map(|(at, case)| Some((view.median(case)?, at, case))).collect();
     let by_hardware = grouped(&timed, |case| vec![&case.backend]);
