@@ -92,7 +92,7 @@ pub struct Asserted {
 }
 
 /// How many cases of one column were right on one machine.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measured {
     /// `cpu-fp32`

@@ -68,26 +68,22 @@ fn judged(
 #[test]
 fn a_pass_has_a_control_that_fails() {
     let folder = Folder::new();
-    let all = |ours, theirs, dropped| judged(&folder, &[("y", RIGHT)], Some((ours, theirs)), dropped);
-    assert_eq!(all(OTHER, OTHER, Some(OTHER)).0, Verdict::Pass);
-
-    let (verdict, reason) = all(RIGHT, RIGHT, None);
-    assert_eq!(verdict, Verdict::Indecisive);
-    assert_eq!(reason, "the outputs of another input are the same, so a wrong run could not be told from a right one");
-
-    let near = &[1.0001, -2.0001, 0.5, 3.0001];
-    let (verdict, reason) = all(near, near, None);
-    assert_eq!(verdict, Verdict::Indecisive, "{reason}");
-    assert!(reason.starts_with("the outputs of another input differ by 1.0"), "{reason}");
-    assert!(reason.contains("so they would pass as the answer"), "{reason}");
-
-    let (verdict, reason) = all(OTHER, OTHER, Some(near));
-    assert_eq!(verdict, Verdict::Indecisive, "{reason}");
-    assert!(reason.starts_with("the outputs without the weights of layer `layers.1` differ by"), "{reason}");
-
-    let (verdict, reason) = all(RIGHT, OTHER, None);
-    assert_eq!(verdict, Verdict::Numerics);
-    assert!(reason.starts_with("right on the inputs that it was made with, wrong on the control's inputs"), "{reason}");
+    let near: &[f32] = &[1.0001, -2.0001, 0.5, 3.0001];
+    let same = "the outputs of another input are the same, so a wrong run could not be told from a right one";
+    let dropped = "the outputs without the weights of layer `layers.1` differ by";
+    let on_control = "right on the inputs that it was made with, wrong on the control's inputs";
+    for (ours, theirs, without_layer, expected, told) in [
+        (OTHER, OTHER, Some(OTHER), Verdict::Pass, ""),
+        (RIGHT, RIGHT, None, Verdict::Indecisive, same),
+        (near, near, None, Verdict::Indecisive, "the outputs of another input differ by 1.0"),
+        (OTHER, OTHER, Some(near), Verdict::Indecisive, dropped),
+        (RIGHT, OTHER, None, Verdict::Numerics, on_control),
+    ] {
+        let (verdict, reason) = judged(&folder, &[("y", RIGHT)], Some((ours, theirs)), without_layer);
+        assert_eq!(verdict, expected, "{reason}");
+        assert!(reason.starts_with(told), "{reason}");
+        assert_eq!(reason.contains("so they would pass as the answer"), told.contains("differ by"), "{reason}");
+    }
 }
 
 #[test]

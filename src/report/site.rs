@@ -9,9 +9,9 @@ mod tally;
 
 use std::collections::BTreeMap;
 
-use indexmap::{IndexMap, IndexSet};
+use indexmap::IndexSet;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::badge;
 use super::compare::Comparison;
@@ -31,46 +31,6 @@ pub(super) use tally::Tally;
 /// By their paths below the site's folder.
 pub type Files = BTreeMap<String, String>;
 
-/// What every page shows around its content.
-#[derive(Clone, Serialize)]
-struct Frame<'a> {
-    /// The way up to the site's folder: empty, or `../`.
-    root: &'static str,
-    title: String,
-    spec: &'a str,
-    scope: Option<&'a str>,
-    machine: &'a str,
-    run: Option<&'a str>,
-    weights: &'a [String],
-    /// The first and the last day of the measurements.
-    days: Option<(&'a str, &'a str)>,
-    has_changes: bool,
-}
-
-/// A template's context: the frame, and one page.
-#[derive(Serialize)]
-struct Context<'a, T> {
-    frame: Frame<'a>,
-    page: T,
-}
-
-/// One pair in a table of a model or of a target.
-#[derive(Serialize)]
-struct Line<'a> {
-    name: String,
-    /// From the site's folder.
-    href: String,
-    family: String,
-    kind: &'static str,
-    glyph: &'static str,
-    word: &'static str,
-    latency: Option<String>,
-    label: Option<&'static str>,
-    error: Option<String>,
-    measured: Option<&'a str>,
-    reason: Option<String>,
-}
-
 /// A model or a target, with how its cases ended.
 #[derive(Serialize)]
 struct Entry {
@@ -82,34 +42,6 @@ struct Entry {
     tally: Tally,
 }
 
-/// The page of one.
-#[derive(Serialize)]
-struct Page<'a> {
-    #[serde(flatten)]
-    entry: &'a Entry,
-    lines: Vec<Line<'a>>,
-}
-
-/// A row of the overview: how many of a family are right on each target.
-#[derive(Serialize)]
-struct Family {
-    name: String,
-    cells: Vec<Tally>,
-}
-
-#[derive(Serialize)]
-struct Pair<'a> {
-    model: String,
-    model_href: String,
-    target: String,
-    target_href: String,
-    /// That of the report names paths of one machine.
-    again: String,
-    /// Whether there is something to draw.
-    has_trend: bool,
-    detail: Detail<'a>,
-}
-
 /// All files of the site. `changes`: against an older report; `trends`: what a history tells of the cases.
 pub fn site(doc: &ReportDoc, changes: Option<&Comparison>, trends: &Trends) -> Result<Files, TemplateError> {
     let view = View::with(doc, trends);
@@ -117,16 +49,15 @@ pub fn site(doc: &ReportDoc, changes: Option<&Comparison>, trends: &Trends) -> R
     let run = head::run(doc).map(|run| format!("{run}, took {}", seconds(doc.summary.seconds)));
     let weights: Vec<String> = [head::random(doc), head::weights(doc)].into_iter().flatten().collect();
     let days = || doc.cases.iter().filter_map(|case| case.measured.as_deref()).map(day);
-    let frame = |root: &'static str, title: &str| Frame {
-        root,
-        title: title.to_owned(),
-        spec: &doc.spec,
-        scope: doc.scope.as_deref(),
-        machine: &machine,
-        run: run.as_deref(),
-        weights: &weights,
-        days: days().min().zip(days().max()),
-        has_changes: changes.is_some(),
+    // The first and the last day of the measurements.
+    let days = days().min().zip(days().max());
+    // `root`: the way up to the site's folder. The frame is what every page shows around its content.
+    let rendered = |template: &str, root: &str, title: &str, page: Value| {
+        let frame = json!({
+            "root": root, "title": title, "spec": doc.spec, "scope": doc.scope, "machine": machine, "run": run,
+            "weights": weights, "days": days, "has_changes": changes.is_some(),
+        });
+        template::render(template, BTreeMap::from([("frame", frame), ("page", page)]))
     };
     let mut files = Files::new();
     let columns: Vec<_> = (0..view.variants.len()).map(|at| view.column(at).collect()).collect();
@@ -143,30 +74,30 @@ pub fn site(doc: &ReportDoc, changes: Option<&Comparison>, trends: &Trends) -> R
     for (template, entries, cells, name) in [of_model, of_target] {
         for (entry, cells) in entries.iter().zip(cells) {
             let cases = cells.iter().filter_map(Cell::case);
-            let lines = cases.map(|(at, case)| line(&view, at, case, name(view.place(at)))).collect();
-            let context = Context { frame: frame("../", &entry.name), page: Page { entry, lines } };
-            files.insert(entry.href.clone(), template::render(template, context)?);
+            let lines: Vec<_> = cases.map(|(at, case)| line(&view, at, case, name(view.place(at)))).collect();
+            let mut page = json!(entry);
+            page["lines"] = lines.into();
+            files.insert(entry.href.clone(), rendered(template, "../", &entry.name, page)?);
             files.insert(entry.badge.clone(), badge::of(&entry.name, &entry.tally)?);
         }
     }
     for (at, case) in doc.cases.iter().enumerate() {
-        let page = pair_page(&view, at, case);
-        let context = Context { frame: frame("../../", &page.detail.name), page };
-        files.insert(pair(&view, at), template::render("site/pair.html.j2", context)?);
+        let (name, page) = (view.place(at).name(), pair_page(&view, at, case));
+        files.insert(pair(&view, at), rendered("site/pair.html.j2", "../../", &name, page)?);
     }
     files.insert("badge.svg".to_owned(), badge::render(doc)?);
     files.insert("search-index.js".to_owned(), search_index(&models, &targets));
     if let Some(changes) = changes {
-        let context = Context { frame: frame("", "What changed"), page: changes::page(&view, changes) };
-        files.insert("changes.html".to_owned(), template::render("site/changes.html.j2", &context)?);
-        files.insert("feed.xml".to_owned(), template::render("site/feed.xml.j2", &context)?);
+        for (path, template) in [("changes.html", "site/changes.html.j2"), ("feed.xml", "site/feed.xml.j2")] {
+            let page = changes::page(&view, changes);
+            files.insert(path.to_owned(), rendered(template, "", "What changed", page)?);
+        }
     }
-    let context = Context { frame: frame("", "how figures are made"), page: () };
-    files.insert("how.html".to_owned(), template::render("site/how.html.j2", context)?);
-    let counts = head::counts(&doc.summary);
-    let page = json!({"counts": counts, "families": families(&view), "targets": targets, "models": models});
-    let context = Context { frame: frame("", &doc.spec), page };
-    files.insert("index.html".to_owned(), template::render("site/index.html.j2", context)?);
+    files.insert("how.html".to_owned(), rendered("site/how.html.j2", "", "how figures are made", Value::Null)?);
+    let page = json!({
+        "counts": head::counts(&doc.summary), "families": families(&view, &columns), "targets": targets, "models": models,
+    });
+    files.insert("index.html".to_owned(), rendered("site/index.html.j2", "", &doc.spec, page)?);
     Ok(files)
 }
 
@@ -203,22 +134,15 @@ fn path(folder: &str, name: &str) -> String {
     format!("{folder}/{}.html", file(name))
 }
 
-fn families(view: &View<'_>) -> Vec<Family> {
+/// Rows of the overview: how many of a family are right on each target.
+fn families(view: &View<'_>, columns: &[Vec<Cell<'_>>]) -> Vec<Value> {
     let names: IndexSet<&str> = view.doc.cases.iter().map(|case| &*case.family).collect();
-    let mut rows: IndexMap<&str, Vec<Vec<Cell<'_>>>> =
-        names.into_iter().map(|name| (name, vec![Vec::new(); view.variants.len()])).collect();
-    for cells in &view.cells {
-        for (at, cell) in cells.iter().enumerate() {
-            if let Some((_, case)) = cell.case() {
-                rows[&*case.family][at].push(*cell);
-            }
-        }
-    }
-    let row = |(name, cells): (&str, Vec<Vec<Cell<'_>>>)| Family {
-        name: name.to_owned(),
-        cells: cells.iter().map(|cells| Tally::of(cells)).collect(),
+    let row = |name: &str| {
+        let is_own = |cell: &&Cell<'_>| cell.case().is_some_and(|(_, case)| case.family == name);
+        let cells: Vec<_> = columns.iter().map(|cells| Tally::of(cells.iter().filter(is_own))).collect();
+        json!({"name": name, "cells": cells})
     };
-    rows.into_iter().map(row).collect()
+    names.into_iter().map(row).collect()
 }
 
 /// `decoder-only · text-generation · 105 k parameters, random weights`
@@ -228,36 +152,39 @@ fn about(case: &CaseResult) -> String {
     format!("{} · {}{}{}", case.family, case.task, parameters.unwrap_or_default(), weights.unwrap_or_default())
 }
 
-fn line<'a>(view: &View<'a>, at: usize, case: &'a CaseResult, name: String) -> Line<'a> {
-    Line {
-        name,
-        href: pair(view, at),
-        family: case.family.clone(),
-        kind: kind_of(case),
-        glyph: glyph(case.status),
-        word: word(case.status),
-        latency: case.metrics.as_ref().filter(|_| view.comparable(case)).map(|metrics| ms(metrics.median_ms)),
-        label: view.label(case),
-        error: case.numerics.as_ref().map(|numerics| error(numerics.max_abs)),
-        measured: case.measured.as_deref().map(day),
-        reason: case.note().or_else(|| case.reason.clone()).filter(|_| kind_of(case) != "pass"),
-    }
+/// One pair in a table of a model or of a target.
+fn line(view: &View<'_>, at: usize, case: &CaseResult, name: String) -> Value {
+    json!({
+        "name": name,
+        "href": pair(view, at),
+        "family": case.family,
+        "kind": kind_of(case),
+        "glyph": glyph(case.status),
+        "word": word(case.status),
+        "latency": case.metrics.as_ref().filter(|_| view.comparable(case)).map(|metrics| ms(metrics.median_ms)),
+        "label": view.label(case),
+        "error": case.numerics.as_ref().map(|numerics| error(numerics.max_abs)),
+        "measured": case.measured.as_deref().map(day),
+        "reason": case.note().or_else(|| case.reason.clone()).filter(|_| kind_of(case) != "pass"),
+    })
 }
 
-fn pair_page<'a>(view: &View<'a>, at: usize, case: &'a CaseResult) -> Pair<'a> {
+fn pair_page<'a>(view: &View<'a>, at: usize, case: &'a CaseResult) -> Value {
     let place = view.place(at);
     let (model, target) = (place.row.name(), place.variant.name());
     let mut detail = Detail::of(view, case);
     detail.parts.retain(|part| part.title != LOG);
-    Pair {
-        model_href: path("models", &model),
-        target_href: path("targets", &target),
-        again: format!("orch run {} --case {}", shell::word(&view.doc.spec), shell::quoted(&case.case)),
-        model,
-        target,
-        has_trend: view.trend(case).is_some(),
-        detail,
-    }
+    json!({
+        "model_href": path("models", &model),
+        "target_href": path("targets", &target),
+        // That of the report names paths of one machine.
+        "again": format!("orch run {} --case {}", shell::word(&view.doc.spec), shell::quoted(&case.case)),
+        "model": model,
+        "target": target,
+        // Whether there is something to draw.
+        "has_trend": view.trend(case).is_some(),
+        "detail": detail,
+    })
 }
 
 /// A script and no JSON: a page that was opened from a folder may read no other file.

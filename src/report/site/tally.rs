@@ -16,9 +16,9 @@ pub(in crate::report) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn of(cells: &[Cell<'_>]) -> Self {
+    pub(super) fn of<'c>(cells: impl IntoIterator<Item = &'c Cell<'c>>) -> Self {
         let mut tally = Self::default();
-        for (_, case) in cells.iter().filter_map(Cell::case) {
+        for (_, case) in cells.into_iter().filter_map(Cell::case) {
             let is_out = matches!(case.status, Outcome::SkipUnavailable | Outcome::Incomplete | Outcome::Mock);
             tally.asked += usize::from(!is_out);
             tally.right += usize::from(case.status.is_made() || case.status == Outcome::Xpass);
