@@ -102,8 +102,10 @@ impl<'a> Chain<'a> {
             let text = format!("made another output; `orch explain {}` goes on from here", self.name(id));
             return vec![self.leaf(id, text)];
         }
-        let maker =
-            |tree: Option<&str>| held::maker(self.context.store, &self.name(id), &tree?.parse::<Digest>().ok()?);
+        let maker = |tree: Option<&str>| {
+            let tree: Digest = tree?.parse().ok()?;
+            self.history(id).into_iter().find(|record| record.output == Some(tree))
+        };
         let made = maker(new).or_else(|| match &self.previews[id.0 as usize].verdict {
             Verdict::Hit { record } => Some((**record).clone()),
             _ => None,

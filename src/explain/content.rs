@@ -30,7 +30,7 @@ pub(super) fn first_difference(name: &str, old: &Path, new: &Path) -> io::Result
             return Ok(data(extension, old, new).or_else(|| first_line(old, new)));
         }
     }
-    bytes(old, new, 0)
+    Ok(first_byte(old, new, 0)?.map(|at| format!("byte {at} is the first that differs")))
 }
 
 /// JSON and YAML. None too if only their writing differs, which the first differing line tells.
@@ -100,19 +100,14 @@ fn safetensors(old: &Path, new: &Path) -> io::Result<Option<String>> {
 /// The header and where the data behind it begin.
 fn header(path: &Path) -> io::Result<Option<(Value, u64)>> {
     let mut file = File::open(path)?;
-    let mut len = [0; 8];
-    if file.read_exact(&mut len).is_err() {
-        return Ok(None);
-    }
-    let len = u64::from_le_bytes(len);
-    if len > PARSED {
-        return Ok(None);
-    }
-    let mut text = vec![0; len as usize];
-    if file.read_exact(&mut text).is_err() {
-        return Ok(None);
-    }
-    Ok(serde_json::from_slice(&text).ok().filter(Value::is_object).map(|header| (header, 8 + len)))
+    let mut read = |len: u64| {
+        let mut bytes = vec![0; len as usize];
+        file.read_exact(&mut bytes).is_ok().then_some(bytes)
+    };
+    let len = read(8).and_then(|bytes| Some(u64::from_le_bytes(bytes.try_into().ok()?)));
+    let text = len.filter(|len| *len <= PARSED).and_then(read);
+    let header = text.and_then(|text| serde_json::from_slice(&text).ok()).filter(Value::is_object);
+    Ok(header.zip(len.map(|len| 8 + len)))
 }
 
 fn bare(header: &Value) -> Value {
@@ -121,10 +116,6 @@ fn bare(header: &Value) -> Value {
         entry.remove("data_offsets");
     }
     header
-}
-
-fn bytes(old: &Path, new: &Path, from: u64) -> io::Result<Option<String>> {
-    Ok(first_byte(old, new, from)?.map(|at| format!("byte {at} is the first that differs")))
 }
 
 /// Counted from 0.

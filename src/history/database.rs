@@ -34,11 +34,11 @@ pub(super) fn open_to_read(library: &Library, path: &Path) -> Result<Connection>
 /// Whether a database has the tables of this orch. One of a newer orch is an error.
 pub(super) fn is_current(connection: &Connection) -> Result<bool> {
     let named = "SELECT table_name::VARCHAR FROM duckdb_tables() WHERE table_name = 'history'";
-    if connection.rows(named, &[])?.rows.is_empty() {
+    if connection.texts(named, &[])?.is_empty() {
         return Ok(false);
     }
-    let versions = connection.rows("SELECT version::VARCHAR FROM history", &[])?.rows;
-    let version = versions.first().and_then(|row| row.first()?.as_ref()?.parse::<u32>().ok());
+    let versions = connection.texts("SELECT version::VARCHAR FROM history", &[])?;
+    let version: Option<u32> = versions.first().and_then(|version| version.parse().ok());
     let version = version.context("the history does not say its version")?;
     if version > schema::VERSION {
         bail!(
@@ -55,8 +55,7 @@ pub(super) fn create(connection: &Connection) -> Result<()> {
 
 /// The files in `dir` of runs that are not in it.
 pub(super) fn missing(connection: &Connection, dir: &Path) -> Result<Vec<std::path::PathBuf>> {
-    let known = connection.rows("SELECT run FROM runs", &[])?.rows;
-    let known: BTreeSet<String> = known.into_iter().flatten().flatten().collect();
+    let known: BTreeSet<String> = connection.texts("SELECT run FROM runs", &[])?.into_iter().collect();
     Ok(file::files(dir).into_iter().filter(|(run, _)| !known.contains(run)).map(|(_, path)| path).collect())
 }
 
@@ -170,8 +169,8 @@ fn carry_over(connection: &Connection, old: &Path) -> Result<()> {
     connection.execute(&format!("ATTACH {} AS old", schema::quoted(&old.to_string_lossy())))?;
     let done = within_transaction(connection, || {
         for name in OF_EXECUTIONS.into_iter().chain(OF_RUNS) {
-            let key = if OF_EXECUTIONS.contains(&name) { "execution" } else { "run" };
-            let owner = if key == "run" { "runs" } else { "executions" };
+            let (key, owner) =
+                if OF_EXECUTIONS.contains(&name) { ("execution", "executions") } else { ("run", "runs") };
             let columns = common_columns(connection, name)?;
             if !columns.is_empty() {
                 connection.execute(&format!(
@@ -190,8 +189,7 @@ fn common_columns(connection: &Connection, name: &str) -> Result<String> {
     let named = "SELECT string_agg(column_name, ', ')::VARCHAR FROM duckdb_columns()
         WHERE database_name = 'old' AND table_name = $1 AND column_name <> 'id' AND column_name IN
             (SELECT column_name FROM duckdb_columns() WHERE database_name <> 'old' AND table_name = $1)";
-    let found = connection.rows(named, &[name])?.rows;
-    Ok(found.into_iter().flatten().flatten().next().unwrap_or_default())
+    Ok(connection.texts(named, &[name])?.pop().unwrap_or_default())
 }
 
 /// DuckDB's own log beside a database: changes that are not in its file yet.

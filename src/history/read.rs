@@ -163,15 +163,14 @@ impl Reader {
 
     /// All cases that were executed, by name.
     pub fn cases(&self) -> Result<Vec<String>> {
-        let rows = self.connection.rows("SELECT DISTINCT case_id FROM executions ORDER BY case_id", &[])?.rows;
-        Ok(rows.into_iter().flatten().flatten().collect())
+        self.connection.texts("SELECT DISTINCT case_id FROM executions ORDER BY case_id", &[])
     }
 
     /// Rows as values, by the names of columns.
     fn fetch<T: DeserializeOwned>(&self, query: &str, values: &[&str]) -> Result<Vec<T>> {
-        let rows = self.connection.rows(&format!("SELECT to_json(t)::VARCHAR FROM ({query}) t"), values)?.rows;
+        let rows = self.connection.texts(&format!("SELECT to_json(t)::VARCHAR FROM ({query}) t"), values)?;
         let parse = |text: String| serde_json::from_str(&text).context("BUG: a row is not of its type");
-        rows.into_iter().flatten().flatten().map(parse).collect()
+        rows.into_iter().map(parse).collect()
     }
 }
 

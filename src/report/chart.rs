@@ -1,46 +1,7 @@
-//! What pictures are drawn of: figures as they are, no geometry. Knows not which cases belong into one.
-
-use serde::Serialize;
-
-use super::format::{ms, span};
-use super::place::Place;
-use super::{CaseResult, Metrics};
+//! What pictures are drawn of: figures as they are, no geometry.
 
 /// More samples than a picture has pixels are drawn as the extremes of groups.
 const POINTS: usize = 160;
-
-/// One model's medians at one size side by side.
-#[derive(Debug, Serialize)]
-pub(super) struct Chart {
-    model: String,
-    bars: Vec<Bar>,
-    /// Results that are not compared, counted: `1 emulated or software result left out`.
-    left_out: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct Bar {
-    case: usize,
-    name: String,
-    text: String,
-    noisy: bool,
-    /// The lowest and the highest median of several rounds.
-    spread: Option<String>,
-}
-
-impl Chart {
-    /// Of cases, each with its position.
-    pub(super) fn of(model: String, shown: &[(usize, &CaseResult, &Metrics)], left_out: Option<String>) -> Self {
-        let bar = |(at, case, m): &(usize, &CaseResult, &Metrics)| Bar {
-            case: *at,
-            name: Place::from(*case).variant.name(),
-            text: ms(m.median_ms),
-            noisy: m.noisy,
-            spread: span(m.median_low_ms, m.median_high_ms),
-        };
-        Self { model, bars: shown.iter().map(bar).collect(), left_out }
-    }
-}
 
 /// At most `POINTS` values: the least and the greatest of each group, so that no outlier is lost.
 pub(super) fn thinned(samples: &[f64]) -> Vec<f64> {

@@ -209,9 +209,9 @@ pub fn compare(base: (&str, &ReportDoc), head: (&str, &ReportDoc), noises: &Nois
         };
         let (mut kinds, mut noise) = (sides.differences(old, case), None);
         match sides.times(old, case) {
-            Times::Wrong => {}
-            Times::Apart(why) => *found.not_timed.entry(why).or_default() += 1,
-            Times::Of(figures, basis) => {
+            None => {}
+            Some(Err(why)) => *found.not_timed.entry(why).or_default() += 1,
+            Some(Ok((figures, basis))) => {
                 noise = noises.get(&(case.case.clone(), basis)).copied();
                 found.timed += 1;
                 found.timed_by_history += usize::from(noise.is_some());
@@ -250,24 +250,11 @@ fn change(kind: Kind, base: Option<&CaseResult>, head: Option<&CaseResult>, figu
     Change { kind, case, row, base: base.map(state), head: head.map(state), figures, verdict, noise: None }
 }
 
-fn is_right(case: &CaseResult) -> bool {
-    case.status.is_made()
-}
-
 /// More than a share of the base and more than an amount. `kinds`: of more, of less.
 fn differs(figures: Figures, share: f64, amount: f64, kinds: [Kind; 2]) -> Option<(Kind, Option<Figures>)> {
     let Figures { base, head } = figures;
     let is_apart = (head - base).abs() > (base * share).max(amount);
     is_apart.then_some((kinds[usize::from(head < base)], Some(figures)))
-}
-
-enum Times {
-    /// One of them is not right.
-    Wrong,
-    /// They may not stand beside each other.
-    Apart(&'static str),
-    /// Milliseconds, both on this basis.
-    Of(Figures, Basis),
 }
 
 /// What both reports say of their machines.
@@ -286,7 +273,7 @@ impl<'a> Sides<'a> {
 
     /// Besides times.
     fn differences(&self, old: &CaseResult, new: &CaseResult) -> Vec<(Kind, Option<Figures>)> {
-        let kind = match (is_right(old), is_right(new)) {
+        let kind = match (old.status.is_made(), new.status.is_made()) {
             (true, true) => return self.accuracy(old, new).into_iter().chain(self.memory(old, new)).collect(),
             (false, true) => Kind::Fixed,
             (was_right, false) if new.is_failure() && (was_right || !old.is_failure()) => Kind::Broken,
@@ -313,20 +300,20 @@ impl<'a> Sides<'a> {
         differs(figures, MEMORY, LITTLE, [Kind::MoreMemory, Kind::LessMemory])
     }
 
-    fn times(&self, old: &CaseResult, new: &CaseResult) -> Times {
-        if !is_right(old) || !is_right(new) {
-            return Times::Wrong;
+    /// Milliseconds, both on this basis, or why they may not stand beside each other. None where one of them is not right.
+    fn times(&self, old: &CaseResult, new: &CaseResult) -> Option<Result<(Figures, Basis), &'static str>> {
+        if !old.status.is_made() || !new.status.is_made() {
+            return None;
         }
-        let (Some(base), Some(head)) = (&old.metrics, &new.metrics) else { return Times::Apart("not timed") };
-        match lowest(base, head) {
+        let (Some(base), Some(head)) = (&old.metrics, &new.metrics) else { return Some(Err("not timed")) };
+        Some(match lowest(base, head) {
             _ if !self.base.comparable(old) || !self.head.comparable(new) => {
-                Times::Apart("of a stand-in for hardware, of a fallback, or flaky")
+                Err("of a stand-in for hardware, of a fallback, or flaky")
             }
-            _ if !self.same_machine => Times::Apart("measured on another machine"),
-            _ if old.actual_device != new.actual_device => Times::Apart("measured on another device"),
-            Some((figures, basis)) => Times::Of(figures, basis),
-            None => Times::Apart("compared with a report that has no rounds"),
-        }
+            _ if !self.same_machine => Err("measured on another machine"),
+            _ if old.actual_device != new.actual_device => Err("measured on another device"),
+            found => found.ok_or("compared with a report that has no rounds"),
+        })
     }
 }
 

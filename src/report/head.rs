@@ -41,17 +41,14 @@ pub(super) fn counts(s: &Summary) -> Vec<Count> {
 
 /// `112 steps: 0 executed, 112 up to date`
 pub(super) fn steps(s: &Summary, fail: Style) -> String {
-    let mut parts = format!("{}: {} executed, {} up to date", counted(s.steps, "step"), s.executed, s.hits);
-    if s.fetched > 0 {
-        parts += &format!(" ({} from the remote)", s.fetched);
-    }
-    if s.failed_before > 0 {
-        parts += &format!(", {} failed before (`--rerun failed` executes them)", s.failed_before);
-    }
-    if s.failed_steps > 0 {
-        parts += &format!(", {fail}{} failed{fail:#}", s.failed_steps);
-    }
-    parts
+    let Summary { executed, hits, fetched, failed_before, failed_steps, .. } = s;
+    let parts = [
+        (s.steps, format!("{}: {executed} executed, {hits} up to date", counted(s.steps, "step"))),
+        (*fetched, format!(" ({fetched} from the remote)")),
+        (*failed_before, format!(", {failed_before} failed before (`--rerun failed` executes them)")),
+        (*failed_steps, format!(", {fail}{failed_steps} failed{fail:#}")),
+    ];
+    parts.into_iter().filter(|(count, _)| *count > 0).map(|(_, part)| part).collect()
 }
 
 /// `Run of 2026-01-31 08:00 UTC at git 1a2b3c4d5 (main), with uncommitted changes`; None where the report is of no run.

@@ -68,10 +68,12 @@ pub fn site(doc: &ReportDoc, changes: Option<&Comparison>, trends: &Trends) -> R
     if doc.cases.iter().any(|case| view.trend(case).is_some()) {
         files.insert("history.js".to_owned(), history_script());
     }
-    let of_model =
-        ("site/model.html.j2", &models, &view.cells, (|place| place.variant.name()) as fn(Place<'_>) -> String);
-    let of_target = ("site/target.html.j2", &targets, &columns, (|place| place.row.name()) as fn(Place<'_>) -> String);
-    for (template, entries, cells, name) in [of_model, of_target] {
+    type Named = fn(Place<'_>) -> String;
+    let kinds: [(&str, &[Entry], &[Vec<_>], Named); 2] = [
+        ("site/model.html.j2", &models, &view.cells, |place| place.variant.name()),
+        ("site/target.html.j2", &targets, &columns, |place| place.row.name()),
+    ];
+    for (template, entries, cells, name) in kinds {
         for (entry, cells) in entries.iter().zip(cells) {
             let cases = cells.iter().filter_map(Cell::case);
             let lines: Vec<_> = cases.map(|(at, case)| line(&view, at, case, name(view.place(at)))).collect();

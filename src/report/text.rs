@@ -32,7 +32,7 @@ const LINES: usize = 10;
 const NAMES: usize = 4;
 
 /// How to mark each kind of text, and how wide it may be.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Styles {
     /// Of a line, in characters.
     pub width: usize,
@@ -45,8 +45,7 @@ pub struct Styles {
 
 impl Styles {
     pub fn plain() -> Self {
-        let none = Style::new();
-        Self { width: WIDTH, pass: none, fail: none, skip: none, incomplete: none, heading: none }
+        Self { width: WIDTH, ..Self::default() }
     }
 
     pub fn colored() -> Self {
@@ -159,8 +158,8 @@ fn list(out: &mut String, view: &View<'_>, items: &[Item<'_>], styles: &Styles) 
     }
     for item in rest.iter().take(LINES) {
         let (style, mark) = (styles.of(item.kind), item.mark());
-        let told =
-            end_cut(&format!("{}: {}", whose(view, item), item.lines[0]), styles.width.saturating_sub(width(&mark)));
+        let told = format!("{}: {}", whose(view, item), item.lines[0]);
+        let told = end_cut(&told, styles.width.saturating_sub(width(&mark)));
         let _ = writeln!(out, "{style}{mark}{style:#}{told}");
     }
     more_than(out, &rest[rest.len().min(LINES)..], styles);
@@ -181,12 +180,9 @@ fn more_than(out: &mut String, left: &[Item<'_>], styles: &Styles) {
     let Some(item) = left.first() else { return };
     let style = styles.of(item.kind);
     let cases = counted(left.iter().map(|item| item.cases.len()).sum::<usize>(), "case");
-    let causes = counted(left.len(), "cause");
-    let _ = writeln!(
-        out,
-        "\n{style}{}{style:#} and {cases} of {causes} more: the report's pages tell all of them",
-        item.glyph
-    );
+    let (glyph, causes) = (item.glyph, counted(left.len(), "cause"));
+    let told = "more: the report's pages tell all of them";
+    let _ = writeln!(out, "\n{style}{glyph}{style:#} and {cases} of {causes} {told}");
 }
 
 /// Of the report as a whole.

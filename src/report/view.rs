@@ -142,9 +142,7 @@ impl<'a> Kinds<'a> {
     pub(crate) fn stand_in(&self, case: &CaseResult) -> Option<&'static str> {
         let device = case.actual_device.as_deref()?;
         match self.0.get(device) {
-            Some(DeviceKind::Hardware) => None,
-            Some(DeviceKind::Emulator) => Some("emulated"),
-            Some(DeviceKind::Software) => Some("software"),
+            Some(kind) => stand_in(*kind),
             None => {
                 let device = device.to_lowercase();
                 let has = |words: &[&str]| words.iter().any(|word| device.contains(word));
@@ -155,6 +153,15 @@ impl<'a> Kinds<'a> {
                 }
             }
         }
+    }
+}
+
+/// What stands beside the figures of such a device.
+pub(super) fn stand_in(kind: DeviceKind) -> Option<&'static str> {
+    match kind {
+        DeviceKind::Hardware => None,
+        DeviceKind::Emulator => Some("emulated"),
+        DeviceKind::Software => Some("software"),
     }
 }
 

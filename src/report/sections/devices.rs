@@ -1,7 +1,8 @@
 //! What the probers found on this host.
 
 use super::{Cell, Table, View};
-use crate::device::{Device, DeviceKind};
+use crate::device::Device;
+use crate::report::view::stand_in;
 
 pub(super) fn devices(view: &View<'_>) -> Vec<Table> {
     let there = view.doc.backends.iter().filter(|backend| backend.available);
@@ -13,10 +14,6 @@ pub(super) fn devices(view: &View<'_>) -> Vec<Table> {
 }
 
 fn row(backend: &str, device: &Device) -> Vec<Cell> {
-    let label = match device.kind {
-        DeviceKind::Hardware => None,
-        DeviceKind::Emulator => Some("emulated"),
-        DeviceKind::Software => Some("software"),
-    };
+    let label = stand_in(device.kind);
     vec![backend.into(), Cell { label, ..device.name.as_str().into() }, device.id.as_str().into()]
 }

@@ -63,15 +63,15 @@ fn best(view: &View<'_>, rows: &Rows<'_>, aim: &Aim) -> Cell {
     let wins = |at: usize| {
         columns.iter().filter(|other| beside(rows, aim, at, **other).is_some_and(|ratio| ratio < 1.0)).count()
     };
-    let mut ranked: Vec<(usize, usize)> = columns.iter().map(|at| (wins(*at), *at)).collect();
-    ranked.sort_by_key(|(wins, at)| (Reverse(*wins), *at));
-    let [(_, first), others @ ..] = ranked.as_slice() else { return "–".into() };
-    if others.is_empty() {
-        return Cell::with(view.variants[*first].name(), "nothing to compare with");
-    }
-    let doubtful = others.iter().map(|(_, at)| *at).filter(|at| !is_ahead(rows, aim, *first, *at));
-    let doubtful: Vec<String> = doubtful.map(|at| view.variants[at].name()).collect();
+    let mut ranked: Vec<usize> = columns.iter().copied().collect();
+    ranked.sort_by_cached_key(|at| Reverse(wins(*at)));
+    let [first, others @ ..] = ranked.as_slice() else { return "–".into() };
     let name = view.variants[*first].name();
+    if others.is_empty() {
+        return Cell::with(name, "nothing to compare with");
+    }
+    let doubtful = others.iter().filter(|at| !is_ahead(rows, aim, *first, **at));
+    let doubtful: Vec<String> = doubtful.map(|at| view.variants[*at].name()).collect();
     match doubtful.as_slice() {
         [] => Cell::with(name, summary(rows, aim, *first)),
         [one] => Cell::with("cannot tell", format!("{name} or {one}")),

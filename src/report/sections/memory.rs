@@ -1,6 +1,6 @@
 //! Who takes how much memory: by column, each model across columns, and the cases that take most.
 
-use super::{CaseResult, Cell, Outcome, Place, Table, View};
+use super::{CaseResult, Cell, Outcome, Table, View};
 use crate::base::figures::bytes;
 use crate::report::view;
 
@@ -8,15 +8,12 @@ const MOST: usize = 20;
 const BY_COLUMN: &[&str] = &["column", "least", "median", "most", "most on the device"];
 
 pub(super) fn memory(view: &View<'_>) -> Vec<Table> {
-    let mut cases: Vec<(u64, usize, &CaseResult)> = view
-        .cases(|case| case.status == Outcome::Pass)
-        .into_iter()
-        .filter_map(|(at, case)| Some((peak(case)?, at, case)))
-        .collect();
+    let passed = view.cases(|case| case.status == Outcome::Pass).into_iter();
+    let mut cases: Vec<_> = passed.filter_map(|(at, case)| Some((peak(case)?, at, case))).collect();
     cases.sort_by_key(|(peak, ..)| std::cmp::Reverse(*peak));
     let row = |(peak, at, case): &(u64, usize, &CaseResult)| {
         let device = Cell::or_dash(on_device(case).map(bytes));
-        vec![Cell { case: Some(*at), ..Place::from(*case).name().into() }, bytes(*peak).into(), device]
+        vec![Cell::of_case(*at, case), bytes(*peak).into(), device]
     };
     let top = cases.iter().take(MOST).map(row).collect();
     let by_column = (0..view.variants.len()).filter_map(|at| {
@@ -70,6 +67,7 @@ fn peak(case: &CaseResult) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::report::fixture;
+    use crate::report::view::case_name;
 
     #[test]
     fn a_device_s_own_memory_is_told_beside_the_process_s() {
@@ -78,7 +76,7 @@ mod tests {
         for (at, bytes) in [3 << 20, 5 << 20].into_iter().enumerate() {
             doc.cases[at].metrics.as_mut().unwrap().peak_device_bytes = Some(bytes);
         }
-        let (tables, name) = (memory(&View::new(&doc)), Place::from(&doc.cases[1]).name());
+        let (tables, name) = (memory(&View::new(&doc)), case_name(&doc.cases[1]));
         let texts = |row: &[Cell]| row.iter().map(|cell| cell.text.clone()).collect::<Vec<_>>();
         assert_eq!(texts(&tables[0].rows[0]).last().unwrap(), "5.0 MiB");
         let top: Vec<_> = tables[2].rows.iter().map(|row| texts(row)).collect();

@@ -23,8 +23,9 @@ mod unavailable;
 mod unsupported;
 mod versions;
 
+use serde_json::Value;
+
 use super::CaseResult;
-use super::chart::Chart;
 use super::format::one_line;
 use super::place::Place;
 use super::shape::{Cell, Item, Matrix, Shape, Table};
@@ -107,7 +108,7 @@ enum Make {
     Matrix(for<'a> fn(&View<'a>) -> Matrix<'a>),
     List(for<'a> fn(&View<'a>) -> Vec<Item<'a>>),
     Tables(fn(&View<'_>) -> Vec<Table>),
-    Charts(fn(&View<'_>) -> Vec<Chart>),
+    Charts(fn(&View<'_>) -> Vec<Value>),
 }
 
 /// A section that has something to show.

@@ -36,11 +36,7 @@ fn row(view: &View<'_>, at: usize, case: &CaseResult) -> Option<Vec<Cell>> {
 
 /// What makes the figures doubtful.
 fn aside(m: &Metrics) -> Option<String> {
-    let disturbed = !m.remarks.is_empty();
-    let told: Vec<&str> = [(m.noisy, "noisy"), (disturbed, "disturbed")]
-        .iter()
-        .filter(|(holds, _)| *holds)
-        .map(|(_, word)| *word)
-        .collect();
+    let disturbed = (!m.remarks.is_empty()).then_some("disturbed");
+    let told: Vec<&str> = m.noisy.then_some("noisy").into_iter().chain(disturbed).collect();
     (!told.is_empty()).then(|| told.join("; "))
 }

@@ -21,7 +21,7 @@ pub(super) fn spread(view: &View<'_>) -> Vec<Table> {
     // What stands in both lists says nothing.
     let shown = SHOWN.min(timed.len() / 2);
     let listed = |timed: &mut dyn Iterator<Item = &Timed<'_>>| {
-        timed.take(shown).map(|case| vec![named(case), ms(case.0).into()]).collect()
+        timed.take(shown).map(|(time, at, case)| vec![Cell::of_case(*at, case), ms(*time).into()]).collect()
     };
     let columns = &["case", "median"];
     vec![
@@ -48,20 +48,15 @@ fn grouped<'a>(timed: &[Timed<'a>], by: fn(&'a CaseResult) -> Vec<&'a str>) -> V
     let row = |(names, cases): (Vec<&str>, Vec<&Timed<'_>>)| {
         let times = sorted(cases.iter().map(|case| case.0));
         let average = times.iter().sum::<f64>() / times.len() as f64;
-        let whose = |ms: f64| cases.iter().find(|case| case.0 == ms).map(|case| named(case));
-        let [least, most] = [times[0], times[times.len() - 1]].map(|time| Cell {
-            aside: whose(time).map(|whose| whose.text),
-            case: whose(time).and_then(|whose| whose.case),
-            ..ms(time).into()
-        });
+        let whose = |time: f64| {
+            let (_, at, case) = cases.iter().find(|case| case.0 == time).expect("BUG: the time is of one of them");
+            Cell { case: Some(*at), ..Cell::with(ms(time), Place::from(*case).name()) }
+        };
+        let [least, most] = [times[0], times[times.len() - 1]].map(whose);
         let figures = [cases.len().to_string(), ms(average), ms(quantile(&times, 0.5))].map(Cell::from);
         names.into_iter().map(Cell::from).chain(figures).chain([least, most]).collect()
     };
     groups.into_iter().map(row).collect()
-}
-
-fn named((_, at, case): &Timed<'_>) -> Cell {
-    Cell { case: Some(*at), ..Place::from(*case).name().into() }
 }
 
 #[cfg(test)]

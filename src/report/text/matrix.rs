@@ -130,10 +130,8 @@ fn counts(out: &mut String, matrix: &Matrix<'_>, styles: &Styles) {
     let columns: Vec<Column> = columns.collect();
     table(out, &names, &columns, styles);
     let (rows, dim) = (counted(matrix.rows.len(), "row"), styles.skip);
-    let _ = writeln!(
-        out,
-        "\n{dim}the matrix has {rows}: it is in the report's index.html and matrix.md (`orch report --format html`){dim:#}"
-    );
+    let place = "it is in the report's index.html and matrix.md (`orch report --format html`)";
+    let _ = writeln!(out, "\n{dim}the matrix has {rows}: {place}{dim:#}");
 }
 
 /// Pads outside the style, and never at the end of the line.
