@@ -36,16 +36,17 @@ impl DecodingFigures {
     pub(super) fn of<'t>(rounds: impl Iterator<Item = &'t Times>) -> Option<Self> {
         let rounds: Vec<&Decoding> = rounds.filter_map(|times| times.decoding.as_ref()).collect();
         let &Decoding { rows, prompt, .. } = *rounds.first()?;
-        let all = |of: fn(&Decoding) -> &[f64]| rounds.iter().flat_map(|round| of(round)).copied().collect::<Vec<_>>();
-        let (first, next) = (all(|round| &round.first_token_ms), all(|round| &round.next_token_ms));
+        // The median of the rounds' medians, and all samples.
+        let figures = |of: fn(&Decoding) -> &[f64]| {
+            let median = median_of(rounds.iter().filter_map(|round| median_of(of(round).iter().copied())));
+            (median, rounds.iter().flat_map(|round| of(round)).copied().collect::<Vec<_>>())
+        };
+        let (first_token_ms, first) = figures(|round| &round.first_token_ms);
+        let (next_token_ms, next) = figures(|round| &round.next_token_ms);
         if !first.iter().chain(&next).all(|ms| ms.is_finite()) {
             return None;
         }
-        let median = |of: fn(&Decoding) -> &[f64]| {
-            median_of(rounds.iter().filter_map(|round| median_of(of(round).iter().copied())))
-        };
-        let first_token_ms = median(|round| &round.first_token_ms)?;
-        let next_token_ms = median(|round| &round.next_token_ms);
+        let first_token_ms = first_token_ms?;
         let in_a_second = |tokens: u32, ms: f64| (ms > 0.0).then(|| f64::from(tokens) * 1e3 / ms);
         Some(Self {
             rows,

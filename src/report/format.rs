@@ -54,6 +54,11 @@ pub fn day(time: &str) -> &str {
     time.get(..10).unwrap_or(time)
 }
 
+/// `2026-01-12 to 2026-01-14`, or the day if it is one.
+pub fn days(first: &str, last: &str) -> String {
+    if first == last { first.to_owned() } else { format!("{first} to {last}") }
+}
+
 /// `1.55 ms – 1.61 ms`
 pub(super) fn span(low: Option<f64>, high: Option<f64>) -> Option<String> {
     low.zip(high).map(|(low, high)| format!("{} – {}", ms(low), ms(high)))

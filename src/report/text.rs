@@ -120,9 +120,7 @@ pub fn summary_line(summary: &Summary, styles: &Styles) -> String {
     if styles.width >= WIDTH {
         return parts.collect::<Vec<_>>().join("   ");
     }
-    let mut lines = String::new();
-    parts.for_each(|part| wrapped(&mut lines, "", &part, styles));
-    lines.trim_end().to_owned()
+    parts.map(|part| wrapped("", &part, styles)).collect::<String>().trim_end().to_owned()
 }
 
 /// Of many items, the gravest in full and the next in a line each. Interrupted steps are not news: lines will do.
@@ -140,15 +138,12 @@ fn list(out: &mut String, view: &View<'_>, items: &[Item<'_>], styles: &Styles) 
             out.push('\n');
         }
         let style = styles.of(item.kind);
-        let mut heading = String::new();
-        wrapped(&mut heading, "  ", whose(view, item).trim_start(), styles);
+        let heading = wrapped("  ", whose(view, item).trim_start(), styles);
         let _ = write!(out, "{style}{}{style:#} {}", item.mark(), heading.trim_start());
         if item.whose.is_none() && item.cases.len() > 1 {
-            wrapped(out, "  ", &view.names(&item.cases, NAMES), styles);
+            out.push_str(&wrapped("  ", &view.names(&item.cases, NAMES), styles));
         }
-        for line in &item.lines {
-            wrapped(out, "  ", line, styles);
-        }
+        out.extend(item.lines.iter().map(|line| wrapped("  ", line, styles)));
         if let Some(repro) = repro {
             let _ = writeln!(out, "  repro: {repro}");
         }
@@ -187,13 +182,12 @@ fn more_than(out: &mut String, left: &[Item<'_>], styles: &Styles) {
 
 /// Of the report as a whole.
 fn sentence(out: &mut String, text: &str, style: Style, styles: &Styles) {
-    let mut lines = String::new();
-    wrapped(&mut lines, "", text, styles);
-    let _ = writeln!(out, "{style}{}{style:#}", lines.trim_end());
+    let _ = writeln!(out, "{style}{}{style:#}", wrapped("", text, styles).trim_end());
 }
 
-fn wrapped(out: &mut String, indent: &str, text: &str, styles: &Styles) {
-    let mut used = 0;
+/// Lines, each of them ended.
+fn wrapped(indent: &str, text: &str, styles: &Styles) -> String {
+    let (mut out, mut used) = (String::new(), 0);
     for word in text.split(' ') {
         if used > 0 && used + 1 + width(word) > styles.width {
             out.push('\n');
@@ -203,7 +197,7 @@ fn wrapped(out: &mut String, indent: &str, text: &str, styles: &Styles) {
         used += width(word) + if used == 0 { width(indent) } else { 1 };
         out.push_str(word);
     }
-    out.push('\n');
+    out + "\n"
 }
 
 /// In columns: what only colours takes none.

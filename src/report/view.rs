@@ -146,11 +146,9 @@ impl<'a> Kinds<'a> {
             None => {
                 let device = device.to_lowercase();
                 let has = |words: &[&str]| words.iter().any(|word| device.contains(word));
-                if has(&["emulator", "emulated", "simulator"]) {
-                    Some("emulated")
-                } else {
-                    has(&["software", "swiftshader", "llvmpipe", "lavapipe", "warp"]).then_some("software")
-                }
+                let is_software = || has(&["software", "swiftshader", "llvmpipe", "lavapipe", "warp"]);
+                let emulated = has(&["emulator", "emulated", "simulator"]).then_some("emulated");
+                emulated.or_else(|| is_software().then_some("software"))
             }
         }
     }

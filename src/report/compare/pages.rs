@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{Change, Comparison, Figures, Kind, Noise, Side, State, Verdict};
 use crate::base::figures::{bytes, counted};
-use crate::report::format::{day, glyph, ms, one_line};
+use crate::report::format::{day, days, glyph, ms, one_line};
 use crate::report::text::Styles;
 
 /// Of one kind a terminal shows so many.
@@ -71,10 +71,7 @@ pub(in crate::report) fn found(comparison: &Comparison) -> impl Iterator<Item = 
 }
 
 fn heading(side: &Side) -> String {
-    let days = side.measured.as_ref().map(|(first, last)| match (day(first), day(last)) {
-        (first, last) if first == last => format!(", measured {first}"),
-        (first, last) => format!(", measured {first} to {last}"),
-    });
+    let days = side.measured.as_ref().map(|(first, last)| format!(", measured {}", days(day(first), day(last))));
     let scope = side.scope.as_ref().map(|scope| format!(" ({scope})")).unwrap_or_default();
     let (Side { name, spec, orch, host, .. }, days) = (side, days.unwrap_or_default());
     format!("{name}: {spec}{scope}, {} ({}), orch {orch}{days}", host.name, host.cpu)
