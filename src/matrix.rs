@@ -32,7 +32,7 @@ pub use select::{NothingSelected, Selection};
 
 /// In the order of the spec: models, those of a higher priority first, then targets, then precisions, then axes. Steps are in
 /// the order of the cases, and of those that could start at once the first does.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Matrix {
     pub cases: Vec<Case>,
     pub excluded: Vec<ExcludedCase>,
@@ -122,7 +122,7 @@ impl Matrix {
     /// With the targets of these very names as well, of which the matrix has no case: whoever names a row wants it. Of a
     /// target that an `include` rule brings in, nobody gets more by naming it than that rule says.
     pub fn with(spec: &Spec, named: &[String]) -> Self {
-        let mut matrix = Self { cases: Vec::new(), excluded: Vec::new() };
+        let mut matrix = Self::default();
         let mut models: Vec<&Model> = spec.models.values().collect();
         models.sort_by_key(|model| model.priority);
         for model in models {

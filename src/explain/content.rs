@@ -166,21 +166,21 @@ mod tests {
 
     #[test]
     fn the_first_difference_in_the_terms_of_each_format() {
-        let json = difference("config.json", r#"{"a":1,"b":{"c":[1,2]}}"#, r#"{"a":1,"b":{"c":[1,3]}}"#);
-        assert_eq!(json.unwrap(), "b.c[1]: 2 => 3");
-        assert_eq!(difference("x.json", r#"{"a":1}"#, r#"{"a":1,"b":"x"}"#).unwrap(), r#"b: absent => "x""#);
-        assert_eq!(
-            difference("x.json", r#"{"a":1}"#, r#"{ "a":1}"#).unwrap(),
-            r#"line 1: "{\"a\":1}" => "{ \"a\":1}""#
-        );
-        assert_eq!(difference("x.json", "{", "{}").unwrap(), r#"line 1: "{" => "{}""#);
-        assert_eq!(difference("x.yaml", "a: {b: 1}\n", "a:\n  b: 2\n").unwrap(), "a.b: 1 => 2");
-        assert_eq!(difference("x.py", "a\nb\n", "a\nc\n").unwrap(), r#"line 2: "b" => "c""#);
-        assert_eq!(difference("x.txt", "a\n", "a\nc").unwrap(), r#"line 2: "" => "c""#);
-        assert_eq!(
-            difference("model.onnx", [0xff, 1, 2], [0xff, 1, 3, 4]).unwrap(),
-            "byte 2 is the first that differs"
-        );
+        for (name, old, new, told) in [
+            ("config.json", r#"{"a":1,"b":{"c":[1,2]}}"#, r#"{"a":1,"b":{"c":[1,3]}}"#, "b.c[1]: 2 => 3"),
+            ("x.json", r#"{"a":1}"#, r#"{"a":1,"b":"x"}"#, r#"b: absent => "x""#),
+            ("x.json", r#"{"a":1,"b":"x"}"#, r#"{"a":1}"#, r#"b: "x" => absent"#),
+            ("x.json", r#"{"a":1}"#, r#"{ "a":1}"#, r#"line 1: "{\"a\":1}" => "{ \"a\":1}""#),
+            ("x.json", "{", "{}", r#"line 1: "{" => "{}""#),
+            ("x.yaml", "a: {b: 1}\n", "a:\n  b: 2\n", "a.b: 1 => 2"),
+            ("x.py", "a\nb\n", "a\nc\n", r#"line 2: "b" => "c""#),
+            ("x.txt", "a\n", "a\nc", r#"line 2: "" => "c""#),
+            ("x.txt", "a", "a\nb", r#"line 2: absent => "b""#),
+        ] {
+            assert_eq!(difference(name, old, new).unwrap(), told);
+        }
+        let told = difference("model.onnx", [0xff, 1, 2], [0xff, 1, 3, 4]).unwrap();
+        assert_eq!(told, "byte 2 is the first that differs");
         assert_eq!(difference("model.onnx", [0xff, 1], [0xff, 1]), None);
     }
 
@@ -188,16 +188,15 @@ mod tests {
     fn a_safetensors_file_tells_its_header_first_and_then_its_tensor() {
         let header = r#"{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}}"#;
         let old = tensors(header, &[1, 2, 3]);
-        let wider = header.replace("[2],", "[1,2],");
-        assert_eq!(
-            difference("x.safetensors", &old, tensors(&wider, &[1, 2, 3])).unwrap(),
-            "header: a.shape[0]: 2 => 1"
-        );
-        assert_eq!(
-            difference("x.safetensors", &old, tensors(header, &[1, 2, 4])).unwrap(),
-            "header: the same; `b` (U8 [1]) holds other numbers"
-        );
-        assert_eq!(difference("x.safetensors", &old, &old), None);
-        assert_eq!(difference("x.safetensors", "no", "yes").unwrap(), "byte 0 is the first that differs");
+        let wider = tensors(&header.replace("[2],", "[1,2],"), &[1, 2, 3]);
+        let other = tensors(header, &[1, 2, 4]);
+        for (old, new, told) in [
+            (&*old, &*wider, Some("header: a.shape[0]: 2 => 1")),
+            (&*old, &*other, Some("header: the same; `b` (U8 [1]) holds other numbers")),
+            (&*old, &*old, None),
+            (b"no", b"yes", Some("byte 0 is the first that differs")),
+        ] {
+            assert_eq!(difference("x.safetensors", old, new).as_deref(), told);
+        }
     }
 }

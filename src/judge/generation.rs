@@ -169,36 +169,30 @@ fn floats(file: &SafeTensors<'_>, name: &str) -> Result<Vec<f64>, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use safetensors::tensor::{Dtype, TensorView};
+    use safetensors::tensor::TensorView;
     use serde_json::Value;
 
     use super::*;
+    use crate::judge::tests::tensor;
     use crate::spec::Precision;
 
-    /// Nested lists of JSON as a tensor.
-    fn tensor(value: &Value, dtype: Dtype) -> (Vec<usize>, Vec<u8>) {
-        let Some(items) = value.as_array() else {
-            let bytes = match dtype {
-                Dtype::I64 => value.as_i64().unwrap().to_le_bytes().to_vec(),
-                _ => value.as_f64().unwrap().to_le_bytes().to_vec(),
-            };
-            return (vec![], bytes);
-        };
-        let items: Vec<_> = items.iter().map(|item| tensor(item, dtype)).collect();
-        let shape = [items.len()].into_iter().chain(items[0].0.iter().copied()).collect();
-        (shape, items.into_iter().flat_map(|(_, bytes)| bytes).collect())
+    /// Nested lists of JSON: their shape and their values.
+    fn flat(value: &Value) -> (Vec<usize>, Vec<Value>) {
+        let Some(items) = value.as_array() else { return (vec![], vec![value.clone()]) };
+        let (shapes, values): (Vec<_>, Vec<_>) = items.iter().map(flat).unzip();
+        ([&[items.len()], &*shapes[0]].concat(), values.concat())
     }
 
     fn file(given: &Value) -> Vec<u8> {
-        let made: BTreeMap<_, _> = given.as_object().unwrap().iter().collect();
-        let dtype = |name: &str| if ["scores", "scale"].contains(&name) { Dtype::F64 } else { Dtype::I64 };
-        let made: Vec<_> =
-            made.into_iter().map(|(name, value)| (name, dtype(name), tensor(value, dtype(name)))).collect();
+        let tensor = |(name, value): (&String, &Value)| {
+            let (shape, values) = flat(value);
+            let dtype = if ["scores", "scale"].contains(&&**name) { "float64" } else { "int64" };
+            (name.clone(), shape, tensor(dtype, &values))
+        };
+        let made: Vec<_> = given.as_object().unwrap().iter().map(tensor).collect();
         let views = made
             .iter()
-            .map(|(name, dtype, (shape, bytes))| (name, TensorView::new(*dtype, shape.clone(), bytes).unwrap()));
+            .map(|(name, shape, (dtype, bytes))| (name, TensorView::new(*dtype, shape.clone(), bytes).unwrap()));
         safetensors::serialize(views, None).unwrap()
     }
 

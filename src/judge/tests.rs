@@ -160,7 +160,7 @@ fn tokens_pass_only_where_wrong_ones_would_not() {
 }
 
 /// A tensor of the table: its values as JSON, with words for what JSON has no numbers for.
-fn tensor(dtype: &str, values: &[serde_json::Value]) -> (Dtype, Vec<u8>) {
+pub(super) fn tensor(dtype: &str, values: &[serde_json::Value]) -> (Dtype, Vec<u8>) {
     let float = |value: &serde_json::Value| value.as_f64().unwrap_or_else(|| value.as_str().unwrap().parse().unwrap());
     let whole = |value: &serde_json::Value| match value {
         serde_json::Value::Bool(value) => i64::from(*value),

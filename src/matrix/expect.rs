@@ -28,7 +28,7 @@ fn matches(expect: &Expect, model: &Model, target: &Target, case: &Case) -> bool
 fn is_of_a_named_target(spec: &Spec, expect: &Arc<Expect>) -> bool {
     let Some(target) = expect.rule.target.as_ref().and_then(|name| spec.targets.get(name)) else { return false };
     let is_meant = |model: &&Model| expect.rule.model.as_ref().is_none_or(|name| glob::matches(name, &model.name));
-    let mut cases = Matrix { cases: Vec::new(), excluded: Vec::new() };
+    let mut cases = Matrix::default();
     for model in spec.models.values().filter(is_meant) {
         cases.add(spec, model, target, std::slice::from_ref(&target.name));
     }

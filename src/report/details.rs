@@ -3,9 +3,9 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::chart::thinned;
 use super::format::{cosine, error, glyph, kind_of, measured, ms, span, tokens, word};
 use super::shape::{Cell, Table};
+use super::stats::thinned;
 use super::trend;
 use super::verdict;
 use super::view::{View, case_name, case_versions};

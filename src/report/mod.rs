@@ -6,7 +6,6 @@
 
 pub mod badge;
 mod cause;
-mod chart;
 mod trend;
 mod decoding;
 pub mod compare;

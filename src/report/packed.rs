@@ -8,8 +8,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 
-use super::chart::thinned;
 use super::details::Detail;
+use super::stats::thinned;
 use super::view::View;
 use super::{CaseResult, Metrics, ReportDoc};
 use crate::base::text::printable;

@@ -26,10 +26,8 @@ pub(super) struct Variant<'a> {
 
 impl<'a> Place<'a> {
     fn new(id: &'a str, model: &'a str, target: &'a str, precision: &'a str) -> Self {
-        let rest = |text: &'a str, part: &str| text.strip_prefix(part);
-        let sizes = rest(id, model).and_then(|id| rest(id, ":")).and_then(|id| rest(id, target));
-        let sizes = sizes.and_then(|id| rest(id, "-")).and_then(|id| rest(id, precision)).and_then(|id| rest(id, "-"));
-        let row = Row { model, sizes: sizes.unwrap_or_default() };
+        let sizes = id.strip_prefix(&format!("{model}:{target}-{precision}-")).unwrap_or_default();
+        let row = Row { model, sizes };
         Self { row, variant: Variant { target, precision } }
     }
 

@@ -5,7 +5,6 @@
 
 mod changes;
 mod names;
-mod tally;
 
 use std::collections::BTreeMap;
 
@@ -24,12 +23,42 @@ use super::view::{Cell, View};
 use super::{CaseResult, ReportDoc, Trends};
 use crate::base::figures::amount;
 use crate::base::shell;
+use crate::record::Outcome;
 use crate::template::{self, TemplateError};
 use names::{file, pair};
-pub(super) use tally::Tally;
 
 /// By their paths below the site's folder.
 pub type Files = BTreeMap<String, String>;
+
+/// How the cases of a row, a column or a family ended.
+#[derive(Clone, Copy, Default, Serialize)]
+pub(super) struct Tally {
+    pub(super) right: usize,
+    /// Of those that ran, or that a vendor's tool refused.
+    pub(super) asked: usize,
+    pub(super) failed: usize,
+    /// Which colour it has, as [`kind`](super::format::kind).
+    pub(super) kind: &'static str,
+}
+
+impl Tally {
+    fn of<'c>(cells: impl IntoIterator<Item = &'c Cell<'c>>) -> Self {
+        let mut tally = Self::default();
+        for (_, case) in cells.into_iter().filter_map(Cell::case) {
+            let is_out = matches!(case.status, Outcome::SkipUnavailable | Outcome::Incomplete | Outcome::Mock);
+            tally.asked += usize::from(!is_out);
+            tally.right += usize::from(case.status.is_made() || case.status == Outcome::Xpass);
+            tally.failed += usize::from(case.is_failure());
+        }
+        tally.kind = match tally {
+            Self { asked: 0, .. } => "unavailable",
+            Self { failed: 1.., .. } => "fail",
+            Self { right, asked, .. } if right == asked => "pass",
+            _ => "indecisive",
+        };
+        tally
+    }
+}
 
 /// A model or a target, with how its cases ended.
 #[derive(Serialize)]

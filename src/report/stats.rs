@@ -207,6 +207,20 @@ pub fn quantile(sorted: &[f64], q: f64) -> f64 {
     below + (above - below) * at.fract()
 }
 
+/// More samples than a picture has pixels are drawn as the extremes of groups.
+const POINTS: usize = 160;
+
+/// At most `POINTS` values: the least and the greatest of each group, so that no outlier is lost.
+pub(super) fn thinned(samples: &[f64]) -> Vec<f64> {
+    if samples.len() <= POINTS {
+        return samples.to_vec();
+    }
+    let group = samples.len().div_ceil(POINTS / 2);
+    let least = |group: &[f64]| group.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = |group: &[f64]| group.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    samples.chunks(group).flat_map(|group| [least(group), most(group)]).collect()
+}
+
 #[cfg(test)]
 #[path = "stats_tests.rs"]
 mod tests;

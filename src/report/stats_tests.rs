@@ -144,3 +144,14 @@ fn no_samples_or_odd_ones_are_no_measurement() {
     none(&RawMeasure { times: None, ..raw(vec![]) });
     assert_eq!(metrics(&[], None), None);
 }
+
+#[test]
+fn thinning_keeps_the_extremes() {
+    let mut samples = vec![1.0; 5000];
+    samples[1234] = 9.0;
+    samples[4321] = 0.5;
+    let thin = thinned(&samples);
+    assert!(thin.len() <= POINTS, "{}", thin.len());
+    assert!(thin.contains(&9.0) && thin.contains(&0.5));
+    assert_eq!(thinned(&[1.0, 2.0]), [1.0, 2.0]);
+}
