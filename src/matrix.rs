@@ -9,7 +9,6 @@ mod fallback;
 mod half;
 mod partition;
 mod query;
-mod represent;
 mod select;
 #[cfg(test)]
 mod tests;
@@ -27,7 +26,6 @@ pub use fallback::{Batch, Fallback, Instead};
 pub use half::{Computes, HalfChoice};
 pub use partition::Partition;
 pub use query::{Mistake, Query};
-pub use represent::Representative;
 pub use select::{NothingSelected, Selection};
 
 /// In the order of the spec: models, those of a higher priority first, then targets, then precisions, then axes. Steps are in
@@ -67,6 +65,13 @@ pub struct ExcludedCase {
     pub reason: String,
     /// The rule that says so; None where the source rules it out.
     pub loc: Option<Loc>,
+}
+
+/// A pipeline of the spec, and the model that stands for it. None: no model with a case has it.
+#[derive(Debug, PartialEq)]
+pub struct Representative<'a> {
+    pub pipeline: &'a str,
+    pub model: Option<&'a str>,
 }
 
 impl Case {
@@ -143,6 +148,15 @@ impl Matrix {
                 }
             }
         }
+    }
+
+    /// One model for each pipeline, in the order of the spec: of the highest priority, and of those the first.
+    pub fn representatives<'a>(&'a self, spec: &'a Spec) -> Vec<Representative<'a>> {
+        let of = |pipeline: &str| {
+            // Cases stand in the order of priority.
+            self.cases.iter().find(|case| case.pipeline == pipeline).map(|case| case.model.as_str())
+        };
+        spec.pipelines.keys().map(|pipeline| Representative { pipeline, model: of(pipeline) }).collect()
     }
 }
 

@@ -2,6 +2,12 @@
 
 /// How the variants of an enum are written.
 macro_rules! words {
+    // With the enum itself: each variant stands behind its word.
+    ($(#[$meta:meta])* $vis:vis enum $type:ident { $($(#[$of:meta])* $word:literal => $variant:ident),* $(,)? }) => {
+        $(#[$meta])*
+        $vis enum $type { $($(#[$of])* $variant),* }
+        $crate::base::words::words!($vis $type { $($word => $variant),* });
+    };
     ($vis:vis $type:ident { $($word:literal => $variant:ident),* $(,)? }) => {
         impl $type {
             $vis const WORDS: &'static [(&'static str, Self)] = &[$(($word, Self::$variant)),*];

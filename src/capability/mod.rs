@@ -200,17 +200,13 @@ impl Table {
             [("families", &self.families, &counted.families), ("types", &self.types, &counted.types)]
         {
             self.check_assertions(section, subjects)?;
-            let measured = |subjects: &Subjects| {
+            let measured = |subjects| -> BTreeMap<_, _> {
                 let cells = cells(subjects).filter(|(.., cell)| !cell.measured.is_empty());
-                cells
-                    .map(|(name, backend, cell)| (format!("{section}.{name}.{backend}"), cell.measured.clone()))
-                    .collect()
+                cells.map(|(name, backend, cell)| (format!("{section}.{name}.{backend}"), &cell.measured)).collect()
             };
-            let (said, found): (BTreeMap<_, _>, BTreeMap<_, _>) = (measured(subjects), measured(counted));
-            let differs = |name: &&String| said.get(*name) != found.get(*name);
-            if let Some(name) = said.keys().chain(found.keys()).find(differs) {
-                let remedy = "`orch matrix --update` writes it";
-                return Err(format!("{name}: `measured` is not what `runs` says: {remedy}"));
+            let (said, found) = (measured(subjects), measured(counted));
+            if let Some(name) = said.keys().chain(found.keys()).find(|name| said.get(*name) != found.get(*name)) {
+                return Err(format!("{name}: `measured` is not what `runs` says: `orch matrix --update` writes it"));
             }
         }
         Ok(())

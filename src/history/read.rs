@@ -119,16 +119,12 @@ impl Reader {
     /// The run that is meant, if there is one.
     pub fn run(&self, which: &Which) -> Result<Option<RunRow>> {
         let last = "ORDER BY runs.started DESC, run DESC LIMIT 1";
+        let run = |which: &str, values: &[&str]| self.fetch(&format!("{RUNS} {which}"), values);
         let found = match which {
-            Which::Last(number) => {
-                let skipped = number.saturating_sub(1);
-                self.fetch(&format!("{RUNS} {last} OFFSET {skipped}"), &[])
-            }
-            Which::Named(name) => self.fetch(&format!("{RUNS} WHERE starts_with(run, $1) {last}"), &[name]),
-            Which::Revision(name) => self.fetch(&format!("{RUNS} WHERE starts_with(git_revision, $1) {last}"), &[name]),
-            Which::Before(moment) => {
-                self.fetch(&format!("{RUNS} WHERE runs.started < $1::TIMESTAMP {last}"), &[moment])
-            }
+            Which::Last(number) => run(&format!("{last} OFFSET {}", number.saturating_sub(1)), &[]),
+            Which::Named(name) => run(&format!("WHERE starts_with(run, $1) {last}"), &[name]),
+            Which::Revision(name) => run(&format!("WHERE starts_with(git_revision, $1) {last}"), &[name]),
+            Which::Before(moment) => run(&format!("WHERE runs.started < $1::TIMESTAMP {last}"), &[moment]),
         };
         Ok(found?.pop())
     }

@@ -19,13 +19,10 @@ pub struct Partition {
     parts: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Method {
-    Hash,
-    Slice,
+words! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum Method { "hash" => Hash, "slice" => Slice }
 }
-
-words!(Method { "hash" => Hash, "slice" => Slice });
 
 impl Partition {
     /// The ids of this part.

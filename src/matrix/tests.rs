@@ -66,20 +66,9 @@ fn naming_a_target_takes_no_more_than_what_is_included_of_it() {
 #[test]
 fn the_product_is_cases_plus_exclusions_in_spec_order() {
     let matrix = Matrix::of(&spec(""));
-    assert_eq!(
-        ids(&matrix),
-        [
-            "bert:cpu-fp32",
-            "bert:ov-fp32",
-            "bert:ov-fp16",
-            "bert:ts-fp32",
-            "literal:cpu-fp32",
-            "literal:ov-fp32",
-            "literal:ov-fp16",
-            "literal:ts-fp32",
-            "ir:ov-fp32",
-        ]
-    );
+    let cases = "bert:cpu-fp32 bert:ov-fp32 bert:ov-fp16 bert:ts-fp32 \
+                 literal:cpu-fp32 literal:ov-fp32 literal:ov-fp16 literal:ts-fp32 ir:ov-fp32";
+    assert_eq!(ids(&matrix).join(" "), cases);
     assert_eq!(
         excluded(&matrix),
         [

@@ -33,46 +33,32 @@ const SNR: f64 = 1.0;
 /// That of a result without any error, dB: no fp32 result has more.
 const EXACT: f64 = 200.0;
 
-/// How a case changed, the gravest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// It was right, and failed.
-    Broken,
-    /// It was right, and nothing says that it still is.
-    Lost,
-    /// Another failure than before.
-    FailsElsewhere,
-    LessAccurate,
-    Slower,
-    MoreMemory,
-    /// The base does not have it.
-    New,
-    /// The head does not have it.
-    Gone,
-    Fixed,
-    MoreAccurate,
-    Faster,
-    LessMemory,
-    /// Its times differ, and this machine cannot tell whether that is the change's doing.
-    CannotTell,
+words! {
+    /// How a case changed, the gravest first.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Kind {
+        /// It was right, and failed.
+        "broken" => Broken,
+        /// It was right, and nothing says that it still is.
+        "no longer shown to be right" => Lost,
+        /// Another failure than before.
+        "fails in another way" => FailsElsewhere,
+        "less accurate" => LessAccurate,
+        "slower" => Slower,
+        "more memory" => MoreMemory,
+        /// The base does not have it.
+        "new" => New,
+        /// The head does not have it.
+        "gone" => Gone,
+        "fixed" => Fixed,
+        "more accurate" => MoreAccurate,
+        "faster" => Faster,
+        "less memory" => LessMemory,
+        /// Its times differ, and this machine cannot tell whether that is the change's doing.
+        "cannot tell" => CannotTell,
+    }
 }
-
-words!(pub Kind {
-    "broken" => Broken,
-    "no longer shown to be right" => Lost,
-    "fails in another way" => FailsElsewhere,
-    "less accurate" => LessAccurate,
-    "slower" => Slower,
-    "more memory" => MoreMemory,
-    "new" => New,
-    "gone" => Gone,
-    "fixed" => Fixed,
-    "more accurate" => MoreAccurate,
-    "faster" => Faster,
-    "less memory" => LessMemory,
-    "cannot tell" => CannotTell,
-});
 
 impl Kind {
     /// Whether it is one for the worse.

@@ -114,6 +114,11 @@ impl CaseResult {
         self.facts.iter().filter(move |(step, _)| step.starts_with(kind)).map(|(_, facts)| &**facts)
     }
 
+    /// Of the process that ran it, bytes.
+    fn peak_rss(&self) -> Option<u64> {
+        self.metrics.as_ref()?.peak_rss_bytes
+    }
+
     /// Why it computed in fp32, wholly or in part, though its model is in half precision: its runtime's word.
     pub fn cast_to_fp32(&self) -> Option<&str> {
         self.facts_of("run:").find_map(|facts| facts["cast_to_fp32"].as_str())

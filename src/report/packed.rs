@@ -41,7 +41,7 @@ pub(super) fn data(view: &View<'_>) -> String {
         "figures": {
             "latency": each(view, |case| Some(shown(view, case)?.median_ms)),
             // Peak of the process, bytes.
-            "memory": each(view, |case| case.metrics.as_ref()?.peak_rss_bytes),
+            "memory": each(view, CaseResult::peak_rss),
             // The largest absolute difference from the reference.
             "error": each(view, worst),
         },

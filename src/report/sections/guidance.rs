@@ -118,7 +118,7 @@ fn per_second(case: &CaseResult) -> Option<f64> {
 }
 
 fn peak(case: &CaseResult) -> Option<f64> {
-    case.metrics.as_ref()?.peak_rss_bytes.map(|bytes| bytes as f64)
+    case.peak_rss().map(|bytes| bytes as f64)
 }
 
 fn size(case: &CaseResult) -> Option<f64> {

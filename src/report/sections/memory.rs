@@ -9,7 +9,7 @@ const BY_COLUMN: &[&str] = &["column", "least", "median", "most", "most on the d
 
 pub(super) fn memory(view: &View<'_>) -> Vec<Table> {
     let passed = view.cases(|case| case.status == Outcome::Pass).into_iter();
-    let mut cases: Vec<_> = passed.filter_map(|(at, case)| Some((peak(case)?, at, case))).collect();
+    let mut cases: Vec<_> = passed.filter_map(|(at, case)| Some((case.peak_rss()?, at, case))).collect();
     cases.sort_by_key(|(peak, ..)| std::cmp::Reverse(*peak));
     let row = |(peak, at, case): &(u64, usize, &CaseResult)| {
         let device = Cell::or_dash(on_device(case).map(bytes));
@@ -17,7 +17,7 @@ pub(super) fn memory(view: &View<'_>) -> Vec<Table> {
     };
     let top = cases.iter().take(MOST).map(row).collect();
     let by_column = (0..view.variants.len()).filter_map(|at| {
-        let mut peaks: Vec<u64> = view.column(at).filter_map(|cell| peak(cell.case()?.1)).collect();
+        let mut peaks: Vec<u64> = view.column(at).filter_map(|cell| cell.case()?.1.peak_rss()).collect();
         peaks.sort_unstable();
         let [least, .., most] = peaks[..] else { return None };
         let figures = [least, peaks[peaks.len() / 2], most].map(|peak| Cell::from(bytes(peak)));
@@ -44,7 +44,7 @@ fn across(view: &View<'_>, model: String, cells: &[view::Cell<'_>]) -> Option<Ve
     let right = cells.iter().enumerate().filter_map(|(column, cell)| Some((column, cell.case()?)));
     let right = right.filter(|(_, (_, case))| view.comparable(case));
     let mut peaks: Vec<(u64, usize, usize)> =
-        right.filter_map(|(column, (at, case))| Some((peak(case)?, column, at))).collect();
+        right.filter_map(|(column, (at, case))| Some((case.peak_rss()?, column, at))).collect();
     peaks.sort_unstable();
     let [least, .., most] = peaks[..] else { return None };
     let cell = |(peak, column, at): (u64, usize, usize)| Cell {
@@ -57,10 +57,6 @@ fn across(view: &View<'_>, model: String, cells: &[view::Cell<'_>]) -> Option<Ve
 
 fn on_device(case: &CaseResult) -> Option<u64> {
     case.metrics.as_ref()?.peak_device_bytes
-}
-
-fn peak(case: &CaseResult) -> Option<u64> {
-    case.metrics.as_ref()?.peak_rss_bytes
 }
 
 #[cfg(test)]
