@@ -114,12 +114,9 @@ fn execution_name(case: &CaseResult, host: &str, began: &str) -> Option<String> 
 
 /// When a case was executed. One that failed without leaving a record of it did so in this run.
 fn moment<'c>(case: &'c CaseResult, began: &'c str) -> Option<&'c str> {
-    let (skipped, failed) = match case.status {
-        Outcome::SkipUnavailable | Outcome::Mock | Outcome::Incomplete => (true, false),
-        status => (false, status.is_failure() && !case.cached),
-    };
-    let known = case.measured.as_deref().or(case.ended.as_deref());
-    known.or(failed.then_some(began)).filter(|_| !skipped)
+    let is_executed = !matches!(case.status, Outcome::SkipUnavailable | Outcome::Mock | Outcome::Incomplete);
+    let failed = (case.status.is_failure() && !case.cached).then_some(began);
+    case.measured.as_deref().or(case.ended.as_deref()).or(failed).filter(|_| is_executed)
 }
 
 fn run(file: &RunFile) -> Value {

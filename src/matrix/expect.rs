@@ -39,22 +39,18 @@ impl Matrix {
     /// For a whole matrix: each expectation is that of a case, or the first that is not is given. One that names a target
     /// outside the matrix may speak of a case that there is once a run names that target too.
     pub fn each_expectation_counts(&self, spec: &Spec) -> Result<(), IdleExpectation> {
-        for expect in &spec.matrix.expect {
-            if self.has_expected(expect) || is_of_a_named_target(spec, expect) {
-                continue;
-            }
-            let matched = |case: &&Case| matches(expect, &spec.models[&case.model], &spec.targets[&case.target], case);
-            let hint = if let Some(case) = self.cases.iter().find(matched) {
-                let first = case.expect.as_ref().map(|first| first.rule.loc.to_string()).unwrap_or_default();
-                format!("the rule at {first} comes first for `{}`, and the first one counts", case.id())
-            } else if let Some(excluded) = self.excluded.iter().find(|excluded| matched(&&excluded.case)) {
-                format!("`{}` is excluded: {}", excluded.case.id(), excluded.reason)
-            } else {
-                "`orch plan --all` lists the cases; take the rule out if what it names is gone".to_owned()
-            };
-            return Err(IdleExpectation { loc: expect.rule.loc.clone(), hint });
-        }
-        Ok(())
+        let is_idle = |expect: &&Arc<Expect>| !self.has_expected(expect) && !is_of_a_named_target(spec, expect);
+        let Some(expect) = spec.matrix.expect.iter().find(is_idle) else { return Ok(()) };
+        let matched = |case: &&Case| matches(expect, &spec.models[&case.model], &spec.targets[&case.target], case);
+        let hint = if let Some(case) = self.cases.iter().find(matched) {
+            let first = case.expect.as_ref().map(|first| first.rule.loc.to_string()).unwrap_or_default();
+            format!("the rule at {first} comes first for `{}`, and the first one counts", case.id())
+        } else if let Some(excluded) = self.excluded.iter().find(|excluded| matched(&&excluded.case)) {
+            format!("`{}` is excluded: {}", excluded.case.id(), excluded.reason)
+        } else {
+            "`orch plan --all` lists the cases; take the rule out if what it names is gone".to_owned()
+        };
+        Err(IdleExpectation { loc: expect.rule.loc.clone(), hint })
     }
 
     fn has_expected(&self, expect: &Arc<Expect>) -> bool {

@@ -71,10 +71,8 @@ impl Styles {
 
 /// The whole summary, ending in a newline.
 pub fn render(doc: &ReportDoc, styles: &Styles) -> String {
-    let mut about = String::new();
-    for line in [head::run(doc), head::weights(doc)].into_iter().flatten() {
-        sentence(&mut about, &line, styles.skip, styles);
-    }
+    let about = [head::run(doc), head::weights(doc)].into_iter().flatten();
+    let about = about.map(|line| sentence(&line, styles.skip, styles)).collect();
     [body(doc, styles), about, summary_line(&doc.summary, styles), "\n".to_owned()].concat()
 }
 
@@ -87,8 +85,7 @@ pub fn body(doc: &ReportDoc, styles: &Styles) -> String {
             Shape::Matrix(shape) => {
                 matrix::matrix(&mut out, &shape, styles);
                 if let Some(earlier) = shape.earlier {
-                    out.push('\n');
-                    sentence(&mut out, &earlier, styles.skip, styles);
+                    out.extend(["\n", &sentence(&earlier, styles.skip, styles)]);
                 }
             }
             Shape::List(items) => list(&mut out, &view, &items, styles),
@@ -99,12 +96,9 @@ pub fn body(doc: &ReportDoc, styles: &Styles) -> String {
     if !out.is_empty() {
         out.push('\n');
     }
-    if let Some(random) = head::random(doc) {
-        sentence(&mut out, &random, styles.skip, styles);
-    }
-    if let Some(scope) = &doc.scope {
-        sentence(&mut out, &format!("{scope}: not the whole spec"), styles.heading, styles);
-    }
+    let part = doc.scope.as_ref().map(|scope| format!("{scope}: not the whole spec"));
+    out.extend(head::random(doc).map(|random| sentence(&random, styles.skip, styles)));
+    out.extend(part.map(|part| sentence(&part, styles.heading, styles)));
     out
 }
 
@@ -181,8 +175,8 @@ fn more_than(out: &mut String, left: &[Item<'_>], styles: &Styles) {
 }
 
 /// Of the report as a whole.
-fn sentence(out: &mut String, text: &str, style: Style, styles: &Styles) {
-    let _ = writeln!(out, "{style}{}{style:#}", wrapped("", text, styles).trim_end());
+fn sentence(text: &str, style: Style, styles: &Styles) -> String {
+    format!("{style}{}{style:#}\n", wrapped("", text, styles).trim_end())
 }
 
 /// Lines, each of them ended.

@@ -78,19 +78,17 @@ impl Column {
 
 /// The columns that stand beside each other, after a first column of names.
 fn blocks(columns: &[Column], names: &[String], line: usize) -> Vec<Range<usize>> {
-    let widths: Vec<usize> = columns.iter().map(Column::width).collect();
     let first = longest(names);
-    let mut blocks = Vec::new();
-    let mut from = 0;
-    while from < widths.len() {
-        let mut until = from + 1;
-        let mut used = first + 2 + widths[from];
-        while until < widths.len() && used + 2 + widths[until] <= line {
-            used += 2 + widths[until];
-            until += 1;
+    let (mut blocks, mut used) = (Vec::<Range<usize>>::new(), 0);
+    for (at, width) in columns.iter().map(Column::width).enumerate() {
+        used += 2 + width;
+        match blocks.last_mut() {
+            Some(block) if used <= line => block.end = at + 1,
+            _ => {
+                blocks.push(at..at + 1);
+                used = first + 2 + width;
+            }
         }
-        blocks.push(from..until);
-        from = until;
     }
     blocks
 }
