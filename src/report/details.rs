@@ -1,7 +1,7 @@
 //! All of one case, as headings, pairs of words and tables.
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::format::{cosine, error, glyph, kind_of, measured, ms, span, tokens, word};
 use super::shape::{Cell, Table};
@@ -13,22 +13,6 @@ use super::{CaseResult, Metrics, Round};
 use crate::base::figures::{bytes, counted};
 use crate::matrix::HalfChoice;
 use crate::record::{Numerics, Outcome};
-
-/// The part that shows what a failed step printed. It may name paths of its machine.
-pub(super) const LOG: &str = "Log";
-
-#[derive(Serialize)]
-pub(super) struct Detail<'a> {
-    pub(super) name: String,
-    kind: &'static str,
-    glyph: &'static str,
-    word: &'static str,
-    stage: Option<&'a str>,
-    about: String,
-    reason: Option<String>,
-    repro: Option<&'a str>,
-    pub(super) parts: Vec<Part<'a>>,
-}
 
 #[derive(Default, Serialize)]
 pub(super) struct Part<'a> {
@@ -58,33 +42,30 @@ impl Samples {
     }
 }
 
-impl<'a> Detail<'a> {
-    pub(super) fn of(view: &View<'a>, case: &'a CaseResult) -> Self {
-        let numerics = case.numerics.as_ref().filter(|numerics| !numerics.tensors.is_empty());
-        let parts = [
-            case.metrics.as_ref().map(|metrics| latency(metrics, view.label(case))),
-            case.metrics.as_ref().and_then(|metrics| Some(metrics.decoding.as_ref()?.part(view.label(case)))),
-            view.trend(case).and_then(trend::part),
-            numerics.map(compared),
-            case.log.as_ref().map(|log| Part {
-                title: LOG,
-                facts: vec![("printed last", log.clone())],
-                ..Part::default()
-            }),
-            Some(run(case, view.label(case))),
-        ];
-        Self {
-            name: case_name(case),
-            kind: kind_of(case),
-            glyph: glyph(case.status),
-            word: word(case.status),
-            stage: case.stage.as_deref().filter(|_| case.status != Outcome::Pass),
-            about: format!("{} · {} · pipeline {}", case.family, case.task, case.pipeline),
-            reason: case.note().or_else(|| case.reason.clone()),
-            repro: case.repro.as_deref(),
-            parts: parts.into_iter().flatten().collect(),
-        }
-    }
+/// What a failed step printed may name paths of its machine: `with_log` says whether it is shown.
+pub(super) fn detail(view: &View<'_>, case: &CaseResult, with_log: bool) -> Value {
+    let label = view.label(case);
+    let numerics = case.numerics.as_ref().filter(|numerics| !numerics.tensors.is_empty());
+    let log = case.log.as_ref().filter(|_| with_log).map(|log| vec![("printed last", log.clone())]);
+    let parts = [
+        case.metrics.as_ref().map(|metrics| latency(metrics, label)),
+        case.metrics.as_ref().and_then(|metrics| Some(metrics.decoding.as_ref()?.part(label))),
+        view.trend(case).and_then(trend::part),
+        numerics.map(compared),
+        log.map(|facts| Part { title: "Log", facts, ..Part::default() }),
+        Some(run(case, label)),
+    ];
+    json!({
+        "name": case_name(case),
+        "kind": kind_of(case),
+        "glyph": glyph(case.status),
+        "word": word(case.status),
+        "stage": case.stage.as_ref().filter(|_| case.status != Outcome::Pass),
+        "about": format!("{} · {} · pipeline {}", case.family, case.task, case.pipeline),
+        "reason": case.note().or_else(|| case.reason.clone()),
+        "repro": case.repro,
+        "parts": parts.into_iter().flatten().collect::<Vec<_>>(),
+    })
 }
 
 /// What there is something to say of.
@@ -224,7 +205,7 @@ mod tests {
 
     #[test]
     fn facts_are_told_in_words() {
-        let facts = serde_json::json!({
+        let facts = json!({
             "versions": {"torch": "2"}, "seconds": {"build": 0.1259, "reference": 0.04}, "threads": 1, "options": {},
             "peak_rss_bytes": 465_387_520, "shape": [1, 16], "half": null, "attempts": [
                 {"route": "dynamo", "ok": false, "error": "no"}, {"route": "legacy", "ok": true, "max_abs": 5.2e-7},
@@ -233,6 +214,6 @@ mod tests {
         let told = "seconds (build 0.126, reference 0.040), threads 1, options none, peak_rss 444 MiB, shape [1,16], \
                     attempts (route dynamo, ok false, error no; route legacy, ok true, max_abs 5.2e-7)";
         assert_eq!(fact(&facts), told);
-        assert_eq!(fact(&serde_json::json!({"versions": {}})), "");
+        assert_eq!(fact(&json!({"versions": {}})), "");
     }
 }

@@ -8,7 +8,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 
-use super::details::Detail;
+use super::details::detail;
 use super::stats::thinned;
 use super::view::View;
 use super::{CaseResult, Metrics, ReportDoc};
@@ -36,7 +36,7 @@ pub(super) fn data(view: &View<'_>) -> String {
     };
     // Lists by case.
     let mut data = json!({
-        "details": each(view, |case| Detail::of(view, case)),
+        "details": each(view, |case| detail(view, case, true)),
         // One number of each case, where it has one that may stand beside others.
         "figures": {
             "latency": each(view, |case| Some(shown(view, case)?.median_ms)),

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::badge;
 use super::compare::Comparison;
-use super::details::{Detail, LOG};
+use super::details::detail;
 use super::format::{day, error, glyph, kind_of, ms, seconds, word};
 use super::head;
 use super::html;
@@ -200,11 +200,9 @@ fn line(view: &View<'_>, at: usize, case: &CaseResult, name: String) -> Value {
     })
 }
 
-fn pair_page<'a>(view: &View<'a>, at: usize, case: &'a CaseResult) -> Value {
+fn pair_page(view: &View<'_>, at: usize, case: &CaseResult) -> Value {
     let place = view.place(at);
     let (model, target) = (place.row.name(), place.variant.name());
-    let mut detail = Detail::of(view, case);
-    detail.parts.retain(|part| part.title != LOG);
     json!({
         "model_href": path("models", &model),
         "target_href": path("targets", &target),
@@ -214,7 +212,7 @@ fn pair_page<'a>(view: &View<'a>, at: usize, case: &'a CaseResult) -> Value {
         "target": target,
         // Whether there is something to draw.
         "has_trend": view.trend(case).is_some(),
-        "detail": detail,
+        "detail": detail(view, case, false),
     })
 }
 
