@@ -101,9 +101,10 @@ fn line(page: &mut String, backend: &str, cell: &Cell, here: &[Backend]) {
 /// `hardware`, `emulator`, `software` or `no`: the best that is here.
 fn available(backend: &str, here: &[Backend]) -> &'static str {
     let Some(found) = here.iter().find(|found| found.name == backend && found.available) else { return "no" };
-    let kinds = [DeviceKind::Hardware, DeviceKind::Emulator, DeviceKind::Software];
-    let best = kinds.iter().position(|kind| found.devices.iter().any(|device| device.kind == *kind));
-    best.map_or("yes", |best| ["hardware", "emulator", "software"][best])
+    let kinds =
+        [(DeviceKind::Hardware, "hardware"), (DeviceKind::Emulator, "emulator"), (DeviceKind::Software, "software")];
+    let best = kinds.iter().find(|(kind, _)| found.devices.iter().any(|device| device.kind == *kind));
+    best.map_or("yes", |(_, word)| word)
 }
 
 /// `104 of 108 right, 2026-11-23 on vm (AMD EPYC, 2 cores)`; one such part for each machine.

@@ -1,7 +1,7 @@
 //! Two versions of a file → where they first differ, in the terms of their format. Knows nothing of steps and stores.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::iter;
 use std::path::Path;
 
@@ -57,7 +57,9 @@ fn first_key(path: &str, old: Option<&Value>, new: Option<&Value>) -> Option<Str
             first_key(&format!("{path}[{at}]"), old.get(at), new.get(at))
         }
         (old, new) => {
-            let shown = |value: Option<&Value>| value.map_or("absent".to_owned(), |value| quoted(&value.to_string()));
+            let shown = |value: Option<&Value>| {
+                value.map_or("absent".to_owned(), |value| shortened(&value.to_string(), QUOTED).into_owned())
+            };
             let at = if path.is_empty() { "the value" } else { path };
             Some(format!("{at}: {} => {}", shown(old), shown(new)))
         }
@@ -68,7 +70,7 @@ fn first_line(old: &str, new: &str) -> Option<String> {
     let (mut olds, mut news) = (old.split('\n'), new.split('\n'));
     let pairs = iter::from_fn(|| Some((olds.next(), news.next())).filter(|pair| *pair != (None, None)));
     let (number, (old, new)) = (1..).zip(pairs).find(|(_, (old, new))| old != new)?;
-    let shown = |line: Option<&str>| line.map_or("absent".to_owned(), |line| format!("{:?}", quoted(line)));
+    let shown = |line: Option<&str>| line.map_or("absent".to_owned(), |line| format!("{:?}", shortened(line, QUOTED)));
     Some(format!("line {number}: {} => {}", shown(old), shown(new)))
 }
 
@@ -124,7 +126,7 @@ fn first_byte(old: &Path, new: &Path, from: u64) -> io::Result<Option<u64>> {
     let open = |path: &Path| -> io::Result<_> {
         let mut file = File::open(path)?;
         file.seek(SeekFrom::Start(from))?;
-        Ok(BufReader::with_capacity(CHUNK, file))
+        Ok(file)
     };
     let (mut old, mut new) = (open(old)?, open(new)?);
     let (mut a, mut b) = (Vec::with_capacity(CHUNK), Vec::with_capacity(CHUNK));
@@ -143,10 +145,6 @@ fn first_byte(old: &Path, new: &Path, from: u64) -> io::Result<Option<u64>> {
         }
         at += a.len() as u64;
     }
-}
-
-fn quoted(text: &str) -> String {
-    shortened(text, QUOTED).into_owned()
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::file::{About, RunFile};
 use crate::base::Digest;
+use crate::device::Backend;
 use crate::record::Outcome;
 use crate::report::view::case_versions;
 use crate::report::{CaseResult, Git, Kinds, Metrics, ReportDoc, Round};
@@ -94,13 +95,7 @@ fn round(round: &Round) -> Value {
             "yardstick_before_ms": yardstick[0], "yardstick_after_ms": yardstick[1],
         })
     });
-    row([
-        json!(round),
-        json!(round.use_of_cpu),
-        json!(round.order),
-        json!(round.conditions),
-        measured.unwrap_or_default(),
-    ])
+    row([json!(round), json!(round.use_of_cpu), json!(round.order), json!(round.conditions), json!(measured)])
 }
 
 /// Every machine that reports this execution gives it the same name. None if nothing was executed or failed.
@@ -189,23 +184,20 @@ fn result(case: &CaseResult) -> Value {
 
 /// A row for each device, and one for each backend that has none.
 fn devices(about: &About, doc: &ReportDoc) -> Vec<Value> {
-    let mut rows = Vec::new();
-    for backend in &doc.backends {
+    let of_backend = |backend: &Backend| {
         let shared = json!({
             "run": about.run, "backend": backend.name, "available": backend.available, "reason": backend.reason,
         });
-        let mut add = |own: Value| rows.push(row([shared.clone(), own]));
-        for device in &backend.devices {
-            add(json!({
+        let each = backend.devices.iter().map(|device| {
+            json!({
                 "device": device.id, "name": device.name, "kind": device.kind, "memory_bytes": device.memory_bytes,
                 "facts": device.facts,
-            }));
-        }
-        if backend.devices.is_empty() {
-            add(json!({"device": "", "facts": backend.facts}));
-        }
-    }
-    rows
+            })
+        });
+        let none = backend.devices.is_empty().then(|| json!({"device": "", "facts": backend.facts}));
+        each.chain(none).map(|own| row([shared.clone(), own])).collect::<Vec<_>>()
+    };
+    doc.backends.iter().flat_map(of_backend).collect()
 }
 
 /// The columns of all parts, each from the last part that has it. Null has none.

@@ -205,8 +205,7 @@ mod tests {
                 reference[name] = value.clone();
             }
             let (ours, reference) = (file(&serde_json::json!({"tokens": case["tokens"]})), file(&reference));
-            let (ours, reference) =
-                (SafeTensors::deserialize(&ours).unwrap(), SafeTensors::deserialize(&reference).unwrap());
+            let [ours, reference] = [&ours, &reference].map(|file| SafeTensors::deserialize(file).unwrap());
             let tolerance = Tolerance::usual(Precision::Fp32);
             let cached = case["cached"].as_bool().unwrap_or_default();
             let decoded = Some(Decoded { cached, why: None });

@@ -10,10 +10,6 @@ use crate::spec::Precision;
 struct Folder(tempfile::TempDir);
 
 impl Folder {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
     fn ids(&self, name: &str, ids: &[i64], shape: &[usize]) -> PathBuf {
         let bytes = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
         self.written(name, Dtype::I64, &[("ids", shape.to_vec(), bytes)])
@@ -37,12 +33,8 @@ impl Folder {
 const RIGHT: &[f32] = &[1.0, -2.0, 0.5, 3.0];
 const OTHER: &[f32] = &[-1.0, 2.5, 0.25, 1.0];
 
-fn judged(
-    folder: &Folder,
-    outputs: &[(&str, &[f32])],
-    control: Option<(&[f32], &[f32])>,
-    dropped: Option<&[f32]>,
-) -> (Verdict, String) {
+fn judged(outputs: &[(&str, &[f32])], control: Option<(&[f32], &[f32])>, dropped: Option<&[f32]>) -> (Verdict, String) {
+    let folder = Folder(tempfile::tempdir().unwrap());
     let outputs = folder.file("outputs", outputs);
     let reference = folder.file("reference", &[("y", RIGHT)]);
     let control = control.map(|(ours, theirs)| {
@@ -67,7 +59,6 @@ fn judged(
 
 #[test]
 fn a_pass_has_a_control_that_fails() {
-    let folder = Folder::new();
     let near: &[f32] = &[1.0001, -2.0001, 0.5, 3.0001];
     let same = "the outputs of another input are the same, so a wrong run could not be told from a right one";
     let dropped = "the outputs without the weights of layer `layers.1` differ by";
@@ -79,7 +70,7 @@ fn a_pass_has_a_control_that_fails() {
         (OTHER, OTHER, Some(near), Verdict::Indecisive, dropped),
         (RIGHT, OTHER, None, Verdict::Numerics, on_control),
     ] {
-        let (verdict, reason) = judged(&folder, &[("y", RIGHT)], Some((ours, theirs)), without_layer);
+        let (verdict, reason) = judged(&[("y", RIGHT)], Some((ours, theirs)), without_layer);
         assert_eq!(verdict, expected, "{reason}");
         assert!(reason.starts_with(told), "{reason}");
         assert_eq!(reason.contains("so they would pass as the answer"), told.contains("differ by"), "{reason}");
@@ -88,12 +79,11 @@ fn a_pass_has_a_control_that_fails() {
 
 #[test]
 fn tensors_that_lack_or_are_too_many_are_wrong() {
-    let folder = Folder::new();
-    let (verdict, reason) = judged(&folder, &[("x", RIGHT)], None, None);
+    let (verdict, reason) = judged(&[("x", RIGHT)], None, None);
     assert_eq!(verdict, Verdict::Numerics);
     assert_eq!(reason, "the outputs lack tensor `y`; they hold [x]; and 1 more of this kind");
-    assert_eq!(judged(&folder, &[("y", RIGHT), ("z", RIGHT)], None, None).0, Verdict::Numerics);
-    assert_eq!(judged(&folder, &[("y", &RIGHT[..3])], None, None).0, Verdict::Numerics);
+    assert_eq!(judged(&[("y", RIGHT), ("z", RIGHT)], None, None).0, Verdict::Numerics);
+    assert_eq!(judged(&[("y", &RIGHT[..3])], None, None).0, Verdict::Numerics);
 }
 
 #[test]
@@ -134,7 +124,7 @@ fn tokens_pass_only_where_wrong_ones_would_not() {
         ("the same, and the control is shorter", [&other, &shorter, &right, &shorter], Verdict::Numerics),
         ("nothing but padding", [&vec![0; 30], &other, &right, &other], Verdict::Numerics),
     ] {
-        let folder = Folder::new();
+        let folder = Folder(tempfile::tempdir().unwrap());
         let file = |name: &str, ids: &[i64]| folder.ids(name, ids, &[3, 10]);
         let [outputs, reference] = [file("outputs", ours), file("reference", theirs)];
         let [control_outputs, control_reference] = [file("control", ours_other), file("other", theirs_other)];
@@ -234,7 +224,6 @@ fn is_near(ours: &serde_json::Value, theirs: &serde_json::Value) -> bool {
 
 #[test]
 fn a_reason_names_the_place_and_both_values_in_few_digits() {
-    let folder = Folder::new();
-    let (_, reason) = judged(&folder, &[("y", &[1.0, -2.0, 0.575_781_2, 3.0])], None, None);
+    let (_, reason) = judged(&[("y", &[1.0, -2.0, 0.575_781_2, 3.0])], None, None);
     assert!(reason.contains("the farthest at [2]: 0.575781 where the reference is 0.5; "), "{reason}");
 }

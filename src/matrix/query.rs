@@ -116,23 +116,20 @@ impl FromStr for Query {
     }
 }
 
+type Read = Result<Query, Mistake>;
+
 struct Reader<'a> {
     text: &'a str,
     rest: &'a str,
 }
 
 impl<'a> Reader<'a> {
-    fn any(&mut self) -> Result<Query, Mistake> {
+    fn any(&mut self) -> Read {
         self.list('|', Query::Any, |reader| reader.list('&', Query::All, Self::one))
     }
 
     /// Parts with a mark between them; one alone is itself.
-    fn list(
-        &mut self,
-        mark: char,
-        of: fn(Vec<Query>) -> Query,
-        part: fn(&mut Self) -> Result<Query, Mistake>,
-    ) -> Result<Query, Mistake> {
+    fn list(&mut self, mark: char, of: fn(Vec<Query>) -> Query, part: fn(&mut Self) -> Read) -> Read {
         let mut found = vec![part(self)?];
         while self.takes(mark) {
             found.push(part(self)?);
@@ -140,7 +137,7 @@ impl<'a> Reader<'a> {
         Ok(if found.len() == 1 { found.remove(0) } else { of(found) })
     }
 
-    fn one(&mut self) -> Result<Query, Mistake> {
+    fn one(&mut self) -> Read {
         if self.takes('!') {
             return Ok(Query::Not(Box::new(self.one()?)));
         }
@@ -151,7 +148,7 @@ impl<'a> Reader<'a> {
         if self.takes(')') { Ok(query) } else { Err(self.mistake("expected `)`")) }
     }
 
-    fn term(&mut self) -> Result<Query, Mistake> {
+    fn term(&mut self) -> Read {
         let start = self.skipped();
         let end = start.find(|c: char| c.is_whitespace() || MARKS.contains(&c)).unwrap_or(start.len());
         let (name, glob) = start[..end].split_once(':').unwrap_or((Facet::Model.word(), &start[..end]));

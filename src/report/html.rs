@@ -13,7 +13,7 @@ use super::packed;
 use super::sections;
 use super::shape::Shape;
 use super::view::View;
-use super::{ReportDoc, Summary, Trends};
+use super::{ReportDoc, Trends};
 use crate::template::{self, TemplateError};
 
 /// A matrix of more rows comes after what failed.
@@ -52,7 +52,7 @@ fn page(view: &View<'_>) -> Result<String, TemplateError> {
         "run": head::run(doc),
         // That weights are random, and how large the models are; where the others come from.
         "weights": weights,
-        "steps": steps(&doc.summary),
+        "steps": format!("{}, {}", head::steps(&doc.summary, Default::default()), seconds(doc.summary.seconds)),
         // Each is a filter too.
         "counts": counts,
         "targets": targets,
@@ -77,8 +77,4 @@ fn is_first(shape: &Shape<'_>) -> bool {
         Shape::List(items) => items.iter().all(|item| matches!(item.kind, "fail" | "incomplete")),
         Shape::Tables(_) | Shape::Charts(_) => false,
     }
-}
-
-fn steps(summary: &Summary) -> String {
-    format!("{}, {}", head::steps(summary, Default::default()), seconds(summary.seconds))
 }

@@ -60,6 +60,9 @@ impl Tally {
     }
 }
 
+/// What has pages of one kind: their template, what they are of, the cells of each, and how a case is called there.
+type Kind<'a> = (&'static str, &'a [Entry], &'a [Vec<Cell<'a>>], fn(Place<'_>) -> String);
+
 /// A model or a target, with how its cases ended.
 #[derive(Serialize)]
 struct Entry {
@@ -97,8 +100,7 @@ pub fn site(doc: &ReportDoc, changes: Option<&Comparison>, trends: &Trends) -> R
     if doc.cases.iter().any(|case| view.trend(case).is_some()) {
         files.insert("history.js".to_owned(), history_script());
     }
-    type Named = fn(Place<'_>) -> String;
-    let kinds: [(&str, &[Entry], &[Vec<_>], Named); 2] = [
+    let kinds: [Kind<'_>; 2] = [
         ("site/model.html.j2", &models, &view.cells, |place| place.variant.name()),
         ("site/target.html.j2", &targets, &columns, |place| place.row.name()),
     ];

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::decoding::DecodingFigures;
 use super::{Metrics, Round};
+use crate::base::words::words;
 use crate::device::Conditions;
 use crate::device::conditions::DeviceState;
 use crate::runtime::{RawMeasure, Times, UseOfCpu};
@@ -21,24 +22,19 @@ use crate::runtime::{RawMeasure, Times, UseOfCpu};
 /// Below so long a sample escapes pre-emption often enough for the least wall time to be what the model takes, ms.
 pub const SHORT_MS: f64 = 2.0;
 
-/// What of a round is compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Basis {
-    /// The least wall time of its samples.
-    LeastWall,
-    /// The 10th percentile of the inferring thread's CPU time.
-    CpuP10,
+words! {
+    /// What of a round is compared.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Basis {
+        /// The least wall time of its samples.
+        "least wall time" => LeastWall,
+        /// The 10th percentile of the inferring thread's CPU time.
+        "10th percentile of CPU time" => CpuP10,
+    }
 }
 
 impl Basis {
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::LeastWall => "least wall time",
-            Self::CpuP10 => "10th percentile of CPU time",
-        }
-    }
-
     fn of(self, round: &Round) -> Option<f64> {
         match self {
             Self::LeastWall => Some(round.min_ms),

@@ -81,8 +81,8 @@ fn best(view: &View<'_>, rows: &Rows<'_>, aim: &Aim) -> Cell {
 
 /// The figure of one model, or of how many it is the best.
 fn summary(rows: &Rows<'_>, aim: &Aim, at: usize) -> String {
-    let own = || rows.iter().flatten().filter(|(column, _)| *column == at).filter_map(|(_, case)| (aim.figure)(case));
-    match own().collect::<Vec<_>>().as_slice() {
+    let own = rows.iter().flatten().filter(|(column, _)| *column == at).filter_map(|(_, case)| (aim.figure)(case));
+    match own.collect::<Vec<_>>().as_slice() {
         [one] => (aim.told)(*one),
         all => format!("of {}", counted(all.len(), "model")),
     }

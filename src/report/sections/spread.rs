@@ -11,12 +11,20 @@ const SHOWN: usize = 10;
 /// A case, its place in the document, and its median.
 type Timed<'a> = (f64, usize, &'a CaseResult);
 
+/// Whom cases are grouped by.
+type By = fn(&CaseResult) -> Vec<&str>;
+
 pub(super) fn spread(view: &View<'_>) -> Vec<Table> {
     let cases = view.doc.cases.iter().enumerate();
     let mut timed: Vec<Timed<'_>> = cases.filter_map(|(at, case)| Some((view.median(case)?, at, case))).collect();
-    let by_hardware = grouped(&timed, |case| vec![&case.backend]);
-    let by_family = grouped(&timed, |case| vec![&case.family]);
-    let by_both = grouped(&timed, |case| vec![&case.family, &case.backend]);
+    let groups: [(&str, &'static [&'static str], By); 3] = [
+        ("By hardware", &["hardware", "cases", "average", "median", "least", "most"], |case| vec![&case.backend]),
+        ("By family", &["family", "cases", "average", "median", "least", "most"], |case| vec![&case.family]),
+        ("By family and hardware", &["family", "hardware", "cases", "average", "median", "least", "most"], |case| {
+            vec![&case.family, &case.backend]
+        }),
+    ];
+    let groups = groups.map(|(title, columns, by)| Table { title: title.into(), columns, rows: grouped(&timed, by) });
     timed.sort_by(|(one, ..), (other, ..)| one.total_cmp(other));
     // What stands in both lists says nothing.
     let shown = SHOWN.min(timed.len() / 2);
@@ -24,20 +32,10 @@ pub(super) fn spread(view: &View<'_>) -> Vec<Table> {
         timed.take(shown).map(|(time, at, case)| vec![Cell::of_case(*at, case), ms(*time).into()]).collect()
     };
     let columns = &["case", "median"];
-    vec![
-        Table { title: "By hardware".into(), columns: FIGURES[0], rows: by_hardware },
-        Table { title: "By family".into(), columns: FIGURES[1], rows: by_family },
-        Table { title: "By family and hardware".into(), columns: FIGURES[2], rows: by_both },
-        Table { title: "The slowest".into(), columns, rows: listed(&mut timed.iter().rev()) },
-        Table { title: "The fastest".into(), columns, rows: listed(&mut timed.iter()) },
-    ]
+    let slowest = Table { title: "The slowest".into(), columns, rows: listed(&mut timed.iter().rev()) };
+    let fastest = Table { title: "The fastest".into(), columns, rows: listed(&mut timed.iter()) };
+    groups.into_iter().chain([slowest, fastest]).collect()
 }
-
-const FIGURES: [&[&str]; 3] = [
-    &["hardware", "cases", "average", "median", "least", "most"],
-    &["family", "cases", "average", "median", "least", "most"],
-    &["family", "hardware", "cases", "average", "median", "least", "most"],
-];
 
 /// A row for each group of cases, in the order in which the document names them.
 fn grouped<'a>(timed: &[Timed<'a>], by: fn(&'a CaseResult) -> Vec<&'a str>) -> Vec<Vec<Cell>> {
