@@ -36,7 +36,7 @@ pub(super) fn data(view: &View<'_>) -> String {
     };
     // Lists by case.
     let mut data = json!({
-        "details": each(view, |case| detail(view, case, true)),
+        "details": null,
         // One number of each case, where it has one that may stand beside others.
         "figures": {
             "latency": each(view, |case| Some(shown(view, case)?.median_ms)),
@@ -49,6 +49,8 @@ pub(super) fn data(view: &View<'_>) -> String {
         "spreads": each(view, |case| shown(view, case).and_then(|metrics| metrics.median_low_ms.zip(metrics.median_high_ms))),
         "samples": each(view, |case| shown(view, case).map(|metrics| thinned(&metrics.samples_ms)).unwrap_or_default()),
     });
+    // Moved and not copied, as most of the data is there.
+    data["details"] = each(view, |case| detail(view, case, true)).into();
     make_printable(&mut data);
     if holds_document(view.doc) {
         data["document"] = super::json::render(view.doc).into();

@@ -21,14 +21,8 @@ pub(super) fn memory(view: &View<'_>) -> Vec<Table> {
         peaks.sort_unstable();
         let [least, .., most] = peaks[..] else { return None };
         let figures = [least, peaks[peaks.len() / 2], most].map(|peak| Cell::from(bytes(peak)));
-        let device = view.column(at).filter_map(|cell| on_device(cell.case()?.1)).max();
-        Some(
-            [view.variants[at].name().into()]
-                .into_iter()
-                .chain(figures)
-                .chain([Cell::or_dash(device.map(bytes))])
-                .collect(),
-        )
+        let device = Cell::or_dash(view.column(at).filter_map(|cell| on_device(cell.case()?.1)).max().map(bytes));
+        Some([view.variants[at].name().into()].into_iter().chain(figures).chain([device]).collect())
     });
     let across = view.rows.iter().zip(&view.cells).filter_map(|(row, cells)| across(view, row.name(), cells));
     let columns = &["model", "least", "most", "times as much"];
