@@ -26,7 +26,8 @@ pub(super) struct Variant<'a> {
 
 impl<'a> Place<'a> {
     fn new(id: &'a str, model: &'a str, target: &'a str, precision: &'a str) -> Self {
-        let sizes = id.strip_prefix(&format!("{model}:{target}-{precision}-")).unwrap_or_default();
+        let before = [model, ":", target, "-", precision, "-"];
+        let sizes = before.into_iter().try_fold(id, |rest, part| rest.strip_prefix(part)).unwrap_or_default();
         let row = Row { model, sizes };
         Self { row, variant: Variant { target, precision } }
     }
