@@ -9,12 +9,11 @@ mod fallback;
 mod half;
 mod partition;
 mod query;
-mod represent;
 mod select;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::base::{Loc, glob};
@@ -27,12 +26,11 @@ pub use fallback::{Batch, Fallback, Instead};
 pub use half::{Computes, HalfChoice};
 pub use partition::Partition;
 pub use query::{Mistake, Query};
-pub use represent::Representative;
 pub use select::{NothingSelected, Selection};
 
 /// In the order of the spec: models, those of a higher priority first, then targets, then precisions, then axes. Steps are in
 /// the order of the cases, and of those that could start at once the first does.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Matrix {
     pub cases: Vec<Case>,
     pub excluded: Vec<ExcludedCase>,
@@ -67,6 +65,13 @@ pub struct ExcludedCase {
     pub reason: String,
     /// The rule that says so; None where the source rules it out.
     pub loc: Option<Loc>,
+}
+
+/// A pipeline of the spec, and the model that stands for it. None: no model with a case has it.
+#[derive(Debug, PartialEq)]
+pub struct Representative<'a> {
+    pub pipeline: &'a str,
+    pub model: Option<&'a str>,
 }
 
 impl Case {
@@ -122,39 +127,36 @@ impl Matrix {
     /// With the targets of these very names as well, of which the matrix has no case: whoever names a row wants it. Of a
     /// target that an `include` rule brings in, nobody gets more by naming it than that rule says.
     pub fn with(spec: &Spec, named: &[String]) -> Self {
-        let mut matrix = Self { cases: Vec::new(), excluded: Vec::new() };
+        let mut matrix = Self::default();
         let mut models: Vec<&Model> = spec.models.values().collect();
         models.sort_by_key(|model| model.priority);
         for model in models {
             for target in spec.targets.values() {
-                matrix.add_all(spec, model, target, named);
+                matrix.add(spec, model, target, named);
             }
         }
         matrix
     }
 
-    fn add_all(&mut self, spec: &Spec, model: &Model, target: &Target, named: &[String]) {
+    fn add(&mut self, spec: &Spec, model: &Model, target: &Target, named: &[String]) {
         for (precision, in_product) in candidates(spec, model, target, named) {
             for dims in axes(spec, model) {
-                self.add(spec, model, target, precision, dims, in_product);
+                let case = Case::new(spec, model, target, precision, dims);
+                match excluded(spec, model, target, &case, in_product) {
+                    None => self.cases.push(case),
+                    Some((reason, loc)) => self.excluded.push(ExcludedCase { case, reason, loc }),
+                }
             }
         }
     }
 
-    fn add(
-        &mut self,
-        spec: &Spec,
-        model: &Model,
-        target: &Target,
-        precision: Precision,
-        dims: BTreeMap<String, u64>,
-        in_product: bool,
-    ) {
-        let case = Case::new(spec, model, target, precision, dims);
-        match excluded(spec, model, target, &case, in_product) {
-            None => self.cases.push(case),
-            Some((reason, loc)) => self.excluded.push(ExcludedCase { case, reason, loc }),
-        }
+    /// One model for each pipeline, in the order of the spec: of the highest priority, and of those the first.
+    pub fn representatives<'a>(&'a self, spec: &'a Spec) -> Vec<Representative<'a>> {
+        let of = |pipeline: &str| {
+            // Cases stand in the order of priority.
+            self.cases.iter().find(|case| case.pipeline == pipeline).map(|case| case.model.as_str())
+        };
+        spec.pipelines.keys().map(|pipeline| Representative { pipeline, model: of(pipeline) }).collect()
     }
 }
 
@@ -185,11 +187,7 @@ fn candidates(spec: &Spec, model: &Model, target: &Target, named: &[String]) -> 
         found.extend(target.precisions.iter().map(|precision| (*precision, true)));
     }
     for rule in spec.matrix.include.iter().filter(|rule| meets_names(rule, model, target)) {
-        let named = match &rule.precision {
-            Some(precision) => std::slice::from_ref(precision),
-            None => target.precisions.as_slice(),
-        };
-        for precision in named {
+        for precision in rule.precision.as_ref().map_or(&target.precisions[..], std::slice::from_ref) {
             if !found.iter().any(|(known, _)| known == precision) {
                 found.push((*precision, false));
             }
@@ -208,28 +206,25 @@ fn is_included(spec: &Spec, target: &Target) -> bool {
 fn axes(spec: &Spec, model: &Model) -> Vec<BTreeMap<String, u64>> {
     let mut all = vec![model.dims.clone()];
     for (name, values) in spec.matrix.axes.iter().filter(|(name, _)| uses(model, name)) {
-        all = all
-            .into_iter()
-            .flat_map(|dims| {
-                values.iter().map(move |value| {
-                    let mut dims = dims.clone();
-                    dims.insert(name.clone(), *value);
-                    dims
-                })
-            })
-            .collect();
+        let with =
+            |dims: &BTreeMap<_, _>, value: &u64| dims.clone().into_iter().chain([(name.clone(), *value)]).collect();
+        all = all.iter().flat_map(|dims| values.iter().map(|value| with(dims, value))).collect();
     }
     all
 }
 
 fn uses(model: &Model, name: &str) -> bool {
-    model.inputs.values().flat_map(|input| &input.shape).any(|dim| matches!(dim, Dim::Named(dim) if dim == name))
+    model.inputs.values().any(|input| named(&input.shape).any(|dim| dim == name))
+}
+
+fn named(shape: &[Dim]) -> impl Iterator<Item = &str> {
+    shape.iter().filter_map(|dim| if let Dim::Named(name) = dim { Some(name.as_str()) } else { None })
 }
 
 fn label(model: &Model, target: &Target, precision: Precision, dims: &BTreeMap<String, u64>) -> String {
     let mut label = format!("{}-{}", target.name, precision.word());
     // Every size that differs is told, or two cases would have one name.
-    for (name, value) in dims.iter().filter(|(name, value)| model.dims.get(*name) != Some(value)) {
+    for (name, value) in changed(model, dims) {
         let short = match name.as_str() {
             "batch" => "b",
             "seq" => "s",
@@ -238,6 +233,11 @@ fn label(model: &Model, target: &Target, precision: Precision, dims: &BTreeMap<S
         label.push_str(&format!("-{short}{value}"));
     }
     label
+}
+
+/// The sizes that are not the model's own.
+fn changed<'a>(model: &Model, dims: &'a BTreeMap<String, u64>) -> impl Iterator<Item = (&'a String, &'a u64)> {
+    dims.iter().filter(|(name, value)| model.dims.get(*name) != Some(value))
 }
 
 fn meets_names(rule: &Rule, model: &Model, target: &Target) -> bool {
@@ -291,18 +291,8 @@ fn carried(target: &Target) -> &'static [Precision] {
 
 /// Literal values have the model's own size; another batch or seq would need other values.
 fn fixed_values(model: &Model, dims: &BTreeMap<String, u64>) -> Option<String> {
-    let changed: HashSet<&str> = dims
-        .iter()
-        .filter(|(name, value)| model.dims.get(*name) != Some(value))
-        .map(|(name, _)| name.as_str())
-        .collect();
-    let (input, dim) = model.inputs.iter().find_map(|(name, input)| {
-        let literal = matches!(input.fill, Fill::Data(_) | Fill::Text(_));
-        let changed = input.shape.iter().find_map(|dim| match dim {
-            Dim::Named(dim) if changed.contains(dim.as_str()) => Some(dim),
-            _ => None,
-        });
-        changed.filter(|_| literal).map(|dim| (name, dim))
-    })?;
+    let literal = model.inputs.iter().filter(|(_, input)| matches!(input.fill, Fill::Data(_) | Fill::Text(_)));
+    let mut sized = literal.flat_map(|(name, input)| named(&input.shape).map(move |dim| (name, dim)));
+    let (input, dim) = sized.find(|(_, dim)| changed(model, dims).any(|(name, _)| name == dim))?;
     Some(format!("input `{input}` is given as literal values, which fit no other `{dim}` than {}", model.dims[dim]))
 }

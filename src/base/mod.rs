@@ -30,6 +30,11 @@ pub fn ensure<E>(holds: bool, otherwise: impl FnOnce() -> E) -> Result<(), E> {
     if holds { Ok(()) } else { Err(otherwise()) }
 }
 
+/// Whether a value is that of its type's default: such a field is left out of JSON.
+pub fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// Locks. What a thread that panicked has left behind the lock is used all the same.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

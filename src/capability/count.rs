@@ -28,14 +28,11 @@ impl Table {
             let of_cell = found.entry((subject.to_owned(), column.backend.clone())).or_default();
             let measured = of_cell.entry((name, &run.host, &column.on)).or_insert_with(|| Measured {
                 column: name.to_owned(),
-                right: 0,
-                asked: 0,
-                loosely: 0,
                 // Runs stand in the order of their days.
                 first: run.day.clone(),
-                last: run.day.clone(),
                 host: run.host.clone(),
                 on: column.on.clone(),
+                ..Measured::default()
             });
             measured.asked += 1;
             measured.right += u32::from(case.is_right());

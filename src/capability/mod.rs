@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use crate::base::suggest;
+use crate::base::{is_default, suggest};
 use crate::device::BACKENDS;
 use crate::record::{Outcome, Weights};
 use crate::spec;
@@ -92,7 +92,7 @@ pub struct Asserted {
 }
 
 /// How many cases of one column were right on one machine.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measured {
     /// `cpu-fp32`
@@ -101,7 +101,7 @@ pub struct Measured {
     /// Those that were tried: what did not run is in neither count.
     pub asked: u32,
     /// Those of the right ones that a looser tolerance than orch's own let pass.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub loosely: u32,
     /// `YYYY-MM-DD`
     pub first: String,
@@ -161,10 +161,6 @@ pub struct Row {
     pub loosely: BTreeSet<String>,
 }
 
-fn is_zero(count: &u32) -> bool {
-    *count == 0
-}
-
 /// One result.
 #[derive(Clone, Copy)]
 struct Case<'a> {
@@ -204,17 +200,13 @@ impl Table {
             [("families", &self.families, &counted.families), ("types", &self.types, &counted.types)]
         {
             self.check_assertions(section, subjects)?;
-            let measured = |subjects: &Subjects| {
+            let measured = |subjects| -> BTreeMap<_, _> {
                 let cells = cells(subjects).filter(|(.., cell)| !cell.measured.is_empty());
-                cells
-                    .map(|(name, backend, cell)| (format!("{section}.{name}.{backend}"), cell.measured.clone()))
-                    .collect()
+                cells.map(|(name, backend, cell)| (format!("{section}.{name}.{backend}"), &cell.measured)).collect()
             };
-            let (said, found): (BTreeMap<_, _>, BTreeMap<_, _>) = (measured(subjects), measured(counted));
-            let differs = |name: &&String| said.get(*name) != found.get(*name);
-            if let Some(name) = said.keys().chain(found.keys()).find(differs) {
-                let remedy = "`orch matrix --update` writes it";
-                return Err(format!("{name}: `measured` is not what `runs` says: {remedy}"));
+            let (said, found) = (measured(subjects), measured(counted));
+            if let Some(name) = said.keys().chain(found.keys()).find(|name| said.get(*name) != found.get(*name)) {
+                return Err(format!("{name}: `measured` is not what `runs` says: `orch matrix --update` writes it"));
             }
         }
         Ok(())

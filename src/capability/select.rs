@@ -57,8 +57,7 @@ impl Table {
 
     fn knows(&self, facet: Facet, pattern: &str) -> Result<(), NothingSelected> {
         let of_cells = |subjects: &Subjects, of: Facet| -> Vec<String> {
-            let found = super::cells(subjects).flat_map(|(name, backend, _)| cell_words(of, name, backend)(facet));
-            found.collect()
+            super::cells(subjects).flat_map(|(name, backend, _)| cell_words(of, name, backend)(facet)).collect()
         };
         let mut known: BTreeSet<String> = self.cases().flat_map(|case| case.words(facet)).collect();
         known.extend(of_cells(&self.families, Facet::Family));

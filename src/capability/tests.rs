@@ -34,21 +34,15 @@ fn every_figure_is_one_that_a_run_gave() {
     assert!(wrong(&format!("{{text: {{cpu: {{measured: [{measured}]}}}}}}"), "").contains("families.text"));
     assert!(wrong("{}", run).contains("families.text"));
     assert!(wrong("{}", &run.replace("[cpu-fp32]", "[gone]")).contains("has no column `gone`"));
-    assert!(
-        wrong("{}", &run.replace("CRASH", "GREAT")).contains("GREAT"),
-        "{}",
-        wrong("{}", &run.replace("CRASH", "GREAT"))
-    );
+    let told = wrong("{}", &run.replace("CRASH", "GREAT"));
+    assert!(told.contains("GREAT"), "{told}");
     let asserted = |backend: &str, source: &str| {
         wrong(&format!("{{text: {{{backend}: {{asserted: {{source: {source}, compatible: true}}}}}}}}"), "")
     };
     assert_eq!(asserted("cpuu", "x"), "families.text: there is no backend `cpuu`; did you mean `cpu`?");
     assert_eq!(asserted("cpu", "x"), "families.text.cpu: there is no source `x`; none is declared");
-    assert!(
-        wrong("{text: {cpu: {measurd: []}}}", "").starts_with("3:"),
-        "{}",
-        wrong("{text: {cpu: {measurd: []}}}", "")
-    );
+    let told = wrong("{text: {cpu: {measurd: []}}}", "");
+    assert!(told.starts_with("3:"), "{told}");
 }
 
 #[test]

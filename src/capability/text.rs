@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+use super::coverage::OfFamily;
 use super::{Asserted, Cell, Coverage, Measured, Row, Run, Subjects, Table};
 use crate::base::figures::{amount, counted};
 use crate::device::{BACKENDS, Backend, DeviceKind};
 use crate::record::Weights;
+use crate::report::format::days;
 
 /// What a backend has where nothing is known.
 const NOTHING: &str = "–";
@@ -99,13 +101,10 @@ fn line(page: &mut String, backend: &str, cell: &Cell, here: &[Backend]) {
 /// `hardware`, `emulator`, `software` or `no`: the best that is here.
 fn available(backend: &str, here: &[Backend]) -> &'static str {
     let Some(found) = here.iter().find(|found| found.name == backend && found.available) else { return "no" };
-    let has = |kind| found.devices.iter().any(|device| device.kind == kind);
-    match (has(DeviceKind::Hardware), has(DeviceKind::Emulator), has(DeviceKind::Software)) {
-        (true, _, _) => "hardware",
-        (_, true, _) => "emulator",
-        (_, _, true) => "software",
-        _ => "yes",
-    }
+    let kinds =
+        [(DeviceKind::Hardware, "hardware"), (DeviceKind::Emulator, "emulator"), (DeviceKind::Software, "software")];
+    let best = kinds.iter().find(|(kind, _)| found.devices.iter().any(|device| device.kind == *kind));
+    best.map_or("yes", |(_, word)| word)
 }
 
 /// `104 of 108 right, 2026-11-23 on vm (AMD EPYC, 2 cores)`; one such part for each machine.
@@ -116,7 +115,7 @@ fn measured(cell: &Cell) -> String {
         let (right, asked) = lines.iter().fold((0, 0), |sum, line| (sum.0 + line.right, sum.1 + line.asked));
         let first = lines.iter().map(|line| line.first.as_str()).min().unwrap_or_default();
         let last = lines.iter().map(|line| line.last.as_str()).max().unwrap_or_default();
-        let days = if first == last { first.to_owned() } else { format!("{first} to {last}") };
+        let days = days(first, last);
         format!("{right} of {asked} right, {days} on {host}")
     });
     let told = told.collect::<Vec<_>>().join("; ");
@@ -167,23 +166,18 @@ fn covered(page: &mut String, coverage: &Coverage, families: &Subjects, is_whole
     let version = coverage.transformers;
     let _ =
         writeln!(page, "Coverage: of the model types of transformers {version}, those with at least one right model");
-    let mut head = format!("  {:20}{:>6}", "family", "types");
     // As wide as its name, and as `57.6 % (38/38)`.
-    let width = |backend: &str| backend.len().max(16) + 2;
-    for backend in &backends {
-        let _ = write!(head, "{backend:>width$}", width = width(backend));
-    }
-    let _ = writeln!(page, "{head}");
-    for row in
-        coverage.families.iter().filter(|row| (row.family == "all" && is_whole) || families.contains_key(row.family))
-    {
-        let _ = write!(page, "  {:20}{:>6}", row.family, row.types);
-        for backend in &backends {
+    let cell = |backend: &str, text: &str| format!("{text:>width$}", width = backend.len().max(16) + 2);
+    let heads: String = backends.iter().map(|backend| cell(backend, backend)).collect();
+    let _ = writeln!(page, "  {:20}{:>6}{heads}", "family", "types");
+    let is_shown = |row: &&OfFamily| (row.family == "all" && is_whole) || families.contains_key(row.family);
+    for row in coverage.families.iter().filter(is_shown) {
+        let share = |backend: &&String| {
             let asked = row.backends.get(*backend).filter(|share| share.asked > 0);
-            let share = asked.map(|share| format!("{:.1} % ({}/{})", share.percent, share.right, share.asked));
-            let _ = write!(page, "{:>width$}", share.as_deref().unwrap_or(NOTHING), width = width(backend));
-        }
-        page.push('\n');
+            let told = asked.map(|share| format!("{:.1} % ({}/{})", share.percent, share.right, share.asked));
+            cell(backend, told.as_deref().unwrap_or(NOTHING))
+        };
+        let _ = writeln!(page, "  {:20}{:>6}{}", row.family, row.types, backends.iter().map(share).collect::<String>());
     }
     page.push('\n');
 }

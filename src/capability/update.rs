@@ -91,8 +91,8 @@ impl Table {
     fn forget(&mut self, name: &str, spec: &Spec) -> BTreeSet<String> {
         let mut gone = BTreeSet::new();
         for run in self.runs.iter_mut().filter(|run| run.spec == name) {
-            gone.extend(run.models.keys().filter(|model| !spec.models.contains_key(*model)).cloned());
-            run.models.retain(|model, _| spec.models.contains_key(model));
+            let left = run.models.extract_if(.., |model, _| !spec.models.contains_key(model));
+            gone.extend(left.map(|(model, _)| model));
         }
         gone
     }

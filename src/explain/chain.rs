@@ -102,8 +102,10 @@ impl<'a> Chain<'a> {
             let text = format!("made another output; `orch explain {}` goes on from here", self.name(id));
             return vec![self.leaf(id, text)];
         }
-        let maker =
-            |tree: Option<&str>| held::maker(self.context.store, &self.name(id), &tree?.parse::<Digest>().ok()?);
+        let maker = |tree: Option<&str>| {
+            let tree: Digest = tree?.parse().ok()?;
+            self.history(id).into_iter().find(|record| record.output == Some(tree))
+        };
         let made = maker(new).or_else(|| match &self.previews[id.0 as usize].verdict {
             Verdict::Hit { record } => Some((**record).clone()),
             _ => None,
@@ -115,14 +117,10 @@ impl<'a> Chain<'a> {
         let changes = before.as_ref().map(|before| made.key.changes_since(&before.key));
         match (changes, &made.why) {
             (Some(changes), _) if changes.is_empty() => {
-                let when = before.map(|before| before.started).unwrap_or_default();
-                vec![self.leaf(
-                    id,
-                    format!(
-                        "made something else with the same key ({when}, then {}): it is not deterministic",
-                        made.started
-                    ),
-                )]
+                let (then, now) = (before.map(|before| before.started).unwrap_or_default(), &made.started);
+                let text =
+                    format!("made something else with the same key ({then}, then {now}): it is not deterministic");
+                vec![self.leaf(id, text)]
             }
             (Some(changes), _) => self.of(id, &MissReason::Changed { changes }, Some(&made.key)),
             (None, Some(why)) => self.of(id, why, Some(&made.key)),
@@ -136,17 +134,14 @@ impl<'a> Chain<'a> {
         let mut seen = HashSet::new();
         let above: Vec<_> = self.context.plan.dependencies(id).filter(runs).filter(|dep| seen.insert(*dep)).collect();
         let more = above.len().saturating_sub(NAMED);
-        let mut causes: Vec<_> = above
-            .into_iter()
-            .take(NAMED)
-            .map(|dep| {
-                let because = match &self.previews[dep.0 as usize].verdict {
-                    Verdict::WouldRun { key, reason } => self.of(dep, reason, key.as_ref()),
-                    _ => Vec::new(),
-                };
-                Cause { because, ..self.leaf(id, format!("after {}", self.name(dep))) }
-            })
-            .collect();
+        let after = |dep: StepId| {
+            let because = match &self.previews[dep.0 as usize].verdict {
+                Verdict::WouldRun { key, reason } => self.of(dep, reason, key.as_ref()),
+                _ => Vec::new(),
+            };
+            Cause { because, ..self.leaf(id, format!("after {}", self.name(dep))) }
+        };
+        let mut causes: Vec<_> = above.into_iter().take(NAMED).map(after).collect();
         if let Some(last) = causes.last_mut() {
             last.more = more;
         }

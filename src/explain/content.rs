@@ -1,7 +1,8 @@
 //! Two versions of a file → where they first differ, in the terms of their format. Knows nothing of steps and stores.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::iter;
 use std::path::Path;
 
 use serde_json::Value;
@@ -29,7 +30,7 @@ pub(super) fn first_difference(name: &str, old: &Path, new: &Path) -> io::Result
             return Ok(data(extension, old, new).or_else(|| first_line(old, new)));
         }
     }
-    bytes(old, new, 0)
+    Ok(first_byte(old, new, 0)?.map(|at| format!("byte {at} is the first that differs")))
 }
 
 /// JSON and YAML. None too if only their writing differs, which the first differing line tells.
@@ -39,36 +40,27 @@ fn data(extension: &str, old: &str, new: &str) -> Option<String> {
         "yaml" | "yml" => crate::spec::yaml_data(text),
         _ => None,
     };
-    first_key(&mut String::new(), Some(&parse(old)?), Some(&parse(new)?))
+    first_key("", Some(&parse(old)?), Some(&parse(new)?))
 }
 
 /// The first leaf that differs, in the order of the newer version.
-fn first_key(path: &mut String, old: Option<&Value>, new: Option<&Value>) -> Option<String> {
+fn first_key(path: &str, old: Option<&Value>, new: Option<&Value>) -> Option<String> {
     match (old, new) {
         (old, new) if old == new => None,
         (Some(Value::Object(old)), Some(Value::Object(new))) => {
-            let gone = old.keys().filter(|key| !new.contains_key(*key));
-            new.keys().chain(gone).find_map(|key| {
-                let len = path.len();
-                if !path.is_empty() {
-                    path.push('.');
-                }
-                path.push_str(key);
-                let found = first_key(path, old.get(key), new.get(key));
-                path.truncate(len);
-                found
-            })
+            let key = new.keys().chain(old.keys()).find(|key| old.get(*key) != new.get(*key))?;
+            let dot = if path.is_empty() { "" } else { "." };
+            first_key(&format!("{path}{dot}{key}"), old.get(key), new.get(key))
         }
-        (Some(Value::Array(old)), Some(Value::Array(new))) => (0..old.len().max(new.len())).find_map(|at| {
-            let len = path.len();
-            path.push_str(&format!("[{at}]"));
-            let found = first_key(path, old.get(at), new.get(at));
-            path.truncate(len);
-            found
-        }),
+        (Some(Value::Array(old)), Some(Value::Array(new))) => {
+            let at = (0..old.len().max(new.len())).find(|at| old.get(*at) != new.get(*at))?;
+            first_key(&format!("{path}[{at}]"), old.get(at), new.get(at))
+        }
         (old, new) => {
-            let shown = |value: Option<&Value>| value.map_or("absent".to_owned(), |value| quoted(&value.to_string()));
-            let at = if path.is_empty() { "the value" } else { path.as_str() };
+            let shown = |value: Option<&Value>| {
+                value.map_or("absent".to_owned(), |value| shortened(&value.to_string(), QUOTED).into_owned())
+            };
+            let at = if path.is_empty() { "the value" } else { path };
             Some(format!("{at}: {} => {}", shown(old), shown(new)))
         }
     }
@@ -76,15 +68,10 @@ fn first_key(path: &mut String, old: Option<&Value>, new: Option<&Value>) -> Opt
 
 fn first_line(old: &str, new: &str) -> Option<String> {
     let (mut olds, mut news) = (old.split('\n'), new.split('\n'));
-    let shown = |line: Option<&str>| line.map_or("absent".to_owned(), |line| format!("{:?}", quoted(line)));
-    for number in 1.. {
-        match (olds.next(), news.next()) {
-            (None, None) => return None,
-            (old, new) if old == new => {}
-            (old, new) => return Some(format!("line {number}: {} => {}", shown(old), shown(new))),
-        }
-    }
-    None
+    let pairs = iter::from_fn(|| Some((olds.next(), news.next())).filter(|pair| *pair != (None, None)));
+    let (number, (old, new)) = (1..).zip(pairs).find(|(_, (old, new))| old != new)?;
+    let shown = |line: Option<&str>| line.map_or("absent".to_owned(), |line| format!("{:?}", shortened(line, QUOTED)));
+    Some(format!("line {number}: {} => {}", shown(old), shown(new)))
 }
 
 /// The header's first difference, else the first tensor whose bytes differ. None if either is no such file.
@@ -93,7 +80,7 @@ fn safetensors(old: &Path, new: &Path) -> io::Result<Option<String>> {
         return Ok(None);
     };
     // Offsets move with every size before them, so they are told only when nothing else differs.
-    if let Some(told) = first_key(&mut String::new(), Some(&bare(&old_header)), Some(&bare(&new_header))) {
+    if let Some(told) = first_key("", Some(&bare(&old_header)), Some(&bare(&new_header))) {
         return Ok(Some(format!("header: {told}")));
     }
     if old_header != new_header || old_data != new_data {
@@ -115,19 +102,14 @@ fn safetensors(old: &Path, new: &Path) -> io::Result<Option<String>> {
 /// The header and where the data behind it begin.
 fn header(path: &Path) -> io::Result<Option<(Value, u64)>> {
     let mut file = File::open(path)?;
-    let mut len = [0; 8];
-    if file.read_exact(&mut len).is_err() {
-        return Ok(None);
-    }
-    let len = u64::from_le_bytes(len);
-    if len > PARSED {
-        return Ok(None);
-    }
-    let mut text = vec![0; len as usize];
-    if file.read_exact(&mut text).is_err() {
-        return Ok(None);
-    }
-    Ok(serde_json::from_slice(&text).ok().filter(Value::is_object).map(|header| (header, 8 + len)))
+    let mut read = |len: u64| {
+        let mut bytes = vec![0; len as usize];
+        file.read_exact(&mut bytes).is_ok().then_some(bytes)
+    };
+    let len = read(8).and_then(|bytes| Some(u64::from_le_bytes(bytes.try_into().ok()?)));
+    let text = len.filter(|len| *len <= PARSED).and_then(read);
+    let header = text.and_then(|text| serde_json::from_slice(&text).ok()).filter(Value::is_object);
+    Ok(header.zip(len.map(|len| 8 + len)))
 }
 
 fn bare(header: &Value) -> Value {
@@ -138,17 +120,13 @@ fn bare(header: &Value) -> Value {
     header
 }
 
-fn bytes(old: &Path, new: &Path, from: u64) -> io::Result<Option<String>> {
-    Ok(first_byte(old, new, from)?.map(|at| format!("byte {at} is the first that differs")))
-}
-
 /// Counted from 0.
 fn first_byte(old: &Path, new: &Path, from: u64) -> io::Result<Option<u64>> {
     const CHUNK: usize = 1 << 20;
     let open = |path: &Path| -> io::Result<_> {
         let mut file = File::open(path)?;
         file.seek(SeekFrom::Start(from))?;
-        Ok(BufReader::with_capacity(CHUNK, file))
+        Ok(file)
     };
     let (mut old, mut new) = (open(old)?, open(new)?);
     let (mut a, mut b) = (Vec::with_capacity(CHUNK), Vec::with_capacity(CHUNK));
@@ -169,10 +147,6 @@ fn first_byte(old: &Path, new: &Path, from: u64) -> io::Result<Option<u64>> {
     }
 }
 
-fn quoted(text: &str) -> String {
-    shortened(text, QUOTED).into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -190,21 +164,21 @@ mod tests {
 
     #[test]
     fn the_first_difference_in_the_terms_of_each_format() {
-        let json = difference("config.json", r#"{"a":1,"b":{"c":[1,2]}}"#, r#"{"a":1,"b":{"c":[1,3]}}"#);
-        assert_eq!(json.unwrap(), "b.c[1]: 2 => 3");
-        assert_eq!(difference("x.json", r#"{"a":1}"#, r#"{"a":1,"b":"x"}"#).unwrap(), r#"b: absent => "x""#);
-        assert_eq!(
-            difference("x.json", r#"{"a":1}"#, r#"{ "a":1}"#).unwrap(),
-            r#"line 1: "{\"a\":1}" => "{ \"a\":1}""#
-        );
-        assert_eq!(difference("x.json", "{", "{}").unwrap(), r#"line 1: "{" => "{}""#);
-        assert_eq!(difference("x.yaml", "a: {b: 1}\n", "a:\n  b: 2\n").unwrap(), "a.b: 1 => 2");
-        assert_eq!(difference("x.py", "a\nb\n", "a\nc\n").unwrap(), r#"line 2: "b" => "c""#);
-        assert_eq!(difference("x.txt", "a\n", "a\nc").unwrap(), r#"line 2: "" => "c""#);
-        assert_eq!(
-            difference("model.onnx", [0xff, 1, 2], [0xff, 1, 3, 4]).unwrap(),
-            "byte 2 is the first that differs"
-        );
+        for (name, old, new, told) in [
+            ("config.json", r#"{"a":1,"b":{"c":[1,2]}}"#, r#"{"a":1,"b":{"c":[1,3]}}"#, "b.c[1]: 2 => 3"),
+            ("x.json", r#"{"a":1}"#, r#"{"a":1,"b":"x"}"#, r#"b: absent => "x""#),
+            ("x.json", r#"{"a":1,"b":"x"}"#, r#"{"a":1}"#, r#"b: "x" => absent"#),
+            ("x.json", r#"{"a":1}"#, r#"{ "a":1}"#, r#"line 1: "{\"a\":1}" => "{ \"a\":1}""#),
+            ("x.json", "{", "{}", r#"line 1: "{" => "{}""#),
+            ("x.yaml", "a: {b: 1}\n", "a:\n  b: 2\n", "a.b: 1 => 2"),
+            ("x.py", "a\nb\n", "a\nc\n", r#"line 2: "b" => "c""#),
+            ("x.txt", "a\n", "a\nc", r#"line 2: "" => "c""#),
+            ("x.txt", "a", "a\nb", r#"line 2: absent => "b""#),
+        ] {
+            assert_eq!(difference(name, old, new).unwrap(), told);
+        }
+        let told = difference("model.onnx", [0xff, 1, 2], [0xff, 1, 3, 4]).unwrap();
+        assert_eq!(told, "byte 2 is the first that differs");
         assert_eq!(difference("model.onnx", [0xff, 1], [0xff, 1]), None);
     }
 
@@ -212,16 +186,15 @@ mod tests {
     fn a_safetensors_file_tells_its_header_first_and_then_its_tensor() {
         let header = r#"{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}}"#;
         let old = tensors(header, &[1, 2, 3]);
-        let wider = header.replace("[2],", "[1,2],");
-        assert_eq!(
-            difference("x.safetensors", &old, tensors(&wider, &[1, 2, 3])).unwrap(),
-            "header: a.shape[0]: 2 => 1"
-        );
-        assert_eq!(
-            difference("x.safetensors", &old, tensors(header, &[1, 2, 4])).unwrap(),
-            "header: the same; `b` (U8 [1]) holds other numbers"
-        );
-        assert_eq!(difference("x.safetensors", &old, &old), None);
-        assert_eq!(difference("x.safetensors", "no", "yes").unwrap(), "byte 0 is the first that differs");
+        let wider = tensors(&header.replace("[2],", "[1,2],"), &[1, 2, 3]);
+        let other = tensors(header, &[1, 2, 4]);
+        for (old, new, told) in [
+            (&*old, &*wider, Some("header: a.shape[0]: 2 => 1")),
+            (&*old, &*other, Some("header: the same; `b` (U8 [1]) holds other numbers")),
+            (&*old, &*old, None),
+            (b"no", b"yes", Some("byte 0 is the first that differs")),
+        ] {
+            assert_eq!(difference("x.safetensors", old, new).as_deref(), told);
+        }
     }
 }

@@ -1,12 +1,13 @@
 //! What differs in an input: which files of a tree and where in them, or what is known of the user's own file.
 
-use std::path::Path;
-use std::time::SystemTime;
+use std::fs::Metadata;
+use std::path::{Path, PathBuf};
 
+use indexmap::IndexMap;
+use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::base::figures::bytes;
-use crate::base::figures::moment;
+use crate::base::figures::{bytes, moment};
 use crate::base::{Digest, fs as bfs};
 use crate::explain::{content, held};
 use crate::record::Record;
@@ -76,54 +77,36 @@ impl Evidence {
             let note = if old.is_none() { None } else { Some("the older output is no longer in the store".to_owned()) };
             return Self::Tree { producer, files: Vec::new(), more: 0, note };
         };
-        let find = |files: &[ManifestFile], path: &str| files.iter().find(|file| file.path == path).cloned();
-        let gone = old.files.iter().filter(|file| find(&new.files, &file.path).is_none());
-        let mut pairs: Vec<_> =
-            new.files.iter().map(|file| (find(&old.files, &file.path), Some(file.clone()))).collect();
-        pairs.extend(gone.map(|file| (Some(file.clone()), None)));
-        pairs.retain(|(old, new)| old.as_ref().map(|f| f.digest) != new.as_ref().map(|f| f.digest));
-        let more = pairs.len().saturating_sub(NAMED);
-        pairs.truncate(NAMED);
-        let files = pairs
-            .into_iter()
-            .map(|(old, new)| {
-                let path = new.as_ref().or(old.as_ref()).map(|file| file.path.clone()).unwrap_or_default();
-                let differs = old.as_ref().zip(new.as_ref()).and_then(|(old, new)| {
-                    if old.size.max(new.size) > COMPARED {
-                        return None;
-                    }
-                    let (a, b) = (held::file(store, old)?, held::file(store, new)?);
-                    content::first_difference(&path, &a, &b).ok().flatten()
-                });
-                FileChange { path, old_size: old.map(|f| f.size), new_size: new.map(|f| f.size), differs }
-            })
-            .collect();
+        // The newer files in their order, then those that are gone.
+        let mut pairs: IndexMap<&str, [Option<&ManifestFile>; 2]> = IndexMap::new();
+        new.files.iter().for_each(|file| pairs.entry(&file.path).or_default()[1] = Some(file));
+        old.files.iter().for_each(|file| pairs.entry(&file.path).or_default()[0] = Some(file));
+        pairs.retain(|_, [old, new]| old.map(|file| file.digest) != new.map(|file| file.digest));
+        let file = |(path, [old, new]): (&&str, &[Option<&ManifestFile>; 2])| {
+            let is_small = |file: &&ManifestFile| file.size <= COMPARED;
+            let differs = old.filter(is_small).zip(new.filter(is_small)).and_then(|(old, new)| {
+                content::first_difference(path, &held::file(store, old)?, &held::file(store, new)?).ok().flatten()
+            });
+            let [old_size, new_size] = [old, new].map(|file| file.map(|file| file.size));
+            FileChange { path: (*path).to_owned(), old_size, new_size, differs }
+        };
+        let (files, more) = (pairs.iter().take(NAMED).map(file).collect(), pairs.len().saturating_sub(NAMED));
         Self::Tree { producer, files, more, note: None }
     }
 
     /// `last` is the record of the execution that read the older version.
     pub(super) fn file(store: &DiskStore, path: &Path, old: Option<&str>, last: Option<&Record>) -> Self {
         let meta = path.metadata().ok();
-        let modified = |time: SystemTime| jiff::Timestamp::try_from(time).ok();
-        let stamp = |time: SystemTime| modified(time).map(moment);
+        let modified = |meta: &Metadata| Timestamp::try_from(meta.modified().ok()?).ok();
         let is_dir = path.is_dir();
-        let began = last.and_then(|record| record.started.parse::<jiff::Timestamp>().ok());
-        let newer = match (is_dir, began) {
-            (true, Some(began)) => bfs::files_below(path)
-                .unwrap_or_default()
-                .into_iter()
-                .filter(|name| {
-                    let time = path.join(name).metadata().and_then(|meta| meta.modified()).ok();
-                    time.and_then(modified).is_some_and(|time| time >= began)
-                })
-                .take(NAMED)
-                .collect(),
-            _ => Vec::new(),
-        };
+        let began = last.and_then(|record| record.started.parse::<Timestamp>().ok());
+        let below = began.filter(|_| is_dir).and_then(|_| bfs::files_below(path).ok()).unwrap_or_default();
+        let is_newer = |name: &String| path.join(name).metadata().is_ok_and(|meta| modified(&meta) >= began);
+        let newer = below.into_iter().filter(is_newer).take(NAMED).collect();
         Self::File {
             path: from_here(path),
-            size: meta.as_ref().filter(|_| !is_dir).map(std::fs::Metadata::len),
-            modified: meta.and_then(|meta| meta.modified().ok()).and_then(stamp),
+            size: meta.as_ref().filter(|_| !is_dir).map(Metadata::len),
+            modified: meta.as_ref().and_then(modified).map(moment),
             differs: permission(path, old).or_else(|| {
                 let older = older_version(store, old, last)?;
                 content::first_difference(&path.to_string_lossy(), &older, path).ok().flatten()
@@ -135,7 +118,7 @@ impl Evidence {
 
 /// Whether nothing differs but that a file may be executed.
 fn permission(path: &Path, old: Option<&str>) -> Option<String> {
-    let meta = path.metadata().ok().filter(std::fs::Metadata::is_file)?;
+    let meta = path.metadata().ok().filter(Metadata::is_file)?;
     let old: Digest = old?.parse().ok()?;
     let may = bfs::is_executable(&meta);
     let told = if may { "it may be executed now" } else { "it may no longer be executed" };
@@ -143,7 +126,7 @@ fn permission(path: &Path, old: Option<&str>) -> Option<String> {
 }
 
 /// The older version of a user's file, where the step that read it published it as it was.
-fn older_version(store: &DiskStore, old: Option<&str>, last: Option<&Record>) -> Option<std::path::PathBuf> {
+fn older_version(store: &DiskStore, old: Option<&str>, last: Option<&Record>) -> Option<PathBuf> {
     let (digest, tree) = (old?.parse::<Digest>().ok()?, last?.output?);
     let manifest = held::manifest(store, &tree)?;
     let file = manifest.files.iter().find(|file| file.digest == digest)?;

@@ -28,8 +28,3 @@ pub(super) fn manifest(store: &DiskStore, tree: &Digest) -> Option<Manifest> {
 pub(super) fn file(store: &DiskStore, file: &ManifestFile) -> Option<PathBuf> {
     store.content(file).ok()
 }
-
-/// The record of a success that made this tree: the newest one.
-pub(super) fn maker(store: &DiskStore, step: &str, tree: &Digest) -> Option<Record> {
-    history(store, step).into_iter().find(|record| record.output == Some(*tree))
-}

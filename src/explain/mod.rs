@@ -10,6 +10,7 @@ mod held;
 
 use serde::Serialize;
 
+use crate::base::is_default;
 use crate::exec::{Context, Preview, Verdict};
 use crate::key::{Change, MissReason};
 use crate::step::StepId;
@@ -33,12 +34,8 @@ pub struct Cause {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub repeated: bool,
     /// Causes of the same kind that are not listed.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pub more: usize,
-}
-
-fn is_zero(number: &usize) -> bool {
-    *number == 0
 }
 
 /// Where a chain begins.

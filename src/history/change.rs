@@ -6,7 +6,7 @@
 //! neighbours, the standard deviation where they are normal. A part has at least four figures: two that are slow in a row
 //! are no level. A cut counts if the medians on its sides differ by more than T. All is done with logarithms, so it is relative.
 
-use crate::report::stats::quantile;
+use crate::report::stats::median_of;
 
 /// The fewest figures that make a level.
 const LEAST: usize = 4;
@@ -88,9 +88,7 @@ fn spread(logs: &[f64]) -> f64 {
 
 /// 0 of nothing.
 fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    if sorted.is_empty() { 0.0 } else { quantile(&sorted, 0.5) }
+    median_of(values.iter().copied()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -120,9 +118,8 @@ mod tests {
     fn a_level_that_comes_and_goes_is_found_whatever_surrounds_it() {
         for (before, within, after) in [(10, 10, 10), (12, 4, 4), (4, 4, 20), (30, 5, 30)] {
             for seed in 0..20 {
-                let found = changes(&series(seed, &[(before, 1.0), (within, 1.2), (after, 1.0)], 0.01));
-                let at: Vec<_> = found.iter().map(|change| change.at).collect();
                 let figures = series(seed, &[(before, 1.0), (within, 1.2), (after, 1.0)], 0.01);
+                let at: Vec<_> = changes(&figures).iter().map(|change| change.at).collect();
                 assert_eq!(at, [before, before + within], "{before} {within} {after} {seed} {figures:?}");
             }
         }

@@ -13,7 +13,7 @@ use super::Tell;
 use super::file::{self, RunFile};
 use super::library::{Connection, Library};
 use super::rows::Rows;
-use super::schema::{self, Column, TABLES, Table};
+use super::schema::{self, Column, Table};
 
 /// Nothing is fetched: what is asked of it is inside the library.
 const OPTIONS: [(&str, &str); 2] = [("autoinstall_known_extensions", "false"), ("autoload_known_extensions", "false")];
@@ -34,11 +34,11 @@ pub(super) fn open_to_read(library: &Library, path: &Path) -> Result<Connection>
 /// Whether a database has the tables of this orch. One of a newer orch is an error.
 pub(super) fn is_current(connection: &Connection) -> Result<bool> {
     let named = "SELECT table_name::VARCHAR FROM duckdb_tables() WHERE table_name = 'history'";
-    if connection.rows(named, &[])?.rows.is_empty() {
+    if connection.texts(named, &[])?.is_empty() {
         return Ok(false);
     }
-    let versions = connection.rows("SELECT version::VARCHAR FROM history", &[])?.rows;
-    let version = versions.first().and_then(|row| row.first()?.as_ref()?.parse::<u32>().ok());
+    let versions = connection.texts("SELECT version::VARCHAR FROM history", &[])?;
+    let version: Option<u32> = versions.first().and_then(|version| version.parse().ok());
     let version = version.context("the history does not say its version")?;
     if version > schema::VERSION {
         bail!(
@@ -55,8 +55,7 @@ pub(super) fn create(connection: &Connection) -> Result<()> {
 
 /// The files in `dir` of runs that are not in it.
 pub(super) fn missing(connection: &Connection, dir: &Path) -> Result<Vec<std::path::PathBuf>> {
-    let known = connection.rows("SELECT run FROM runs", &[])?.rows;
-    let known: BTreeSet<String> = known.into_iter().flatten().flatten().collect();
+    let known: BTreeSet<String> = connection.texts("SELECT run FROM runs", &[])?.into_iter().collect();
     Ok(file::files(dir).into_iter().filter(|(run, _)| !known.contains(run)).map(|(_, path)| path).collect())
 }
 
@@ -75,7 +74,7 @@ fn take(connection: &Connection, file: &RunFile) -> Result<()> {
     let rows = Rows::of(file);
     within_transaction(connection, || {
         for name in OF_EXECUTIONS.into_iter().chain(OF_RUNS) {
-            insert(connection, table(name), &rows)?;
+            insert(connection, Table::named(name), &rows)?;
         }
         match &file.about.same_as {
             Some(same) => repeat(connection, &file.about.run, same),
@@ -108,17 +107,12 @@ fn repeat(connection: &Connection, run: &str, same: &str) -> Result<()> {
     let of_the_run =
         ["run", "started", "seconds", "command", "imported_from", "same_as", "steps_executed", "steps_kept"];
     let own = |name: &str| of_the_run.contains(&name) || name.starts_with("git_") || name == "interrupted";
-    let columns = schema::columns("runs").into_iter().filter(|name| !own(name));
-    let taken: Vec<_> = columns.map(|name| format!("{name} = other.{name}")).collect();
-    let taken = taken.join(", ");
+    let columns = Table::named("runs").names().filter(|name| !own(name));
+    let taken = columns.map(|name| format!("{name} = other.{name}")).collect::<Vec<_>>().join(", ");
     connection.execute_with(
         &format!("UPDATE runs SET steps_executed = 0, {taken} FROM runs other WHERE runs.run = $1 AND other.run = $2"),
         &[run, same],
     )
-}
-
-fn table(name: &str) -> &'static Table {
-    TABLES.iter().find(|table| table.name == name).expect("BUG: a table without columns")
 }
 
 fn within_transaction(connection: &Connection, work: impl FnOnce() -> Result<()>) -> Result<()> {
@@ -175,8 +169,8 @@ fn carry_over(connection: &Connection, old: &Path) -> Result<()> {
     connection.execute(&format!("ATTACH {} AS old", schema::quoted(&old.to_string_lossy())))?;
     let done = within_transaction(connection, || {
         for name in OF_EXECUTIONS.into_iter().chain(OF_RUNS) {
-            let key = if OF_EXECUTIONS.contains(&name) { "execution" } else { "run" };
-            let owner = if key == "run" { "runs" } else { "executions" };
+            let (key, owner) =
+                if OF_EXECUTIONS.contains(&name) { ("execution", "executions") } else { ("run", "runs") };
             let columns = common_columns(connection, name)?;
             if !columns.is_empty() {
                 connection.execute(&format!(
@@ -195,8 +189,7 @@ fn common_columns(connection: &Connection, name: &str) -> Result<String> {
     let named = "SELECT string_agg(column_name, ', ')::VARCHAR FROM duckdb_columns()
         WHERE database_name = 'old' AND table_name = $1 AND column_name <> 'id' AND column_name IN
             (SELECT column_name FROM duckdb_columns() WHERE database_name <> 'old' AND table_name = $1)";
-    let found = connection.rows(named, &[name])?.rows;
-    Ok(found.into_iter().flatten().flatten().next().unwrap_or_default())
+    Ok(connection.texts(named, &[name])?.pop().unwrap_or_default())
 }
 
 /// DuckDB's own log beside a database: changes that are not in its file yet.

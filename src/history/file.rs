@@ -173,26 +173,23 @@ pub(super) fn files(dir: &Path) -> Vec<(String, PathBuf)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::fixture;
 
     fn about(run: &str, same_as: Option<&str>) -> About {
         let started = "2026-01-31T08:00:00.000Z".to_owned();
         About { run: run.to_owned(), started, same_as: same_as.map(str::to_owned), ..About::default() }
     }
 
-    fn doc() -> ReportDoc {
-        serde_json::from_str(include_str!("../../tests/fixtures/report/doc.json")).unwrap()
-    }
-
     #[test]
     fn a_runs_report_is_read_back_also_by_way_of_a_run_that_had_nothing_to_do() {
         let dir = tempfile::tempdir().unwrap();
         let runs = crate::history::runs_dir(dir.path());
-        RunFile::new(about("a", None), Some(doc())).write(&runs).unwrap();
+        RunFile::new(about("a", None), Some(fixture())).write(&runs).unwrap();
         RunFile::new(about("b", Some("a")), None).write(&runs).unwrap();
         RunFile::new(about("c", Some("c")), None).write(&runs).unwrap();
         let report = |run: &str| crate::history::report(dir.path(), run);
         for run in ["a", "b"] {
-            assert_eq!(serde_json::to_value(report(run).unwrap()).unwrap(), serde_json::to_value(doc()).unwrap());
+            assert_eq!(serde_json::to_value(report(run).unwrap()).unwrap(), serde_json::to_value(fixture()).unwrap());
         }
         assert!(report("c").is_err() && report("d").is_err());
         assert_eq!(files(&runs).into_iter().map(|(run, _)| run).collect::<Vec<_>>(), ["a", "b", "c"]);

@@ -175,8 +175,12 @@ impl Connection {
 
     /// The rows of a query whose columns are all text.
     pub(super) fn rows(&self, query: &str, values: &[&str]) -> Result<Rows> {
-        let statement = self.prepare(query)?;
-        statement.perform(values)?.read()
+        self.prepare(query)?.perform(values)?.read()
+    }
+
+    /// All values of a query, less NULLs, row by row.
+    pub(super) fn texts(&self, query: &str, values: &[&str]) -> Result<Vec<String>> {
+        Ok(self.rows(query, values)?.rows.into_iter().flatten().flatten().collect())
     }
 
     /// Whether it is one statement that reads, without performing it. Otherwise what DuckDB says of it.

@@ -14,6 +14,7 @@ mod read;
 mod rows;
 mod schema;
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -105,8 +106,7 @@ impl History {
             let mut file = RunFile::read(&path)?;
             file.about.imported = path.file_name().map(|name| name.to_string_lossy().into_owned());
             let dir = runs_dir(&self.dir);
-            let known: Vec<_> = file::files(&dir).into_iter().map(|(run, _)| run).collect();
-            if !known.contains(&file.about.run) {
+            if !file::path(&dir, &file.about.run).exists() {
                 file.write(&dir)?;
                 new.push(file.about.run);
             }
@@ -199,17 +199,16 @@ fn found(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
             continue;
         }
         let folders = [path.clone(), runs_dir(path)];
-        let entries = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
+        let entries = folders.iter().flat_map(std::fs::read_dir).flatten().flatten();
         let is_ours = |path: &PathBuf| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             !name.starts_with('.') && [".json", ".json.gz"].iter().any(|ending| name.ends_with(ending))
         };
-        let mut inside: Vec<_> = entries.map(|entry| entry.path()).filter(is_ours).collect();
+        let inside: BTreeSet<_> = entries.map(|entry| entry.path()).filter(is_ours).collect();
         if inside.is_empty() {
             bail!("`{}` holds neither files of runs (`.json.gz`) nor reports (`.json`)", path.display());
         }
-        inside.sort();
-        found.append(&mut inside);
+        found.extend(inside);
     }
     Ok(found)
 }

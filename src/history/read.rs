@@ -119,16 +119,12 @@ impl Reader {
     /// The run that is meant, if there is one.
     pub fn run(&self, which: &Which) -> Result<Option<RunRow>> {
         let last = "ORDER BY runs.started DESC, run DESC LIMIT 1";
+        let run = |which: &str, values: &[&str]| self.fetch(&format!("{RUNS} {which}"), values);
         let found = match which {
-            Which::Last(number) => {
-                let skipped = number.saturating_sub(1);
-                self.fetch(&format!("{RUNS} {last} OFFSET {skipped}"), &[])
-            }
-            Which::Named(name) => self.fetch(&format!("{RUNS} WHERE starts_with(run, $1) {last}"), &[name]),
-            Which::Revision(name) => self.fetch(&format!("{RUNS} WHERE starts_with(git_revision, $1) {last}"), &[name]),
-            Which::Before(moment) => {
-                self.fetch(&format!("{RUNS} WHERE runs.started < $1::TIMESTAMP {last}"), &[moment])
-            }
+            Which::Last(number) => run(&format!("{last} OFFSET {}", number.saturating_sub(1)), &[]),
+            Which::Named(name) => run(&format!("WHERE starts_with(run, $1) {last}"), &[name]),
+            Which::Revision(name) => run(&format!("WHERE starts_with(git_revision, $1) {last}"), &[name]),
+            Which::Before(moment) => run(&format!("WHERE runs.started < $1::TIMESTAMP {last}"), &[moment]),
         };
         Ok(found?.pop())
     }
@@ -163,15 +159,14 @@ impl Reader {
 
     /// All cases that were executed, by name.
     pub fn cases(&self) -> Result<Vec<String>> {
-        let rows = self.connection.rows("SELECT DISTINCT case_id FROM executions ORDER BY case_id", &[])?.rows;
-        Ok(rows.into_iter().flatten().flatten().collect())
+        self.connection.texts("SELECT DISTINCT case_id FROM executions ORDER BY case_id", &[])
     }
 
     /// Rows as values, by the names of columns.
     fn fetch<T: DeserializeOwned>(&self, query: &str, values: &[&str]) -> Result<Vec<T>> {
-        let rows = self.connection.rows(&format!("SELECT to_json(t)::VARCHAR FROM ({query}) t"), values)?.rows;
+        let rows = self.connection.texts(&format!("SELECT to_json(t)::VARCHAR FROM ({query}) t"), values)?;
         let parse = |text: String| serde_json::from_str(&text).context("BUG: a row is not of its type");
-        rows.into_iter().flatten().flatten().map(parse).collect()
+        rows.into_iter().map(parse).collect()
     }
 }
 

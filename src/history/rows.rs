@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::file::{About, RunFile};
 use crate::base::Digest;
+use crate::device::Backend;
 use crate::record::Outcome;
-use crate::report::{CaseResult, Kinds, Metrics, ReportDoc, Round};
+use crate::report::view::case_versions;
+use crate::report::{CaseResult, Git, Kinds, Metrics, ReportDoc, Round};
 
 /// Rows by table.
 #[derive(Debug, Default)]
@@ -24,9 +25,7 @@ impl Rows {
             rows.add_case(file, doc, case, kinds.stand_in(case));
         }
         for step in &file.steps {
-            let mut row = object(step);
-            row.insert("run".to_owned(), json!(file.about.run));
-            rows.add("steps", row.into());
+            rows.add("steps", row([json!(step), json!({"run": file.about.run})]));
         }
         for row in devices(&file.about, doc) {
             rows.add("devices", row);
@@ -48,20 +47,16 @@ impl Rows {
         let host = told.map(|told| &told.host).or(case.host.as_ref()).unwrap_or(&doc.host.name);
         let name = execution_name(case, host, &file.about.started);
         if let Some(name) = &name {
-            let mut row = execution(case, stand_in, &file.about.started);
             let whose = json!({
                 "execution": name, "host": host, "spec": doc.spec,
                 "run": (!case.cached).then_some(&file.about.run),
                 "key": told.map(|told| told.key), "artefact": told.and_then(|told| told.artefact),
             });
-            row.extend(object(&whose));
-            self.add("executions", row.into());
+            self.add("executions", row([execution(case, stand_in, &file.about.started), whose]));
             self.add_details(case, name);
         }
-        let mut row = result(case);
         let whose = json!({"run": file.about.run, "execution": name, "host": host, "kept": case.cached});
-        row.extend(object(&whose));
-        self.add("results", row.into());
+        self.add("results", row([result(case), whose]));
     }
 
     /// A report of before there were rounds has one.
@@ -73,9 +68,7 @@ impl Rows {
             self.add("samples", json!({"execution": execution, "round": round, "sample": place, "ms": ms}));
         }
         for measured in &metrics.rounds {
-            let mut row = round(measured);
-            row.insert("execution".to_owned(), json!(execution));
-            self.add("rounds", row.into());
+            self.add("rounds", row([round(measured), json!({"execution": execution})]));
         }
     }
 
@@ -86,29 +79,23 @@ impl Rows {
         for (place, nodes) in &case.placement {
             self.add("placements", json!({"execution": execution, "place": place, "nodes": nodes}));
         }
-        let versions = case.facts.get("versions").and_then(|versions| versions.as_object());
-        for (name, version) in versions.into_iter().flatten().filter_map(|(name, value)| Some((name, value.as_str()?)))
-        {
+        for (name, version) in case_versions(case) {
             self.add("versions", json!({"execution": execution, "name": name, "version": version}));
         }
     }
 }
 
 /// One process that measured.
-fn round(round: &Round) -> Map<String, Value> {
-    let mut row = object(round);
-    row.extend(round.use_of_cpu.as_ref().map(object).unwrap_or_default());
-    row.extend(round.order.as_ref().map(object).unwrap_or_default());
-    if let Some(conditions) = &round.conditions {
-        row.extend(object(conditions));
+fn round(round: &Round) -> Value {
+    let measured = round.conditions.as_ref().map(|conditions| {
         let [before, after] = conditions.load.map_or([None; 2], |load| load.map(Some));
         let yardstick = conditions.yardstick_ms;
-        row.extend(object(&json!({
+        json!({
             "load_before": before, "load_after": after,
             "yardstick_before_ms": yardstick[0], "yardstick_after_ms": yardstick[1],
-        })));
-    }
-    row
+        })
+    });
+    row([json!(round), json!(round.use_of_cpu), json!(round.order), json!(round.conditions), json!(measured)])
 }
 
 /// Every machine that reports this execution gives it the same name. None if nothing was executed or failed.
@@ -122,54 +109,50 @@ fn execution_name(case: &CaseResult, host: &str, began: &str) -> Option<String> 
 
 /// When a case was executed. One that failed without leaving a record of it did so in this run.
 fn moment<'c>(case: &'c CaseResult, began: &'c str) -> Option<&'c str> {
-    let (skipped, failed) = match case.status {
-        Outcome::SkipUnavailable | Outcome::Mock | Outcome::Incomplete => (true, false),
-        status => (false, status.is_failure() && !case.cached),
-    };
-    let known = case.measured.as_deref().or(case.ended.as_deref());
-    known.or(failed.then_some(began)).filter(|_| !skipped)
+    let is_executed = !matches!(case.status, Outcome::SkipUnavailable | Outcome::Mock | Outcome::Incomplete);
+    let failed = (case.status.is_failure() && !case.cached).then_some(began);
+    case.measured.as_deref().or(case.ended.as_deref()).or(failed).filter(|_| is_executed)
 }
 
 fn run(file: &RunFile) -> Value {
     let About { run, started, seconds, command, fingerprint, git, interrupted, same_as, imported } = &file.about;
-    let mut row = object(&json!({
+    let own = json!({
         "run": run, "started": started, "seconds": seconds, "command": command, "host_fingerprint": fingerprint,
         "interrupted": interrupted, "same_as": same_as, "imported_from": imported,
-    }));
-    if let Some(git) = git {
-        row.extend(object(&json!({
-            "git_revision": git.revision, "git_committed": git.committed, "git_branch": git.branch, "git_dirty": git.dirty,
-        })));
-    }
-    if let Some(doc) = &file.doc {
+    });
+    let git = git.as_ref().map(|Git { revision, committed, branch, dirty }| {
+        json!({"git_revision": revision, "git_committed": committed, "git_branch": branch, "git_dirty": dirty})
+    });
+    let found = file.doc.as_ref().map(|doc| {
         let summary = &doc.summary;
         let well = doc.cases.iter().filter(|case| case.status.is_well()).count();
-        row.extend(object(&json!({
+        json!({
             "spec": doc.spec, "scope": doc.scope, "orch": doc.orch,
             "host": doc.host.name, "os": doc.host.os, "cpu": doc.host.cpu, "cores": doc.host.cores,
             "memory_bytes": doc.host.memory_bytes, "steps_executed": summary.executed,
             "steps_kept": summary.hits + summary.failed_before, "cases": doc.cases.len(), "passed": well,
             "failed": summary.failed, "unavailable": summary.unavailable, "unsupported": summary.unsupported,
-        })));
-    }
-    row.into()
+        })
+    });
+    row([own, git.unwrap_or_default(), found.unwrap_or_default()])
 }
 
 /// The columns that are called as in the report, and those that are not.
-fn execution(case: &CaseResult, stand_in: Option<&str>, began: &str) -> Map<String, Value> {
-    let mut row = case.metrics.as_ref().map(object).unwrap_or_default();
-    row.remove("samples_ms");
-    if let Some(metrics) = &case.metrics {
+fn execution(case: &CaseResult, stand_in: Option<&str>, began: &str) -> Value {
+    let mut named = json!(case.metrics);
+    // Rows of their own.
+    named.as_object_mut().and_then(|columns| columns.remove("samples_ms"));
+    let figures = case.metrics.as_ref().map(|metrics| {
         let remarks = (!metrics.remarks.is_empty()).then(|| metrics.remarks.join("; "));
         let (statistic, rounds) = (metrics.statistic, metrics.rounds.len().max(1));
-        row.extend(object(&json!({
+        json!({
             "rounds": rounds, "remarks": remarks, "statistic_ms": statistic.map(|statistic| statistic.ms),
             "statistic_basis": statistic.map(|statistic| statistic.basis),
-        })));
-    }
+        })
+    });
     let shapes = case.numerics.iter().flat_map(|numerics| &numerics.tensors);
     let shapes: BTreeMap<_, _> = shapes.map(|(name, tensor)| (name, &tensor.shape)).collect();
-    row.extend(object(&json!({
+    let own = json!({
         "case_id": case.case, "executed": moment(case, began),
         "model": case.model, "family": case.family, "task": case.task, "pipeline": case.pipeline, "weights": case.weights,
         "parameters": case.parameters, "dims": case.dims, "target": case.target, "backend": case.backend,
@@ -177,68 +160,64 @@ fn execution(case: &CaseResult, stand_in: Option<&str>, began: &str) -> Map<Stri
         "requested_device": case.requested_device, "actual_device": case.actual_device, "stand_in": stand_in,
         "fallback": case.fallback.as_ref().map(|fallback| &fallback.name), "untimed": case.untimed,
         "output_shape": (!shapes.is_empty()).then(|| json!(shapes).to_string()),
-    })));
-    row
+    });
+    row([named, figures.unwrap_or_default(), own])
 }
 
-fn result(case: &CaseResult) -> Map<String, Value> {
-    let mut row = object(&json!({
+fn result(case: &CaseResult) -> Value {
+    let own = json!({
         "case_id": case.case, "model": case.model, "family": case.family, "target": case.target, "backend": case.backend,
         "precision": case.precision, "state": case.status, "stage": case.stage, "reason": case.reason,
         "is_failure": case.is_failure(), "expected": case.expected.as_ref().map(|expected| expected.summary()),
         "chosen": case.chosen, "repro": case.repro,
-    }));
-    if let Some(numerics) = &case.numerics {
-        row.extend(object(&json!({
+    });
+    let numerics = case.numerics.as_ref().map(|numerics| {
+        json!({
             "reference": numerics.reference, "max_abs": numerics.max_abs, "mae": numerics.mae, "cosine": numerics.cosine,
             "snr_db": numerics.snr_db, "tokens": numerics.tokens, "worst": numerics.worst,
             "within_tolerance": numerics.passed,
             "control_worst": numerics.control.as_ref().map(|control| control.worst),
-        })));
-    }
-    row
+        })
+    });
+    row([own, numerics.unwrap_or_default()])
 }
 
 /// A row for each device, and one for each backend that has none.
 fn devices(about: &About, doc: &ReportDoc) -> Vec<Value> {
-    let mut rows = Vec::new();
-    for backend in &doc.backends {
+    let of_backend = |backend: &Backend| {
         let shared = json!({
             "run": about.run, "backend": backend.name, "available": backend.available, "reason": backend.reason,
         });
-        let mut add = |own: Value| {
-            let mut row = object(&shared);
-            row.extend(object(&own));
-            rows.push(row.into());
-        };
-        for device in &backend.devices {
-            add(json!({
+        let each = backend.devices.iter().map(|device| {
+            json!({
                 "device": device.id, "name": device.name, "kind": device.kind, "memory_bytes": device.memory_bytes,
                 "facts": device.facts,
-            }));
-        }
-        if backend.devices.is_empty() {
-            add(json!({"device": "", "facts": backend.facts}));
-        }
-    }
-    rows
+            })
+        });
+        let none = backend.devices.is_empty().then(|| json!({"device": "", "facts": backend.facts}));
+        each.chain(none).map(|own| row([shared.clone(), own])).collect::<Vec<_>>()
+    };
+    doc.backends.iter().flat_map(of_backend).collect()
 }
 
-fn object(value: &impl Serialize) -> Map<String, Value> {
-    match serde_json::to_value(value) {
-        Ok(Value::Object(fields)) => fields,
-        _ => unreachable!("BUG: a row is an object"),
+/// The columns of all parts, each from the last part that has it. Null has none.
+fn row<const N: usize>(parts: [Value; N]) -> Value {
+    let mut row = Map::new();
+    for part in parts {
+        match part {
+            Value::Object(columns) => row.extend(columns),
+            Value::Null => {}
+            _ => unreachable!("BUG: a row is an object"),
+        }
     }
+    row.into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::RunFile;
-
-    fn report() -> ReportDoc {
-        serde_json::from_str(include_str!("../../tests/fixtures/report/doc.json")).unwrap()
-    }
+    use crate::history::schema::Table;
+    use crate::report::fixture;
 
     fn rows(doc: ReportDoc) -> Rows {
         let (run, started) = ("r".to_owned(), "2026-01-31T08:00:00Z".to_owned());
@@ -247,7 +226,7 @@ mod tests {
 
     #[test]
     fn samples_are_of_their_rounds() {
-        let mut doc = report();
+        let mut doc = fixture();
         doc.cases.retain(|case| case.case == "bert:cpu-fp32");
         let metrics = doc.cases[0].metrics.as_mut().unwrap();
         let round = |round, samples| Round { round, samples, ..Round::default() };
@@ -261,14 +240,14 @@ mod tests {
 
     #[test]
     fn a_report_of_before_there_were_rounds_has_one() {
-        let rows = rows(report());
+        let rows = rows(fixture());
         assert!(rows.0["samples"].iter().all(|row| row["round"] == 1));
         assert!(!rows.0.contains_key("rounds"));
     }
 
     #[test]
     fn a_mock_and_what_is_not_there_were_not_executed() {
-        let mut doc = report();
+        let mut doc = fixture();
         let of = |doc: ReportDoc| rows(doc).0.get("executions").map_or(0, Vec::len);
         let before = of(doc.clone());
         assert_eq!(before, 127);
@@ -279,10 +258,10 @@ mod tests {
     /// So that nothing which a row has is lost for want of a column.
     #[test]
     fn what_is_written_by_name_has_a_column() {
-        let rows = rows(report());
+        let rows = rows(fixture());
         let of_metrics = ["statistic", "rounds", "remarks"];
         for (table, rows) in &rows.0 {
-            let known: Vec<_> = super::super::schema::columns(table);
+            let known: Vec<_> = Table::named(table).names().collect();
             let named = rows.iter().flat_map(|row| row.as_object().unwrap().keys());
             for name in named.filter(|name| !of_metrics.contains(&name.as_str())) {
                 assert!(known.contains(&name.as_str()), "{table}.{name}");

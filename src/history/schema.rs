@@ -252,10 +252,15 @@ pub(super) fn create() -> String {
     script
 }
 
-/// The names of a table's columns.
-pub(super) fn columns(table: &str) -> Vec<&'static str> {
-    let found = TABLES.iter().find(|known| known.name == table).expect("BUG: no table is called so");
-    found.columns.iter().map(|Column(name, ..)| *name).collect()
+impl Table {
+    pub(super) fn named(name: &str) -> &'static Self {
+        TABLES.iter().find(|table| table.name == name).expect("BUG: no table is called so")
+    }
+
+    /// The names of its columns.
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.columns.iter().map(|Column(name, ..)| *name)
+    }
 }
 
 /// As a text of SQL's.
@@ -265,13 +270,14 @@ pub(super) fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     /// The tables as Markdown.
     fn page() -> String {
         let mut page = String::new();
-        for table in TABLES {
-            let Table { name, meaning, columns, .. } = table;
+        for Table { name, meaning, columns, .. } in TABLES {
             let _ = writeln!(page, "### `{name}`\n\n{meaning}\n\n| column | type | meaning |\n|---|---|---|");
             for Column(name, kind, meaning) in *columns {
                 let _ = writeln!(page, "| `{name}` | {kind} | {meaning} |");
@@ -295,11 +301,9 @@ mod tests {
 
     #[test]
     fn no_column_stands_twice() {
-        for Table { name, columns, .. } in TABLES {
-            let mut names: Vec<_> = columns.iter().map(|Column(name, ..)| name).collect();
-            names.sort_unstable();
-            names.dedup();
-            assert_eq!(names.len(), columns.len(), "{name}");
+        for table in TABLES {
+            let names: BTreeSet<_> = table.names().collect();
+            assert_eq!(names.len(), table.columns.len(), "{}", table.name);
         }
     }
 }

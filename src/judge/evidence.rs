@@ -37,21 +37,12 @@ pub enum EvidenceError {
     Generation { path: PathBuf, reason: String },
 }
 
-struct File<'a> {
-    path: &'a Path,
-    bytes: Vec<u8>,
+fn read(path: &Path) -> Result<Vec<u8>, EvidenceError> {
+    std::fs::read(path).map_err(|source| EvidenceError::Read { path: path.to_owned(), source })
 }
 
-impl<'a> File<'a> {
-    fn read(path: &'a Path) -> Result<Self, EvidenceError> {
-        let bytes = std::fs::read(path).map_err(|source| EvidenceError::Read { path: path.to_owned(), source })?;
-        Ok(Self { path, bytes })
-    }
-
-    fn tensors(&self) -> Result<SafeTensors<'_>, EvidenceError> {
-        let failed = |source| EvidenceError::Format { path: self.path.to_owned(), source };
-        SafeTensors::deserialize(&self.bytes).map_err(failed)
-    }
+fn tensors<'b>(path: &Path, bytes: &'b [u8]) -> Result<SafeTensors<'b>, EvidenceError> {
+    SafeTensors::deserialize(bytes).map_err(|source| EvidenceError::Format { path: path.to_owned(), source })
 }
 
 impl Evidence<'_> {
@@ -61,30 +52,23 @@ impl Evidence<'_> {
         label: &str,
         tolerance: &Tolerance,
     ) -> Result<(Verdict, Numerics, Option<String>), EvidenceError> {
-        let reference = File::read(self.reference)?;
-        let reference = reference.tensors()?;
-        let against_reference = |path: &Path, tolerance: &Tolerance| {
-            let file = File::read(path)?;
-            Ok::<_, EvidenceError>(Comparison::of(&file.tensors()?, &reference, tolerance, self.tokens))
+        let reference = read(self.reference)?;
+        let reference = tensors(self.reference, &reference)?;
+        let against = |reference: &SafeTensors<'_>, path: &Path| {
+            Ok::<_, EvidenceError>(Comparison::of(&tensors(path, &read(path)?)?, reference, tolerance, self.tokens))
         };
-        let main = against_reference(self.outputs, tolerance)?;
+        let main = against(&reference, self.outputs)?;
         // Where no reference was made for the control, the run's own answer to it stands for one.
         let other = self.control_reference.or(self.control_outputs);
-        let other = other.map(|path| against_reference(path, tolerance)).transpose()?;
-        let on_control = match (self.control_outputs, self.control_reference) {
-            (Some(outputs), Some(reference)) => {
-                let (outputs, reference) = (File::read(outputs)?, File::read(reference)?);
-                Some(Comparison::of(&outputs.tensors()?, &reference.tensors()?, tolerance, self.tokens))
-            }
-            _ => None,
-        };
-        let dropped =
-            self.dropped.map(|(path, layer)| Ok::<_, EvidenceError>((against_reference(path, tolerance)?, layer)));
+        let other = other.map(|path| against(&reference, path)).transpose()?;
+        let on_control = self.control_outputs.zip(self.control_reference);
+        let on_control =
+            on_control.map(|(ours, theirs)| against(&tensors(theirs, &read(theirs)?)?, ours)).transpose()?;
+        let dropped = self.dropped.map(|(path, layer)| Ok::<_, EvidenceError>((against(&reference, path)?, layer)));
         let dropped = dropped.transpose()?;
-        let generation = self.generation.map(|(theirs, ours)| generated(theirs, ours, self.decoded.clone(), tolerance));
-        let generation = generation.transpose()?;
-        let (verdict, reason) = decided(&main, on_control.as_ref(), other.as_ref(), dropped.as_ref(), tolerance);
-        let (verdict, reason) = with_generation(verdict, reason, generation.as_ref());
+        let generation = self.generated(tolerance)?;
+        let of_outputs = decided(&main, on_control.as_ref(), other.as_ref(), dropped.as_ref(), tolerance);
+        let (verdict, reason) = with_generation(of_outputs, generation.as_ref());
         let numerics = Numerics {
             reference: label.to_owned(),
             tolerance: Some(*tolerance),
@@ -119,26 +103,21 @@ impl Evidence<'_> {
         };
         Ok((verdict, numerics, reason))
     }
+
+    fn generated(&self, tolerance: &Tolerance) -> Result<Option<Generation>, EvidenceError> {
+        let Some((theirs, ours)) = self.generation else { return Ok(None) };
+        let (reference, bytes) = (read(theirs)?, ours.map(read).transpose()?);
+        let ours = ours.zip(bytes.as_deref()).map(|(path, bytes)| tensors(path, bytes)).transpose()?;
+        let found = Generation::judge(ours.as_ref(), self.decoded.clone(), &tensors(theirs, &reference)?, tolerance);
+        found.map(Some).map_err(|reason| EvidenceError::Generation { path: theirs.to_owned(), reason })
+    }
 }
 
-fn generated(
-    theirs: &Path,
-    ours: Option<&Path>,
-    decoded: Option<Decoded>,
-    tolerance: &Tolerance,
-) -> Result<Generation, EvidenceError> {
-    let (reference, ours) = (File::read(theirs)?, ours.map(File::read).transpose()?);
-    let ours = ours.as_ref().map(File::tensors).transpose()?;
-    Generation::judge(ours.as_ref(), decoded, &reference.tensors()?, tolerance)
-        .map_err(|reason| EvidenceError::Generation { path: theirs.to_owned(), reason })
-}
+/// The verdict and, unless it is a pass, the reason.
+type Decided = (Verdict, Option<String>);
 
 /// What is wrong with the outputs comes first. Tokens that prove nothing take a pass back: they were asked for.
-fn with_generation(
-    verdict: Verdict,
-    reason: Option<String>,
-    generation: Option<&Generation>,
-) -> (Verdict, Option<String>) {
+fn with_generation((verdict, reason): Decided, generation: Option<&Generation>) -> Decided {
     let told = |reason: &String| Some(format!("generated text: {reason}"));
     match (verdict, generation) {
         (Verdict::Pass | Verdict::Indecisive, Some(Generation { wrong: Some(wrong), .. })) => {
@@ -155,7 +134,7 @@ fn decided(
     other: Option<&Comparison>,
     dropped: Option<&(Comparison, &str)>,
     tolerance: &Tolerance,
-) -> (Verdict, Option<String>) {
+) -> Decided {
     if let Some(reason) = main.told() {
         return (Verdict::Numerics, Some(reason));
     }
@@ -182,15 +161,12 @@ fn too_loose(whose: &str, wrong: &Comparison, tolerance: &Tolerance) -> String {
     if off == 0.0 {
         return format!("{whose} are the same, so a wrong run could not be told from a right one");
     }
+    let Tolerance { atol, rtol, tokens: asked, .. } = tolerance;
     let tokens = wrong.least(|t| t.tokens);
-    let tokens =
-        tokens.map(|share| format!("; {share:.6} of the tokens are the same, and {} is asked", tolerance.tokens));
+    let tokens = tokens.map(|share| format!("; {share:.6} of the tokens are the same, and {asked} is asked"));
     format!(
-        "{whose} differ by {off:.3e} at most, {:.2} of what the tolerance allows (atol {:e}, rtol {:e}){}, so they would pass \
-         as the answer",
-        worst,
-        tolerance.atol,
-        tolerance.rtol,
+        "{whose} differ by {off:.3e} at most, {worst:.2} of what the tolerance allows (atol {atol:e}, rtol {rtol:e}){}, \
+         so they would pass as the answer",
         tokens.unwrap_or_default()
     )
 }
@@ -202,13 +178,9 @@ mod tests {
     #[test]
     fn wrong_tokens_fail_what_passed_and_tokens_that_prove_nothing_take_a_pass_back() {
         let generation = |wrong: Option<&str>, undecided: Option<&str>| Generation {
-            asked: 4,
-            agreed: Some(4),
-            decoded: None,
-            ties: 0,
-            first: None,
             wrong: wrong.map(str::to_owned),
             undecided: undecided.map(str::to_owned),
+            ..Generation::default()
         };
         let (right, wrong) = (generation(None, None), generation(Some("w"), Some("u")));
         let (undecided, of_outputs) = (generation(None, Some("u")), || Some("outputs".to_owned()));
@@ -220,7 +192,7 @@ mod tests {
             (Verdict::Pass, None, &undecided, Verdict::Indecisive, Some("generated text: u")),
             (Verdict::Indecisive, of_outputs(), &right, Verdict::Indecisive, Some("outputs")),
         ] {
-            let (found, reason) = with_generation(verdict, reason, Some(given));
+            let (found, reason) = with_generation((verdict, reason), Some(given));
             assert_eq!((found, reason.as_deref()), (expected, told));
         }
     }

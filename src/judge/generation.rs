@@ -8,7 +8,7 @@ use crate::runtime::generation::Decoded;
 use crate::spec::Tolerance;
 
 /// Tokens against those of PyTorch's own greedy decoding.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Generation {
     /// How many tokens were asked for, in all rows.
     pub asked: u64,
@@ -78,7 +78,7 @@ impl Generation {
         let reference = Reference::of(reference, decoded.as_ref().is_some_and(|decoded| decoded.cached))?;
         let (rows, steps) = (reference.rows, reference.steps);
         let asked = (rows * steps) as u64;
-        let nothing = Self { asked, agreed: None, decoded, ties: 0, first: None, wrong: None, undecided: None };
+        let nothing = Self { asked, decoded, ..Self::default() };
         let Some(ours) = ours else { return Ok(nothing) };
         let (shape, tokens) = whole(ours, "tokens")?;
         if shape != [rows, steps] {
@@ -86,9 +86,9 @@ impl Generation {
             return Ok(Self { agreed: Some(0), wrong: Some(wrong), ..nothing });
         }
         let agreed: Vec<usize> = (0..rows).map(|row| reference.agreed(row, &tokens)).collect();
-        let others = (0..rows).filter(|row| agreed[*row] < steps);
-        let others: Vec<_> =
-            others.map(|row| reference.other(row, agreed[row], tokens[row * steps + agreed[row]], tolerance)).collect();
+        let left = (0..rows).filter(|row| agreed[*row] < steps);
+        let other = |row: usize| reference.other(row, agreed[row], tokens[row * steps + agreed[row]], tolerance);
+        let others: Vec<_> = left.map(other).collect();
         let first = others.iter().find(|other| !other.tie).or(others.first()).cloned();
         Ok(Self {
             agreed: Some(agreed.iter().sum::<usize>() as u64),
@@ -123,8 +123,7 @@ impl Reference {
         }
         let others = OTHERS.iter().chain(OTHER_CACHES.iter().filter(|_| cached));
         let given = others.filter(|(name, _)| file.tensor(name).is_ok());
-        let others =
-            given.map(|(name, whose)| Ok((whole(file, name)?.1, *whose))).collect::<Result<Vec<_>, String>>()?;
+        let others = given.map(|(name, whose)| Ok((whole(file, name)?.1, *whose))).collect::<Result<_, String>>()?;
         Ok(Self { rows, steps, tokens, likeliest, scores, ranks: ranked[2], scale, others })
     }
 
@@ -170,36 +169,30 @@ fn floats(file: &SafeTensors<'_>, name: &str) -> Result<Vec<f64>, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use safetensors::tensor::{Dtype, TensorView};
+    use safetensors::tensor::TensorView;
     use serde_json::Value;
 
     use super::*;
+    use crate::judge::tests::tensor;
     use crate::spec::Precision;
 
-    /// Nested lists of JSON as a tensor.
-    fn tensor(value: &Value, dtype: Dtype) -> (Vec<usize>, Vec<u8>) {
-        let Some(items) = value.as_array() else {
-            let bytes = match dtype {
-                Dtype::I64 => value.as_i64().unwrap().to_le_bytes().to_vec(),
-                _ => value.as_f64().unwrap().to_le_bytes().to_vec(),
-            };
-            return (vec![], bytes);
-        };
-        let items: Vec<_> = items.iter().map(|item| tensor(item, dtype)).collect();
-        let shape = [items.len()].into_iter().chain(items[0].0.iter().copied()).collect();
-        (shape, items.into_iter().flat_map(|(_, bytes)| bytes).collect())
+    /// Nested lists of JSON: their shape and their values.
+    fn flat(value: &Value) -> (Vec<usize>, Vec<Value>) {
+        let Some(items) = value.as_array() else { return (vec![], vec![value.clone()]) };
+        let (shapes, values): (Vec<_>, Vec<_>) = items.iter().map(flat).unzip();
+        ([&[items.len()], &*shapes[0]].concat(), values.concat())
     }
 
     fn file(given: &Value) -> Vec<u8> {
-        let made: BTreeMap<_, _> = given.as_object().unwrap().iter().collect();
-        let dtype = |name: &str| if ["scores", "scale"].contains(&name) { Dtype::F64 } else { Dtype::I64 };
-        let made: Vec<_> =
-            made.into_iter().map(|(name, value)| (name, dtype(name), tensor(value, dtype(name)))).collect();
+        let tensor = |(name, value): (&String, &Value)| {
+            let (shape, values) = flat(value);
+            let dtype = if ["scores", "scale"].contains(&&**name) { "float64" } else { "int64" };
+            (name.clone(), shape, tensor(dtype, &values))
+        };
+        let made: Vec<_> = given.as_object().unwrap().iter().map(tensor).collect();
         let views = made
             .iter()
-            .map(|(name, dtype, (shape, bytes))| (name, TensorView::new(*dtype, shape.clone(), bytes).unwrap()));
+            .map(|(name, shape, (dtype, bytes))| (name, TensorView::new(*dtype, shape.clone(), bytes).unwrap()));
         safetensors::serialize(views, None).unwrap()
     }
 
@@ -212,8 +205,7 @@ mod tests {
                 reference[name] = value.clone();
             }
             let (ours, reference) = (file(&serde_json::json!({"tokens": case["tokens"]})), file(&reference));
-            let (ours, reference) =
-                (SafeTensors::deserialize(&ours).unwrap(), SafeTensors::deserialize(&reference).unwrap());
+            let [ours, reference] = [&ours, &reference].map(|file| SafeTensors::deserialize(file).unwrap());
             let tolerance = Tolerance::usual(Precision::Fp32);
             let cached = case["cached"].as_bool().unwrap_or_default();
             let decoded = Some(Decoded { cached, why: None });

@@ -68,13 +68,7 @@ fn gap(reference: &[f64]) -> Option<f64> {
         if size >= LEAST { large.push(size) } else { below = below.max(size) }
     }
     large.sort_unstable_by(f64::total_cmp);
-    let mut before = below;
-    let mut found = None;
-    for size in large {
-        if before > 0.0 && size >= GAP * before {
-            found = Some(size);
-        }
-        before = size;
-    }
-    found
+    let before = std::iter::once(below).chain(large.iter().copied());
+    let last = before.zip(&large).filter(|(before, size)| *before > 0.0 && **size >= GAP * before).last();
+    last.map(|(_, size)| *size)
 }

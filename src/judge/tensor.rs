@@ -20,7 +20,7 @@ const MOST: f64 = 1e300;
 
 /// How one output tensor lies to its reference. Differences are over the places that the reference computed, that is
 /// without its sentinels.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TensorNumerics {
     pub shape: Vec<u64>,
     pub dtype: String,
@@ -71,21 +71,9 @@ impl TensorNumerics {
         Self {
             shape: shape.iter().map(|&size| size as u64).collect(),
             dtype: dtype.to_owned(),
-            max_abs: 0.0,
-            mae: 0.0,
-            cosine: None,
             scale: 1.0,
-            over: 0.0,
-            column_over: 0.0,
-            faint_columns: 0,
-            worst: 0.0,
-            snr_db: None,
-            row_cosine: None,
-            row_snr_db: None,
-            tokens: None,
-            row_tokens: None,
-            sentinels: 0,
             decides: shape.iter().all(|size| *size > 0),
+            ..Self::default()
         }
     }
 }
@@ -226,14 +214,14 @@ fn beyond(
         ("cosine", figures.cosine, figures.row_cosine, tolerance.cosine, 1.0 - 4.0 * (1.0 - tolerance.cosine)),
         ("SNR", figures.snr_db, figures.row_snr_db, tolerance.snr, tolerance.snr - 6.0),
     ] {
-        let mut asked = vec![("", whole, least)];
-        asked.push((" of the 1st percentile of rows", rows.map(|rows| rows.p01), least));
-        asked.push((" of the worst row", rows.map(|rows| rows.worst), least_row));
-        if let Some((of, value, bound)) =
-            asked.into_iter().find_map(|(of, value, bound)| Some((of, value.filter(|value| *value < bound)?, bound)))
-        {
-            broken.push(format!("{name}{of} {value:.6} is below {bound}"));
-        }
+        let asked = [
+            ("", whole, least),
+            (" of the 1st percentile of rows", rows.map(|rows| rows.p01), least),
+            (" of the worst row", rows.map(|rows| rows.worst), least_row),
+        ];
+        broken.extend(asked.into_iter().find_map(|(of, value, bound)| {
+            Some(format!("{name}{of} {:.6} is below {bound}", value.filter(|value| *value < bound)?))
+        }));
     }
     (!broken.is_empty()).then(|| broken.join("; "))
 }

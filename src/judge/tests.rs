@@ -10,28 +10,20 @@ use crate::spec::Precision;
 struct Folder(tempfile::TempDir);
 
 impl Folder {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
     fn ids(&self, name: &str, ids: &[i64], shape: &[usize]) -> PathBuf {
-        let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
-        let path = self.0.path().join(name);
-        let view = TensorView::new(Dtype::I64, shape.to_vec(), &bytes).unwrap();
-        safetensors::serialize_to_file([("ids", view)], None, &path).unwrap();
-        path
+        let bytes = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+        self.written(name, Dtype::I64, &[("ids", shape.to_vec(), bytes)])
     }
 
     fn file(&self, name: &str, tensors: &[(&str, &[f32])]) -> PathBuf {
-        let bytes: Vec<(String, Vec<u8>, usize)> = tensors
-            .iter()
-            .map(|(name, values)| {
-                ((*name).to_owned(), values.iter().flat_map(|v| v.to_le_bytes()).collect(), values.len())
-            })
-            .collect();
-        let views = bytes
-            .iter()
-            .map(|(name, bytes, count)| (name.clone(), TensorView::new(Dtype::F32, vec![*count], bytes).unwrap()));
+        let bytes = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let tensors: Vec<_> = tensors.iter().map(|(name, values)| (*name, vec![values.len()], bytes(values))).collect();
+        self.written(name, Dtype::F32, &tensors)
+    }
+
+    fn written(&self, name: &str, dtype: Dtype, tensors: &[(&str, Vec<usize>, Vec<u8>)]) -> PathBuf {
+        let view = |shape: &Vec<usize>, bytes| TensorView::new(dtype, shape.clone(), bytes).unwrap();
+        let views = tensors.iter().map(|(name, shape, bytes)| (*name, view(shape, bytes)));
         let path = self.0.path().join(name);
         safetensors::serialize_to_file(views, None, &path).unwrap();
         path
@@ -41,12 +33,8 @@ impl Folder {
 const RIGHT: &[f32] = &[1.0, -2.0, 0.5, 3.0];
 const OTHER: &[f32] = &[-1.0, 2.5, 0.25, 1.0];
 
-fn judged(
-    folder: &Folder,
-    outputs: &[(&str, &[f32])],
-    control: Option<(&[f32], &[f32])>,
-    dropped: Option<&[f32]>,
-) -> (Verdict, String) {
+fn judged(outputs: &[(&str, &[f32])], control: Option<(&[f32], &[f32])>, dropped: Option<&[f32]>) -> (Verdict, String) {
+    let folder = Folder(tempfile::tempdir().unwrap());
     let outputs = folder.file("outputs", outputs);
     let reference = folder.file("reference", &[("y", RIGHT)]);
     let control = control.map(|(ours, theirs)| {
@@ -71,37 +59,31 @@ fn judged(
 
 #[test]
 fn a_pass_has_a_control_that_fails() {
-    let folder = Folder::new();
-    let all = |ours, theirs, dropped| judged(&folder, &[("y", RIGHT)], Some((ours, theirs)), dropped);
-    assert_eq!(all(OTHER, OTHER, Some(OTHER)).0, Verdict::Pass);
-
-    let (verdict, reason) = all(RIGHT, RIGHT, None);
-    assert_eq!(verdict, Verdict::Indecisive);
-    assert_eq!(reason, "the outputs of another input are the same, so a wrong run could not be told from a right one");
-
-    let near = &[1.0001, -2.0001, 0.5, 3.0001];
-    let (verdict, reason) = all(near, near, None);
-    assert_eq!(verdict, Verdict::Indecisive, "{reason}");
-    assert!(reason.starts_with("the outputs of another input differ by 1.0"), "{reason}");
-    assert!(reason.contains("so they would pass as the answer"), "{reason}");
-
-    let (verdict, reason) = all(OTHER, OTHER, Some(near));
-    assert_eq!(verdict, Verdict::Indecisive, "{reason}");
-    assert!(reason.starts_with("the outputs without the weights of layer `layers.1` differ by"), "{reason}");
-
-    let (verdict, reason) = all(RIGHT, OTHER, None);
-    assert_eq!(verdict, Verdict::Numerics);
-    assert!(reason.starts_with("right on the inputs that it was made with, wrong on the control's inputs"), "{reason}");
+    let near: &[f32] = &[1.0001, -2.0001, 0.5, 3.0001];
+    let same = "the outputs of another input are the same, so a wrong run could not be told from a right one";
+    let dropped = "the outputs without the weights of layer `layers.1` differ by";
+    let on_control = "right on the inputs that it was made with, wrong on the control's inputs";
+    for (ours, theirs, without_layer, expected, told) in [
+        (OTHER, OTHER, Some(OTHER), Verdict::Pass, ""),
+        (RIGHT, RIGHT, None, Verdict::Indecisive, same),
+        (near, near, None, Verdict::Indecisive, "the outputs of another input differ by 1.0"),
+        (OTHER, OTHER, Some(near), Verdict::Indecisive, dropped),
+        (RIGHT, OTHER, None, Verdict::Numerics, on_control),
+    ] {
+        let (verdict, reason) = judged(&[("y", RIGHT)], Some((ours, theirs)), without_layer);
+        assert_eq!(verdict, expected, "{reason}");
+        assert!(reason.starts_with(told), "{reason}");
+        assert_eq!(reason.contains("so they would pass as the answer"), told.contains("differ by"), "{reason}");
+    }
 }
 
 #[test]
 fn tensors_that_lack_or_are_too_many_are_wrong() {
-    let folder = Folder::new();
-    let (verdict, reason) = judged(&folder, &[("x", RIGHT)], None, None);
+    let (verdict, reason) = judged(&[("x", RIGHT)], None, None);
     assert_eq!(verdict, Verdict::Numerics);
     assert_eq!(reason, "the outputs lack tensor `y`; they hold [x]; and 1 more of this kind");
-    assert_eq!(judged(&folder, &[("y", RIGHT), ("z", RIGHT)], None, None).0, Verdict::Numerics);
-    assert_eq!(judged(&folder, &[("y", &RIGHT[..3])], None, None).0, Verdict::Numerics);
+    assert_eq!(judged(&[("y", RIGHT), ("z", RIGHT)], None, None).0, Verdict::Numerics);
+    assert_eq!(judged(&[("y", &RIGHT[..3])], None, None).0, Verdict::Numerics);
 }
 
 #[test]
@@ -142,7 +124,7 @@ fn tokens_pass_only_where_wrong_ones_would_not() {
         ("the same, and the control is shorter", [&other, &shorter, &right, &shorter], Verdict::Numerics),
         ("nothing but padding", [&vec![0; 30], &other, &right, &other], Verdict::Numerics),
     ] {
-        let folder = Folder::new();
+        let folder = Folder(tempfile::tempdir().unwrap());
         let file = |name: &str, ids: &[i64]| folder.ids(name, ids, &[3, 10]);
         let [outputs, reference] = [file("outputs", ours), file("reference", theirs)];
         let [control_outputs, control_reference] = [file("control", ours_other), file("other", theirs_other)];
@@ -156,18 +138,19 @@ fn tokens_pass_only_where_wrong_ones_would_not() {
             generation: None,
             decoded: None,
         };
-        let (verdict, numerics, reason) = evidence.judge("torch", &Tolerance::usual(Precision::Fp16)).unwrap();
+        let tolerance = Tolerance::usual(Precision::Fp16);
+        let (verdict, numerics, reason) = evidence.judge("torch", &tolerance).unwrap();
         assert_eq!(verdict, expected, "{what}: {reason:?} {numerics:#?}");
         let shares = (numerics.tokens, numerics.control.and_then(|control| control.tokens));
         assert!(shares.0.is_some() && shares.1.is_some());
         let without = Evidence { tokens: &[], ..evidence };
-        let exact = without.judge("torch", &Tolerance::usual(Precision::Fp16)).unwrap();
+        let exact = without.judge("torch", &tolerance).unwrap();
         assert!(exact.0 != Verdict::Pass || ours == theirs, "{what}: whole numbers that are no tokens");
     }
 }
 
 /// A tensor of the table: its values as JSON, with words for what JSON has no numbers for.
-fn tensor(dtype: &str, values: &[serde_json::Value]) -> (Dtype, Vec<u8>) {
+pub(super) fn tensor(dtype: &str, values: &[serde_json::Value]) -> (Dtype, Vec<u8>) {
     let float = |value: &serde_json::Value| value.as_f64().unwrap_or_else(|| value.as_str().unwrap().parse().unwrap());
     let whole = |value: &serde_json::Value| match value {
         serde_json::Value::Bool(value) => i64::from(*value),
@@ -241,7 +224,6 @@ fn is_near(ours: &serde_json::Value, theirs: &serde_json::Value) -> bool {
 
 #[test]
 fn a_reason_names_the_place_and_both_values_in_few_digits() {
-    let folder = Folder::new();
-    let (_, reason) = judged(&folder, &[("y", &[1.0, -2.0, 0.575_781_2, 3.0])], None, None);
+    let (_, reason) = judged(&[("y", &[1.0, -2.0, 0.575_781_2, 3.0])], None, None);
     assert!(reason.contains("the farthest at [2]: 0.575781 where the reference is 0.5; "), "{reason}");
 }

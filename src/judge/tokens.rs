@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::tensor::{Rows, TensorNumerics, first_off, row_width, worst};
+use super::tensor::{TensorNumerics, first_off, row_width, worst};
 use crate::spec::Tolerance;
 
 /// What sums of shares may be off by.
@@ -21,9 +21,9 @@ pub(super) fn tokens(
 ) -> (TensorNumerics, Option<String>) {
     let mut figures = TensorNumerics::new(shape, dtype);
     let differing = a.iter().zip(b).filter(|(a, b)| a != b).count();
-    let (Some(whole), Some(rows)) = (share(a, b), rows(a, b, row_width(shape, b.len()))) else {
-        return (figures, None);
-    };
+    let width = row_width(shape, b.len());
+    let rows = a.chunks(width).zip(b.chunks(width)).filter_map(|(a, b)| share(a, b)).collect();
+    let (Some(whole), Some(rows)) = (share(a, b), worst(rows)) else { return (figures, None) };
     let off = differing as f64 / b.len() as f64;
     // One token is as far from another as from any.
     (figures.max_abs, figures.mae, figures.over) = (f64::from(u8::from(differing > 0)), off, off);
@@ -59,8 +59,4 @@ fn share(a: &[i128], b: &[i128]) -> Option<f64> {
     let equal: u64 = kinds.values().map(|(equal, _)| equal).sum();
     let of_kinds = kinds.values().map(|(equal, count)| *equal as f64 / *count as f64).sum::<f64>() / kinds.len() as f64;
     (!b.is_empty()).then(|| (equal as f64 / b.len() as f64).min(of_kinds))
-}
-
-fn rows(a: &[i128], b: &[i128], width: usize) -> Option<Rows> {
-    worst(a.chunks(width).zip(b.chunks(width)).filter_map(|(a, b)| share(a, b)).collect())
 }

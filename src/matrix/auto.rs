@@ -66,14 +66,12 @@ fn best<'a>(spec: &Spec, mut group: Vec<(&'a Case, Known)>) -> (&'a Case, String
         group.iter().filter_map(|(case, known)| pick(case, known)).collect::<Vec<_>>().join(", ")
     };
     let measured = group.iter().filter_map(|(case, known)| match known {
-        Known::Measured { median_ms, .. } => Some((*case, *median_ms)),
+        Known::Measured { median_ms, day } => Some((*case, *median_ms, day)),
         _ => None,
     });
-    if let Some((fastest, _)) = measured.min_by(|a, b| a.1.total_cmp(&b.1)) {
-        let figures = told(&|case, known| match known {
-            Known::Measured { median_ms, day } => Some(format!("{} {median_ms:.3} ms ({day})", case.name)),
-            _ => None,
-        });
+    if let Some((fastest, ..)) = measured.clone().min_by(|a, b| a.1.total_cmp(&b.1)) {
+        let figures = measured.map(|(case, median_ms, day)| format!("{} {median_ms:.3} ms ({day})", case.name));
+        let figures = figures.collect::<Vec<_>>().join(", ");
         let unmeasured = told(&|case, known| (*known == Known::Unmeasured).then(|| case.target.clone()));
         let rest = if unmeasured.is_empty() { String::new() } else { format!("; not measured: {unmeasured}") };
         return (fastest, format!("the fastest that was measured on this kind of machine: {figures}{rest}"));
@@ -98,6 +96,7 @@ fn best<'a>(spec: &Spec, mut group: Vec<(&'a Case, Known)>) -> (&'a Case, String
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::matrix::tests::loaded;
 
     const SPEC: &str = "version: 1
 pipelines: {text: {description: x, tasks: [fill-mask]}}
@@ -112,10 +111,7 @@ models:
 
     /// Each case that is left, with its reason.
     fn chosen(prefer: &str, known: impl Fn(&str) -> Known) -> Vec<(String, String)> {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("spec.yaml");
-        std::fs::write(&path, format!("{SPEC}{prefer}")).unwrap();
-        let spec = Spec::load(&path).unwrap_or_else(|errors| panic!("{errors}"));
+        let spec = loaded(&format!("{SPEC}{prefer}"));
         let mut matrix = Matrix::of(&spec);
         matrix.choose(&spec, |case| known(&case.target));
         matrix.cases.iter().map(|case| (case.id(), case.chosen.clone().unwrap())).collect()

@@ -1,6 +1,5 @@
 //! Which expectation a case has, and expectations that no case has.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::{Case, Matrix, meets};
@@ -8,19 +7,12 @@ use crate::base::{Loc, glob};
 use crate::spec::{Expect, Model, Spec, Target};
 
 /// An expectation that says something of no case: it would be believed and never looked at.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{loc}: this `expect` rule matches no case\n  hint: {hint}")]
 pub struct IdleExpectation {
     pub loc: Loc,
     pub hint: String,
 }
-
-impl fmt::Display for IdleExpectation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: this `expect` rule matches no case\n  hint: {}", self.loc, self.hint)
-    }
-}
-
-impl std::error::Error for IdleExpectation {}
 
 /// The first that matches.
 pub(super) fn of(spec: &Spec, model: &Model, target: &Target, case: &Case) -> Option<Arc<Expect>> {
@@ -36,9 +28,9 @@ fn matches(expect: &Expect, model: &Model, target: &Target, case: &Case) -> bool
 fn is_of_a_named_target(spec: &Spec, expect: &Arc<Expect>) -> bool {
     let Some(target) = expect.rule.target.as_ref().and_then(|name| spec.targets.get(name)) else { return false };
     let is_meant = |model: &&Model| expect.rule.model.as_ref().is_none_or(|name| glob::matches(name, &model.name));
-    let mut cases = Matrix { cases: Vec::new(), excluded: Vec::new() };
+    let mut cases = Matrix::default();
     for model in spec.models.values().filter(is_meant) {
-        cases.add_all(spec, model, target, std::slice::from_ref(&target.name));
+        cases.add(spec, model, target, std::slice::from_ref(&target.name));
     }
     cases.has_expected(expect)
 }
@@ -47,22 +39,18 @@ impl Matrix {
     /// For a whole matrix: each expectation is that of a case, or the first that is not is given. One that names a target
     /// outside the matrix may speak of a case that there is once a run names that target too.
     pub fn each_expectation_counts(&self, spec: &Spec) -> Result<(), IdleExpectation> {
-        for expect in &spec.matrix.expect {
-            if self.has_expected(expect) || is_of_a_named_target(spec, expect) {
-                continue;
-            }
-            let matched = |case: &&Case| matches(expect, &spec.models[&case.model], &spec.targets[&case.target], case);
-            let hint = if let Some(case) = self.cases.iter().find(matched) {
-                let first = case.expect.as_ref().map(|first| first.rule.loc.to_string()).unwrap_or_default();
-                format!("the rule at {first} comes first for `{}`, and the first one counts", case.id())
-            } else if let Some(excluded) = self.excluded.iter().find(|excluded| matched(&&excluded.case)) {
-                format!("`{}` is excluded: {}", excluded.case.id(), excluded.reason)
-            } else {
-                "`orch plan --all` lists the cases; take the rule out if what it names is gone".to_owned()
-            };
-            return Err(IdleExpectation { loc: expect.rule.loc.clone(), hint });
-        }
-        Ok(())
+        let is_idle = |expect: &&Arc<Expect>| !self.has_expected(expect) && !is_of_a_named_target(spec, expect);
+        let Some(expect) = spec.matrix.expect.iter().find(is_idle) else { return Ok(()) };
+        let matched = |case: &&Case| matches(expect, &spec.models[&case.model], &spec.targets[&case.target], case);
+        let hint = if let Some(case) = self.cases.iter().find(matched) {
+            let first = case.expect.as_ref().map(|first| first.rule.loc.to_string()).unwrap_or_default();
+            format!("the rule at {first} comes first for `{}`, and the first one counts", case.id())
+        } else if let Some(excluded) = self.excluded.iter().find(|excluded| matched(&&excluded.case)) {
+            format!("`{}` is excluded: {}", excluded.case.id(), excluded.reason)
+        } else {
+            "`orch plan --all` lists the cases; take the rule out if what it names is gone".to_owned()
+        };
+        Err(IdleExpectation { loc: expect.rule.loc.clone(), hint })
     }
 
     fn has_expected(&self, expect: &Arc<Expect>) -> bool {

@@ -5,28 +5,25 @@ use crate::spec::{Precision, Priority, Spec};
 
 use super::Case;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Facet {
-    Model,
-    /// The model's type in transformers; ready files have none.
-    Type,
-    Family,
-    Task,
-    Pipeline,
-    Priority,
-    /// Of the model and of the target.
-    Tag,
-    Target,
-    Backend,
-    Precision,
-    /// [`Case::id`]: `bert:cpu-fp32`.
-    Case,
+words! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Facet {
+        "model" => Model,
+        /// The model's type in transformers; ready files have none.
+        "type" => Type,
+        "family" => Family,
+        "task" => Task,
+        "pipeline" => Pipeline,
+        "priority" => Priority,
+        /// Of the model and of the target.
+        "tag" => Tag,
+        "target" => Target,
+        "backend" => Backend,
+        "precision" => Precision,
+        /// [`Case::id`]: `bert:cpu-fp32`.
+        "case" => Case,
+    }
 }
-
-words!(pub Facet {
-    "model" => Model, "type" => Type, "family" => Family, "task" => Task, "pipeline" => Pipeline, "priority" => Priority,
-    "tag" => Tag, "target" => Target, "backend" => Backend, "precision" => Precision, "case" => Case,
-});
 
 impl Facet {
     /// What one case has of it.

@@ -6,7 +6,7 @@
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use super::{Case, ExcludedCase, Matrix, carried};
+use super::{Case, Matrix, carried};
 use crate::spec::{Half, Precision, Spec, Target};
 
 /// What a target computes in, by a probe on its device.
@@ -41,13 +41,6 @@ impl Target {
     }
 }
 
-/// One case at each of its precisions.
-#[derive(Default)]
-struct Alternatives {
-    cases: Vec<Case>,
-    excluded: Vec<ExcludedCase>,
-}
-
 impl Matrix {
     /// Whether a device must be asked before it is known which cases there are.
     pub fn asks_for_half(&self, spec: &Spec) -> bool {
@@ -57,8 +50,9 @@ impl Matrix {
     /// Leaves of the precisions of a target with `half` the one that its device computes in, with the reason for it.
     pub fn settle_half(&mut self, spec: &Spec, computes: impl Fn(&Target, Precision) -> Computes) {
         let is_asked = |case: &Case| spec.targets[&case.target].asks_for_half();
-        // Groups keep the place of their first case; a case of another target is a group of its own.
-        let mut groups: IndexMap<_, Alternatives> = IndexMap::new();
+        // One case at each of its precisions. Groups keep the place of their first case; a case of another target is a group
+        // of its own.
+        let mut groups: IndexMap<_, Self> = IndexMap::new();
         let group = |case: &Case| {
             let precision = (!is_asked(case)).then_some(case.precision);
             (case.model.clone(), case.target.clone(), case.dims.clone(), precision)
@@ -84,7 +78,7 @@ impl Matrix {
     }
 }
 
-fn resolved(target: &Target, all: Alternatives, computes: &impl Fn(&Target, Precision) -> Computes) -> Option<Case> {
+fn resolved(target: &Target, all: Matrix, computes: &impl Fn(&Target, Precision) -> Computes) -> Option<Case> {
     let mut against: Vec<String> = Vec::new();
     let carried = carried(target);
     for precision in target.precisions.iter().copied().filter(|precision| *precision != Precision::Fp32) {
@@ -134,6 +128,7 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
+    use crate::matrix::tests::loaded;
 
     const SPEC: &str = "version: 1
 pipelines: {text: {description: x, tasks: [fill-mask]}}
@@ -151,10 +146,7 @@ models:
 
     /// The cases that are left with why, and which questions were asked.
     fn resolved(more: &str, computes: impl Fn(&str, Precision) -> Computes) -> (Vec<String>, Vec<String>) {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("spec.yaml");
-        std::fs::write(&path, format!("{SPEC}{more}")).unwrap();
-        let spec = Spec::load(&path).unwrap_or_else(|errors| panic!("{errors}"));
+        let spec = loaded(&format!("{SPEC}{more}"));
         let mut matrix = Matrix::of(&spec);
         assert!(matrix.asks_for_half(&spec));
         let asked = RefCell::new(Vec::new());

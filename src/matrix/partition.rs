@@ -9,6 +9,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::base::Digest;
+use crate::base::words::words;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Partition {
@@ -18,10 +19,9 @@ pub struct Partition {
     parts: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Method {
-    Hash,
-    Slice,
+words! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum Method { "hash" => Hash, "slice" => Slice }
 }
 
 impl Partition {
@@ -45,11 +45,7 @@ fn number(id: &str) -> u64 {
 
 impl fmt::Display for Partition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let method = match self.method {
-            Method::Hash => "hash",
-            Method::Slice => "slice",
-        };
-        write!(f, "{method}:{}/{}", self.part, self.parts)
+        write!(f, "{}:{}/{}", self.method.word(), self.part, self.parts)
     }
 }
 
@@ -60,11 +56,8 @@ impl FromStr for Partition {
         const HINT: &str = "hint: the first of four parts is `hash:1/4`, or `slice:1/4` for parts of equal size";
         let bad = |why: &str| format!("`{text}` is no partition: {why}\n  {HINT}");
         let (method, numbers) = text.split_once(':').ok_or_else(|| bad("it names no method"))?;
-        let method = match method {
-            "hash" => Method::Hash,
-            "slice" => Method::Slice,
-            other => return Err(bad(&format!("no method is called `{other}`"))),
-        };
+        let known = Method::ALL.into_iter().find(|known| known.word() == method);
+        let method = known.ok_or_else(|| bad(&format!("no method is called `{method}`")))?;
         let (part, parts) = numbers.split_once('/').ok_or_else(|| bad("it lacks `/`"))?;
         let number = |text: &str| text.parse::<u64>().map_err(|_| bad(&format!("`{text}` is no whole number")));
         let (part, parts) = (number(part)?, number(parts)?);

@@ -90,22 +90,14 @@ impl fmt::Display for Query {
 }
 
 /// An expression that cannot be read, and where.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, PartialEq, thiserror::Error)]
+#[error("{message}\n  {text}\n  {}^", " ".repeat(*column))]
 pub struct Mistake {
     text: String,
     /// In characters.
     column: usize,
     message: String,
 }
-
-impl fmt::Display for Mistake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { text, column, message } = self;
-        write!(f, "{message}\n  {text}\n  {:column$}^", "")
-    }
-}
-
-impl std::error::Error for Mistake {}
 
 /// More is no expression that anybody wrote, and would take more stack than there is.
 const DEEPEST: usize = 100;
@@ -120,12 +112,11 @@ impl FromStr for Query {
             return Err(reader.mistake(format!("it has more than {DEEPEST} `(` and `!`")));
         }
         let query = reader.any()?;
-        match reader.skipped().is_empty() {
-            true => Ok(query),
-            false => Err(reader.mistake("expected `&`, `|` or the end")),
-        }
+        if reader.skipped().is_empty() { Ok(query) } else { Err(reader.mistake("expected `&`, `|` or the end")) }
     }
 }
+
+type Read = Result<Query, Mistake>;
 
 struct Reader<'a> {
     text: &'a str,
@@ -133,23 +124,20 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn any(&mut self) -> Result<Query, Mistake> {
-        let mut found = vec![self.all()?];
-        while self.takes('|') {
-            found.push(self.all()?);
-        }
-        Ok(if found.len() == 1 { found.remove(0) } else { Query::Any(found) })
+    fn any(&mut self) -> Read {
+        self.list('|', Query::Any, |reader| reader.list('&', Query::All, Self::one))
     }
 
-    fn all(&mut self) -> Result<Query, Mistake> {
-        let mut found = vec![self.one()?];
-        while self.takes('&') {
-            found.push(self.one()?);
+    /// Parts with a mark between them; one alone is itself.
+    fn list(&mut self, mark: char, of: fn(Vec<Query>) -> Query, part: fn(&mut Self) -> Read) -> Read {
+        let mut found = vec![part(self)?];
+        while self.takes(mark) {
+            found.push(part(self)?);
         }
-        Ok(if found.len() == 1 { found.remove(0) } else { Query::All(found) })
+        Ok(if found.len() == 1 { found.remove(0) } else { of(found) })
     }
 
-    fn one(&mut self) -> Result<Query, Mistake> {
+    fn one(&mut self) -> Read {
         if self.takes('!') {
             return Ok(Query::Not(Box::new(self.one()?)));
         }
@@ -160,27 +148,22 @@ impl<'a> Reader<'a> {
         if self.takes(')') { Ok(query) } else { Err(self.mistake("expected `)`")) }
     }
 
-    fn term(&mut self) -> Result<Query, Mistake> {
+    fn term(&mut self) -> Read {
         let start = self.skipped();
         let end = start.find(|c: char| c.is_whitespace() || MARKS.contains(&c)).unwrap_or(start.len());
         let (name, glob) = start[..end].split_once(':').unwrap_or((Facet::Model.word(), &start[..end]));
-        let names = Facet::WORDS.iter().map(|(word, _)| *word);
-        let facet = Facet::WORDS.iter().find(|(word, _)| *word == name);
-        match facet {
-            Some(_) if end == 0 => Err(self.mistake("expected a term, such as `model:bert*`, `!` or `(`")),
-            None => {
-                let hint = suggest::hint(name, names);
-                Err(self.mistake(format!("nothing is selected by `{name}`; {hint}")))
-            }
-            Some(_) if glob.is_empty() => {
-                self.rest = &start[end..];
-                Err(self.mistake(format!("expected a value after `{name}:`")))
-            }
-            Some((_, facet)) => {
-                self.rest = &start[end..];
-                Ok(Query::Is { facet: *facet, glob: glob.to_owned() })
-            }
+        if end == 0 {
+            return Err(self.mistake("expected a term, such as `model:bert*`, `!` or `(`"));
         }
+        let Some((_, facet)) = Facet::WORDS.iter().find(|(word, _)| *word == name) else {
+            let hint = suggest::hint(name, Facet::WORDS.iter().map(|(word, _)| *word));
+            return Err(self.mistake(format!("nothing is selected by `{name}`; {hint}")));
+        };
+        self.rest = &start[end..];
+        if glob.is_empty() {
+            return Err(self.mistake(format!("expected a value after `{name}:`")));
+        }
+        Ok(Query::Is { facet: *facet, glob: glob.to_owned() })
     }
 
     fn takes(&mut self, mark: char) -> bool {

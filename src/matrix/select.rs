@@ -17,19 +17,18 @@ pub struct Selection {
 }
 
 /// A selection that names nothing, or nothing that could run: no run may be green because nothing ran.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{message}\n  hint: {hint}")]
 pub struct NothingSelected {
     pub message: String,
     pub hint: String,
 }
 
-impl fmt::Display for NothingSelected {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\n  hint: {}", self.message, self.hint)
+impl NothingSelected {
+    pub(crate) fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: hint.into() }
     }
 }
-
-impl std::error::Error for NothingSelected {}
 
 /// As one expression. Nothing, if it takes everything.
 impl fmt::Display for Selection {
@@ -59,21 +58,20 @@ impl Matrix {
         };
         match (matrix.cases.is_empty(), matrix.excluded.first()) {
             (false, _) => Ok(matrix),
-            (true, Some(first)) => Err(NothingSelected {
-                message: format!("every selected case is excluded ({})", matrix.excluded.len()),
-                hint: format!("`{}`: {}", first.case.id(), first.reason),
-            }),
+            (true, Some(first)) => Err(NothingSelected::new(
+                format!("every selected case is excluded ({})", matrix.excluded.len()),
+                format!("`{}`: {}", first.case.id(), first.reason),
+            )),
             // Steps of one's own need no model.
             (true, None) if self.is_empty() && !spec.commands.is_empty() => Ok(matrix),
-            (true, None) if self.is_empty() => Err(NothingSelected {
-                message: "the spec has no cases".to_owned(),
-                hint: "declare at least one of `models` and one of `targets`, or `commands`, or include files that do"
-                    .to_owned(),
-            }),
-            (true, None) => Err(NothingSelected {
-                message: "no case meets the whole selection".to_owned(),
-                hint: "each part matches something, but no case matches all parts".to_owned(),
-            }),
+            (true, None) if self.is_empty() => Err(NothingSelected::new(
+                "the spec has no cases",
+                "declare at least one of `models` and one of `targets`, or `commands`, or include files that do",
+            )),
+            (true, None) => Err(NothingSelected::new(
+                "no case meets the whole selection",
+                "each part matches something, but no case matches all parts",
+            )),
         }
     }
 

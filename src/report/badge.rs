@@ -1,6 +1,6 @@
 //! A badge for a README, from `templates/report/badge.svg.j2`: how many of the cases that could run are right.
 
-use serde::Serialize;
+use serde_json::json;
 
 use super::site::Tally;
 use super::{ReportDoc, Summary};
@@ -11,18 +11,11 @@ const BAD: &str = "#b3261e";
 /// Nothing is claimed.
 const NOTHING: &str = "#6b6b6b";
 
-#[derive(Serialize)]
-struct Context<'a> {
-    label: &'a str,
-    told: String,
-    colour: &'static str,
-}
-
 /// Of the whole report: an SVG of one line, 20 px high.
 pub fn render(doc: &ReportDoc) -> Result<String, TemplateError> {
     let (claim, colour) = claim(&doc.summary);
     let told = doc.scope.as_ref().map_or(claim.clone(), |scope| format!("{claim} ({scope})"));
-    template::render("report/badge.svg.j2", Context { label: "orch", told, colour })
+    drawn("orch", &told, colour)
 }
 
 /// Of a part of it, by its name.
@@ -36,7 +29,11 @@ pub(super) fn of(label: &str, tally: &Tally) -> Result<String, TemplateError> {
         0 => "nothing ran".to_owned(),
         asked => format!("{} of {asked} right", tally.right),
     };
-    template::render("report/badge.svg.j2", Context { label, told, colour })
+    drawn(label, &told, colour)
+}
+
+fn drawn(label: &str, told: &str, colour: &str) -> Result<String, TemplateError> {
+    template::render("report/badge.svg.j2", json!({"label": label, "told": told, "colour": colour}))
 }
 
 fn claim(summary: &Summary) -> (String, &'static str) {
@@ -59,14 +56,17 @@ mod tests {
 
     #[test]
     fn only_what_ran_and_is_right_is_green() {
-        let of = |summary: Summary| claim(&summary);
-        let green = Summary { passed: 3, unavailable: 4, ..Summary::default() };
-        assert_eq!(of(green.clone()), ("3 of 3 passed".to_owned(), GOOD));
-        assert_eq!(of(Summary { indecisive: 1, ..green.clone() }), ("3 of 4 passed".to_owned(), GOOD));
-        assert_eq!(of(Summary { failed: 1, ..green.clone() }), ("3 of 4 passed".to_owned(), BAD));
-        assert_eq!(of(Summary { failed_steps: 1, ..green.clone() }).1, BAD);
-        assert_eq!(of(Summary { incomplete: 1, ..green }).1, NOTHING);
-        assert_eq!(of(Summary { unavailable: 4, ..Summary::default() }), ("nothing ran".to_owned(), NOTHING));
-        assert_eq!(of(Summary { xfailed: 1, ..Summary::default() }), ("0 of 1 passed".to_owned(), NOTHING));
+        let green = || Summary { passed: 3, unavailable: 4, ..Summary::default() };
+        for (summary, told, colour) in [
+            (green(), "3 of 3 passed", GOOD),
+            (Summary { indecisive: 1, ..green() }, "3 of 4 passed", GOOD),
+            (Summary { failed: 1, ..green() }, "3 of 4 passed", BAD),
+            (Summary { failed_steps: 1, ..green() }, "3 of 3 passed", BAD),
+            (Summary { incomplete: 1, ..green() }, "incomplete", NOTHING),
+            (Summary { unavailable: 4, ..Summary::default() }, "nothing ran", NOTHING),
+            (Summary { xfailed: 1, ..Summary::default() }, "0 of 1 passed", NOTHING),
+        ] {
+            assert_eq!(claim(&summary), (told.to_owned(), colour));
+        }
     }
 }

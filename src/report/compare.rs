@@ -25,54 +25,40 @@ pub use times::{Noise, Noises, Remeasured, Verdict};
 /// Times below this share of each other are the same.
 const TIME: f64 = 0.03;
 /// Peaks of memory below this share of each other are the same,
-const MEMORY: f64 = 0.10;
+pub(super) const MEMORY: f64 = 0.10;
 /// and so are those of which less than this differs, bytes.
-const LITTLE: u64 = 16 << 20;
+pub(super) const LITTLE: f64 = (16 << 20) as f64;
 /// A signal-to-noise ratio that fell by this much, dB, is that of a less accurate result.
 const SNR: f64 = 1.0;
 /// That of a result without any error, dB: no fp32 result has more.
 const EXACT: f64 = 200.0;
 
-/// How a case changed, the gravest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// It was right, and failed.
-    Broken,
-    /// It was right, and nothing says that it still is.
-    Lost,
-    /// Another failure than before.
-    FailsElsewhere,
-    LessAccurate,
-    Slower,
-    MoreMemory,
-    /// The base does not have it.
-    New,
-    /// The head does not have it.
-    Gone,
-    Fixed,
-    MoreAccurate,
-    Faster,
-    LessMemory,
-    /// Its times differ, and this machine cannot tell whether that is the change's doing.
-    CannotTell,
+words! {
+    /// How a case changed, the gravest first.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Kind {
+        /// It was right, and failed.
+        "broken" => Broken,
+        /// It was right, and nothing says that it still is.
+        "no longer shown to be right" => Lost,
+        /// Another failure than before.
+        "fails in another way" => FailsElsewhere,
+        "less accurate" => LessAccurate,
+        "slower" => Slower,
+        "more memory" => MoreMemory,
+        /// The base does not have it.
+        "new" => New,
+        /// The head does not have it.
+        "gone" => Gone,
+        "fixed" => Fixed,
+        "more accurate" => MoreAccurate,
+        "faster" => Faster,
+        "less memory" => LessMemory,
+        /// Its times differ, and this machine cannot tell whether that is the change's doing.
+        "cannot tell" => CannotTell,
+    }
 }
-
-words!(pub Kind {
-    "broken" => Broken,
-    "no longer shown to be right" => Lost,
-    "fails in another way" => FailsElsewhere,
-    "less accurate" => LessAccurate,
-    "slower" => Slower,
-    "more memory" => MoreMemory,
-    "new" => New,
-    "gone" => Gone,
-    "fixed" => Fixed,
-    "more accurate" => MoreAccurate,
-    "faster" => Faster,
-    "less memory" => LessMemory,
-    "cannot tell" => CannotTell,
-});
 
 impl Kind {
     /// Whether it is one for the worse.
@@ -188,57 +174,56 @@ impl Comparison {
 pub fn compare(base: (&str, &ReportDoc), head: (&str, &ReportDoc), noises: &Noises) -> Comparison {
     let sides = Sides::new(base.1, head.1);
     let before: BTreeMap<&str, &CaseResult> = base.1.cases.iter().map(|case| (&*case.case, case)).collect();
-    let (mut changes, mut unsettled) = (Vec::new(), Vec::new());
-    let (mut same, mut timed, mut timed_by_history, mut not_timed) = (0, 0, 0, BTreeMap::new());
+    let mut found = Comparison {
+        base: side(base),
+        head: side(head),
+        packages: packages(base.1, head.1),
+        changes: Vec::new(),
+        same: 0,
+        timed: 0,
+        timed_by_history: 0,
+        not_timed: BTreeMap::new(),
+        beyond: 0,
+        unsettled: Vec::new(),
+        refuted: None,
+        rounds: BTreeMap::new(),
+    };
     for case in &head.1.cases {
         let Some(old) = before.get(&*case.case) else {
-            changes.push(change(Kind::New, None, Some(case), None));
+            found.changes.push(change(Kind::New, None, Some(case), None));
             continue;
         };
         let (mut kinds, mut noise) = (sides.differences(old, case), None);
         match sides.times(old, case) {
-            Times::Wrong => {}
-            Times::Apart(why) => *not_timed.entry(why).or_default() += 1,
-            Times::Of(figures, basis) => {
+            None => {}
+            Some(Err(why)) => *found.not_timed.entry(why).or_default() += 1,
+            Some(Ok((figures, basis))) => {
                 noise = noises.get(&(case.case.clone(), basis)).copied();
-                timed += 1;
-                timed_by_history += usize::from(noise.is_some());
+                found.timed += 1;
+                found.timed_by_history += usize::from(noise.is_some());
                 let threshold = noise.map_or(TIME, |noise| noise.threshold());
                 let difference = differs(figures, threshold, 0.0, [Kind::Slower, Kind::Faster]);
                 if let (None, Some(verdict)) = (difference, hidden(noise, old, case)) {
                     let change = change(Kind::Slower, Some(old), Some(case), Some(figures));
-                    unsettled.push(Change { verdict: Some(verdict), noise, ..change });
+                    found.unsettled.push(Change { verdict: Some(verdict), noise, ..change });
                 }
                 kinds.extend(difference);
             }
         }
-        same += usize::from(kinds.is_empty());
+        found.same += usize::from(kinds.is_empty());
         let change = |(kind, figures)| {
             let change = change(kind, Some(old), Some(case), figures);
             Change { noise: noise.filter(|_| change.verdict.is_some()), ..change }
         };
-        changes.extend(kinds.into_iter().map(change));
+        found.changes.extend(kinds.into_iter().map(change));
     }
     let now: BTreeSet<&str> = head.1.cases.iter().map(|case| &*case.case).collect();
     let gone: Vec<_> = base.1.cases.iter().filter(|case| !now.contains(&*case.case)).collect();
     // A part of a spec was not asked for the rest of it.
-    let beyond = if head.1.scope.is_none() || head.1.scope == base.1.scope { 0 } else { gone.len() };
-    changes.extend(gone.iter().skip(beyond).map(|case| change(Kind::Gone, Some(case), None, None)));
-    changes.sort_by_key(|change| change.kind);
-    Comparison {
-        base: side(base),
-        head: side(head),
-        packages: packages(base.1, head.1),
-        changes,
-        same,
-        timed,
-        timed_by_history,
-        not_timed,
-        beyond,
-        unsettled,
-        refuted: None,
-        rounds: BTreeMap::new(),
-    }
+    found.beyond = if head.1.scope.is_none() || head.1.scope == base.1.scope { 0 } else { gone.len() };
+    found.changes.extend(gone.iter().skip(found.beyond).map(|case| change(Kind::Gone, Some(case), None, None)));
+    found.changes.sort_by_key(|change| change.kind);
+    found
 }
 
 fn change(kind: Kind, base: Option<&CaseResult>, head: Option<&CaseResult>, figures: Option<Figures>) -> Change {
@@ -251,24 +236,11 @@ fn change(kind: Kind, base: Option<&CaseResult>, head: Option<&CaseResult>, figu
     Change { kind, case, row, base: base.map(state), head: head.map(state), figures, verdict, noise: None }
 }
 
-fn is_right(case: &CaseResult) -> bool {
-    case.status.is_made()
-}
-
 /// More than a share of the base and more than an amount. `kinds`: of more, of less.
 fn differs(figures: Figures, share: f64, amount: f64, kinds: [Kind; 2]) -> Option<(Kind, Option<Figures>)> {
     let Figures { base, head } = figures;
     let is_apart = (head - base).abs() > (base * share).max(amount);
     is_apart.then_some((kinds[usize::from(head < base)], Some(figures)))
-}
-
-enum Times {
-    /// One of them is not right.
-    Wrong,
-    /// They may not stand beside each other.
-    Apart(&'static str),
-    /// Milliseconds, both on this basis.
-    Of(Figures, Basis),
 }
 
 /// What both reports say of their machines.
@@ -287,18 +259,15 @@ impl<'a> Sides<'a> {
 
     /// Besides times.
     fn differences(&self, old: &CaseResult, new: &CaseResult) -> Vec<(Kind, Option<Figures>)> {
-        let failure = |case: &CaseResult| case.is_failure();
-        match (is_right(old), is_right(new)) {
-            (true, true) => self.accuracy(old, new).into_iter().chain(self.memory(old, new)).collect(),
-            (true, false) if failure(new) => vec![(Kind::Broken, None)],
-            (true, false) => vec![(Kind::Lost, None)],
-            (false, true) => vec![(Kind::Fixed, None)],
-            (false, false) if failure(new) && !failure(old) => vec![(Kind::Broken, None)],
-            (false, false) if failure(new) && (old.status, &old.stage) != (new.status, &new.stage) => {
-                vec![(Kind::FailsElsewhere, None)]
-            }
-            (false, false) => vec![],
-        }
+        let kind = match (old.status.is_made(), new.status.is_made()) {
+            (true, true) => return self.accuracy(old, new).into_iter().chain(self.memory(old, new)).collect(),
+            (false, true) => Kind::Fixed,
+            (was_right, false) if new.is_failure() && (was_right || !old.is_failure()) => Kind::Broken,
+            (true, false) => Kind::Lost,
+            _ if new.is_failure() && (old.status, &old.stage) != (new.status, &new.stage) => Kind::FailsElsewhere,
+            _ => return vec![],
+        };
+        vec![(kind, None)]
     }
 
     fn accuracy(&self, old: &CaseResult, new: &CaseResult) -> Option<(Kind, Option<Figures>)> {
@@ -314,25 +283,23 @@ impl<'a> Sides<'a> {
         let peak = |case: &CaseResult| case.metrics.as_ref().and_then(|m| m.peak_device_bytes.or(m.peak_rss_bytes));
         let (base, head) = peak(old).zip(peak(new)).filter(|_| self.same_machine)?;
         let figures = Figures { base: base as f64, head: head as f64 };
-        differs(figures, MEMORY, LITTLE as f64, [Kind::MoreMemory, Kind::LessMemory])
+        differs(figures, MEMORY, LITTLE, [Kind::MoreMemory, Kind::LessMemory])
     }
 
-    fn times(&self, old: &CaseResult, new: &CaseResult) -> Times {
-        if !is_right(old) || !is_right(new) {
-            return Times::Wrong;
+    /// Milliseconds, both on this basis, or why they may not stand beside each other. None where one of them is not right.
+    fn times(&self, old: &CaseResult, new: &CaseResult) -> Option<Result<(Figures, Basis), &'static str>> {
+        if !old.status.is_made() || !new.status.is_made() {
+            return None;
         }
-        match (&old.metrics, &new.metrics) {
-            (Some(_), Some(_)) if !self.base.comparable(old) || !self.head.comparable(new) => {
-                Times::Apart("of a stand-in for hardware, of a fallback, or flaky")
+        let (Some(base), Some(head)) = (&old.metrics, &new.metrics) else { return Some(Err("not timed")) };
+        Some(match lowest(base, head) {
+            _ if !self.base.comparable(old) || !self.head.comparable(new) => {
+                Err("of a stand-in for hardware, of a fallback, or flaky")
             }
-            (Some(_), Some(_)) if !self.same_machine => Times::Apart("measured on another machine"),
-            (Some(_), Some(_)) if old.actual_device != new.actual_device => Times::Apart("measured on another device"),
-            (Some(base), Some(head)) => match lowest(base, head) {
-                Some((figures, basis)) => Times::Of(figures, basis),
-                None => Times::Apart("compared with a report that has no rounds"),
-            },
-            _ => Times::Apart("not timed"),
-        }
+            _ if !self.same_machine => Err("measured on another machine"),
+            _ if old.actual_device != new.actual_device => Err("measured on another device"),
+            found => found.ok_or("compared with a report that has no rounds"),
+        })
     }
 }
 
@@ -365,9 +332,9 @@ fn packages(base: &ReportDoc, head: &ReportDoc) -> Vec<Package> {
         }
         found
     };
-    let (base, head) = (of(base), of(head));
-    let both = base.iter().filter_map(|(name, old)| Some((name, old, head.get(name)?)));
+    let mut now = of(head);
+    let both = of(base).into_iter().filter_map(|(name, old)| now.remove(&name).map(|new| (name, old, new)));
+    let listed = |versions: BTreeSet<String>| versions.into_iter().collect();
     let changed = both.filter(|(_, old, new)| old != new);
-    let listed = |versions: &BTreeSet<String>| versions.iter().cloned().collect();
-    changed.map(|(name, old, new)| Package { name: name.clone(), base: listed(old), head: listed(new) }).collect()
+    changed.map(|(name, old, new)| Package { name, base: listed(old), head: listed(new) }).collect()
 }

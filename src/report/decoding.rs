@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::details::{Part, Samples, known, per_second};
 use super::format::{ms, span};
-use super::stats::{quantile, sorted};
+use super::stats::{median_of, sorted};
 use crate::base::figures::counted;
 use crate::runtime::{Decoding, Times};
 
@@ -36,18 +36,17 @@ impl DecodingFigures {
     pub(super) fn of<'t>(rounds: impl Iterator<Item = &'t Times>) -> Option<Self> {
         let rounds: Vec<&Decoding> = rounds.filter_map(|times| times.decoding.as_ref()).collect();
         let &Decoding { rows, prompt, .. } = *rounds.first()?;
-        let all = |of: fn(&Decoding) -> &[f64]| rounds.iter().flat_map(|round| of(round)).copied().collect::<Vec<_>>();
-        let (first, next) = (all(|round| &round.first_token_ms), all(|round| &round.next_token_ms));
+        // The median of the rounds' medians, and all samples.
+        let figures = |of: fn(&Decoding) -> &[f64]| {
+            let median = median_of(rounds.iter().filter_map(|round| median_of(of(round).iter().copied())));
+            (median, rounds.iter().flat_map(|round| of(round)).copied().collect::<Vec<_>>())
+        };
+        let (first_token_ms, first) = figures(|round| &round.first_token_ms);
+        let (next_token_ms, next) = figures(|round| &round.next_token_ms);
         if !first.iter().chain(&next).all(|ms| ms.is_finite()) {
             return None;
         }
-        let median = |of: fn(&Decoding) -> &[f64]| {
-            let medians = rounds.iter().map(|round| of(round)).filter(|samples| !samples.is_empty());
-            let medians: Vec<_> = medians.map(|samples| quantile(&sorted(samples), 0.5)).collect();
-            (!medians.is_empty()).then(|| quantile(&sorted(&medians), 0.5))
-        };
-        let first_token_ms = median(|round| &round.first_token_ms)?;
-        let next_token_ms = median(|round| &round.next_token_ms);
+        let first_token_ms = first_token_ms?;
         let in_a_second = |tokens: u32, ms: f64| (ms > 0.0).then(|| f64::from(tokens) * 1e3 / ms);
         Some(Self {
             rows,
@@ -63,8 +62,8 @@ impl DecodingFigures {
 
     pub(super) fn part<'a>(&self, label: Option<&'static str>) -> Part<'a> {
         let of = |median: f64, samples: &[f64]| {
-            let samples_of = sorted(samples);
-            let range = span(samples_of.first().copied(), samples_of.last().copied()).filter(|_| samples.len() > 1);
+            let sorted = sorted(samples.iter().copied());
+            let range = span(sorted.first().copied(), sorted.last().copied()).filter(|_| samples.len() > 1);
             let range = range.map(|range| format!(", {range}")).unwrap_or_default();
             format!("{}, median of {}{range}", ms(median), counted(samples.len() as u32, "sample"))
         };

@@ -1,11 +1,11 @@
 //! All of one case, as headings, pairs of words and tables.
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::chart::thinned;
 use super::format::{cosine, error, glyph, kind_of, measured, ms, span, tokens, word};
 use super::shape::{Cell, Table};
+use super::stats::thinned;
 use super::trend;
 use super::verdict;
 use super::view::{View, case_name, case_versions};
@@ -13,22 +13,6 @@ use super::{CaseResult, Metrics, Round};
 use crate::base::figures::{bytes, counted};
 use crate::matrix::HalfChoice;
 use crate::record::{Numerics, Outcome};
-
-/// The part that shows what a failed step printed. It may name paths of its machine.
-pub(super) const LOG: &str = "Log";
-
-#[derive(Serialize)]
-pub(super) struct Detail<'a> {
-    pub(super) name: String,
-    kind: &'static str,
-    glyph: &'static str,
-    word: &'static str,
-    stage: Option<&'a str>,
-    about: String,
-    reason: Option<String>,
-    repro: Option<&'a str>,
-    pub(super) parts: Vec<Part<'a>>,
-}
 
 #[derive(Default, Serialize)]
 pub(super) struct Part<'a> {
@@ -51,10 +35,6 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    fn of(metrics: &Metrics) -> Option<Self> {
-        Self::new(&metrics.samples_ms, metrics.median_ms, "samples")
-    }
-
     /// None below three: there is no trend to see.
     pub(super) fn new(samples_ms: &[f64], median: f64, what: &'static str) -> Option<Self> {
         let values = thinned(samples_ms);
@@ -62,33 +42,30 @@ impl Samples {
     }
 }
 
-impl<'a> Detail<'a> {
-    pub(super) fn of(view: &View<'a>, case: &'a CaseResult) -> Self {
-        let numerics = case.numerics.as_ref().filter(|numerics| !numerics.tensors.is_empty());
-        let parts = [
-            case.metrics.as_ref().map(|metrics| latency(metrics, view.label(case))),
-            case.metrics.as_ref().and_then(|metrics| Some(metrics.decoding.as_ref()?.part(view.label(case)))),
-            view.trend(case).and_then(trend::part),
-            numerics.map(compared),
-            case.log.as_ref().map(|log| Part {
-                title: LOG,
-                facts: vec![("printed last", log.clone())],
-                ..Part::default()
-            }),
-            Some(run(case, view.label(case))),
-        ];
-        Self {
-            name: case_name(case),
-            kind: kind_of(case),
-            glyph: glyph(case.status),
-            word: word(case.status),
-            stage: case.stage.as_deref().filter(|_| case.status != Outcome::Pass),
-            about: format!("{} · {} · pipeline {}", case.family, case.task, case.pipeline),
-            reason: case.note().or_else(|| case.reason.clone()),
-            repro: case.repro.as_deref(),
-            parts: parts.into_iter().flatten().collect(),
-        }
-    }
+/// What a failed step printed may name paths of its machine: `with_log` says whether it is shown.
+pub(super) fn detail(view: &View<'_>, case: &CaseResult, with_log: bool) -> Value {
+    let label = view.label(case);
+    let numerics = case.numerics.as_ref().filter(|numerics| !numerics.tensors.is_empty());
+    let log = case.log.as_ref().filter(|_| with_log).map(|log| vec![("printed last", log.clone())]);
+    let parts = [
+        case.metrics.as_ref().map(|metrics| latency(metrics, label)),
+        case.metrics.as_ref().and_then(|metrics| Some(metrics.decoding.as_ref()?.part(label))),
+        view.trend(case).and_then(trend::part),
+        numerics.map(compared),
+        log.map(|facts| Part { title: "Log", facts, ..Part::default() }),
+        Some(run(case, label)),
+    ];
+    json!({
+        "name": case_name(case),
+        "kind": kind_of(case),
+        "glyph": glyph(case.status),
+        "word": word(case.status),
+        "stage": case.stage.as_ref().filter(|_| case.status != Outcome::Pass),
+        "about": format!("{} · {} · pipeline {}", case.family, case.task, case.pipeline),
+        "reason": case.note().or_else(|| case.reason.clone()),
+        "repro": case.repro,
+        "parts": parts.into_iter().flatten().collect::<Vec<_>>(),
+    })
 }
 
 /// What there is something to say of.
@@ -117,25 +94,25 @@ fn latency<'a>(m: &Metrics, label: Option<&'static str>) -> Part<'a> {
     let several = m.rounds.len() > 1;
     let table = several.then(|| rounds(m));
     let note = (!several).then(|| "one process: how much processes differ is not known".to_owned());
-    Part { title: "Latency", note, label, samples: Samples::of(m), table, facts }
+    let samples = Samples::new(&m.samples_ms, m.median_ms, "samples");
+    Part { title: "Latency", note, label, samples, table, facts }
 }
 
 /// Each round with what tells of the machine during it.
 fn rounds(m: &Metrics) -> Table {
-    let told = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
     let row = |round: &Round| {
         let conditions = round.conditions.as_ref();
         let at = round.order.map(|order| format!("{} of all", order.place + 1));
         vec![
-            Cell::with(round.round.to_string(), told(at)),
+            Cell::with(round.round.to_string(), at.unwrap_or_else(|| "–".to_owned())),
             ms(round.load_ms).into(),
             ms(round.first_ms).into(),
             ms(round.median_ms).into(),
             ms(round.min_ms).into(),
-            told(round.cpu_p10_ms.map(ms)).into(),
-            told(round.threads.map(|count| count.to_string())).into(),
-            told(round.use_of_cpu.map(|used| used.involuntary_switches.to_string())).into(),
-            told(conditions.map(|c| c.yardstick_ms.map(ms).join(", "))).into(),
+            Cell::or_dash(round.cpu_p10_ms.map(ms)),
+            Cell::or_dash(round.threads.map(|count| count.to_string())),
+            Cell::or_dash(round.use_of_cpu.map(|used| used.involuntary_switches.to_string())),
+            Cell::or_dash(conditions.map(|c| c.yardstick_ms.map(ms).join(", "))),
         ]
     };
     let columns =
@@ -149,7 +126,6 @@ pub(super) fn per_second(items: f64) -> String {
 }
 
 fn compared(numerics: &Numerics) -> Part<'_> {
-    let none = || "–".to_owned();
     let tensors = numerics.tensors.iter().map(|(name, t)| {
         let shape = t.shape.iter().map(u64::to_string).collect::<Vec<_>>().join("×");
         let equal = t.tokens.zip(t.row_tokens);
@@ -159,9 +135,9 @@ fn compared(numerics: &Numerics) -> Part<'_> {
             error(t.max_abs).into(),
             error(t.mae).into(),
             cosine(t.cosine).into(),
-            t.row_cosine.map_or_else(none, |rows| cosine(Some(rows.worst))).into(),
-            t.snr_db.map_or_else(none, |snr| format!("{snr:.0} dB")).into(),
-            equal.map_or_else(none, |(all, rows)| told(all, rows.worst)).into(),
+            Cell::or_dash(t.row_cosine.map(|rows| cosine(Some(rows.worst)))),
+            Cell::or_dash(t.snr_db.map(|snr| format!("{snr:.0} dB"))),
+            Cell::or_dash(equal.map(|(all, rows)| told(all, rows.worst))),
         ]
     });
     let columns = &["tensor", "max abs", "mean abs", "cosine", "worst row", "SNR", "tokens"];
@@ -229,7 +205,7 @@ mod tests {
 
     #[test]
     fn facts_are_told_in_words() {
-        let facts = serde_json::json!({
+        let facts = json!({
             "versions": {"torch": "2"}, "seconds": {"build": 0.1259, "reference": 0.04}, "threads": 1, "options": {},
             "peak_rss_bytes": 465_387_520, "shape": [1, 16], "half": null, "attempts": [
                 {"route": "dynamo", "ok": false, "error": "no"}, {"route": "legacy", "ok": true, "max_abs": 5.2e-7},
@@ -238,6 +214,6 @@ mod tests {
         let told = "seconds (build 0.126, reference 0.040), threads 1, options none, peak_rss 444 MiB, shape [1,16], \
                     attempts (route dynamo, ok false, error no; route legacy, ok true, max_abs 5.2e-7)";
         assert_eq!(fact(&facts), told);
-        assert_eq!(fact(&serde_json::json!({"versions": {}})), "");
+        assert_eq!(fact(&json!({"versions": {}})), "");
     }
 }

@@ -7,18 +7,13 @@ use crate::record::Outcome;
 /// Three significant digits: `0.012 ms`, `1.23 ms`, `123 ms`, `12.3 s`.
 pub fn ms(value: f64) -> String {
     let (value, unit) = if value.abs() < 9_999.5 { (value, "ms") } else { (value / 1000.0, "s") };
-    format!("{} {unit}", three(value))
-}
-
-fn three(value: f64) -> String {
-    let size = value.abs();
-    let digits = match size {
-        _ if size < 0.0995 => 3,
-        _ if size < 9.995 => 2,
-        _ if size < 99.95 => 1,
+    let digits = match value.abs() {
+        size if size < 0.0995 => 3,
+        size if size < 9.995 => 2,
+        size if size < 99.95 => 1,
         _ => 0,
     };
-    format!("{value:.digits$}")
+    format!("{value:.digits$} {unit}")
 }
 
 /// `0.4 s`, `83 s`, `12 min 5 s`.
@@ -52,6 +47,11 @@ pub fn tokens(share: f64) -> String {
 /// The day of an RFC 3339 time.
 pub fn day(time: &str) -> &str {
     time.get(..10).unwrap_or(time)
+}
+
+/// `2026-01-12 to 2026-01-14`, or the day if it is one.
+pub fn days(first: &str, last: &str) -> String {
+    if first == last { first.to_owned() } else { format!("{first} to {last}") }
 }
 
 /// `1.55 ms – 1.61 ms`

@@ -41,17 +41,14 @@ pub(super) fn counts(s: &Summary) -> Vec<Count> {
 
 /// `112 steps: 0 executed, 112 up to date`
 pub(super) fn steps(s: &Summary, fail: Style) -> String {
-    let mut parts = format!("{}: {} executed, {} up to date", counted(s.steps, "step"), s.executed, s.hits);
-    if s.fetched > 0 {
-        parts += &format!(" ({} from the remote)", s.fetched);
-    }
-    if s.failed_before > 0 {
-        parts += &format!(", {} failed before (`--rerun failed` executes them)", s.failed_before);
-    }
-    if s.failed_steps > 0 {
-        parts += &format!(", {fail}{} failed{fail:#}", s.failed_steps);
-    }
-    parts
+    let Summary { executed, hits, fetched, failed_before, failed_steps, .. } = s;
+    let parts = [
+        (s.steps, format!("{}: {executed} executed, {hits} up to date", counted(s.steps, "step"))),
+        (*fetched, format!(" ({fetched} from the remote)")),
+        (*failed_before, format!(", {failed_before} failed before (`--rerun failed` executes them)")),
+        (*failed_steps, format!(", {fail}{failed_steps} failed{fail:#}")),
+    ];
+    parts.into_iter().filter(|(count, _)| *count > 0).map(|(_, part)| part).collect()
 }
 
 /// `Run of 2026-01-31 08:00 UTC at git 1a2b3c4d5 (main), with uncommitted changes`; None where the report is of no run.
@@ -108,14 +105,13 @@ pub(super) fn machine(doc: &ReportDoc) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Git;
+    use crate::report::{Git, fixture, html, markdown, shown};
 
     #[test]
     fn a_page_says_of_which_run_it_is_and_another_run_of_the_same_does_not_change_that() {
-        let text = include_str!("../../tests/fixtures/report/doc.json");
-        let mut doc: ReportDoc = serde_json::from_str(text).unwrap();
+        let mut doc = fixture();
         assert_eq!((run(&doc), weights(&doc)), (None, None));
-        let before = crate::report::shown(&doc);
+        let before = shown(&doc);
         let git = Git {
             revision: "1a2b3c4d5e6f".to_owned(),
             committed: "2026-01-30T08:00:00Z".to_owned(),
@@ -125,8 +121,8 @@ mod tests {
         doc.run = Some(Ran { started: "2026-01-31T08:00:00.123Z".to_owned(), git: Some(git) });
         let told = "Run of 2026-01-31 08:00 UTC at git 1a2b3c4d5 (main), with uncommitted changes";
         assert_eq!(run(&doc).as_deref(), Some(told));
-        assert_eq!(crate::report::shown(&doc), before);
-        for page in [super::super::markdown::render(&doc), super::super::html::render(&doc).unwrap()] {
+        assert_eq!(shown(&doc), before);
+        for page in [markdown::render(&doc), html::render(&doc).unwrap()] {
             assert!(page.contains("Run of 2026-01-31 08:00 UTC at git 1a2b3c4d5"));
         }
         doc.cases[0].weights = Some(Weights::Hub);

@@ -3,51 +3,23 @@
 //! The matrix and all sections are in the markup, so the page can be read without scripts. What a script adds, the details
 //! of each case, filters, tints, pictures, is drawn from `packed`.
 
-use serde::Serialize;
+use std::collections::BTreeMap;
+
+use serde_json::json;
 
 use super::format::seconds;
-use super::head::{self, Count};
+use super::head;
 use super::packed;
-use super::sections::{self, Made};
+use super::sections;
 use super::shape::Shape;
 use super::view::View;
-use super::{ReportDoc, Summary, Trends};
+use super::{ReportDoc, Trends};
 use crate::template::{self, TemplateError};
 
 /// A matrix of more rows comes after what failed.
 const LONG: usize = 100;
 /// Draws the pictures; `node/plot` says how it is made.
 pub(super) const PLOT: &str = include_str!("../../node/plot/plot.min.js");
-
-#[derive(Serialize)]
-struct Page<'a> {
-    spec: &'a str,
-    scope: Option<&'a str>,
-    machine: String,
-    /// When it began, and at which commit.
-    run: Option<String>,
-    /// That weights are random, and how large the models are; where the others come from.
-    weights: Vec<String>,
-    steps: String,
-    /// Each is a filter too.
-    counts: Vec<Count>,
-    targets: Vec<&'a str>,
-    sections: Vec<Made<'a>>,
-    /// Of cases, then of exclusions.
-    names: Vec<String>,
-    cases: usize,
-    /// Whether anything was measured that may stand beside others.
-    timed: bool,
-    data: String,
-    holds_document: bool,
-    plot: Option<&'static str>,
-}
-
-/// One name, so that macros can be handed all.
-#[derive(Serialize)]
-struct Context<'a> {
-    page: Page<'a>,
-}
 
 pub fn render(doc: &ReportDoc) -> Result<String, TemplateError> {
     page(&View::new(doc))
@@ -71,24 +43,31 @@ fn page(view: &View<'_>) -> Result<String, TemplateError> {
     let mut counts = head::counts(&doc.summary);
     // No cell is marked as such: it is a failure, or passed.
     counts.retain(|count| count.kind != "xpass");
-    let page = Page {
-        spec: &doc.spec,
-        scope: doc.scope.as_deref(),
-        machine: head::machine(doc),
-        run: head::run(doc),
-        weights: [head::random(doc), head::weights(doc)].into_iter().flatten().collect(),
-        steps: steps(&doc.summary),
-        counts,
-        targets,
-        sections,
-        names: (0..doc.cases.len() + doc.excluded.len()).map(|at| view.place(at).name()).collect(),
-        cases: doc.cases.len(),
-        timed: doc.cases.iter().any(|case| view.comparable(case)),
-        data: packed::data(view),
-        holds_document: packed::holds_document(doc),
-        plot: metrics.any(|metrics| !metrics.samples_ms.is_empty()).then_some(PLOT),
-    };
-    template::render("report.html.j2", Context { page })
+    let weights: Vec<_> = [head::random(doc), head::weights(doc)].into_iter().flatten().collect();
+    let page = json!({
+        "spec": doc.spec,
+        "scope": doc.scope,
+        "machine": head::machine(doc),
+        // When it began, and at which commit.
+        "run": head::run(doc),
+        // That weights are random, and how large the models are; where the others come from.
+        "weights": weights,
+        "steps": format!("{}, {}", head::steps(&doc.summary, Default::default()), seconds(doc.summary.seconds)),
+        // Each is a filter too.
+        "counts": counts,
+        "targets": targets,
+        "sections": sections,
+        // Of cases, then of exclusions.
+        "names": (0..doc.cases.len() + doc.excluded.len()).map(|at| view.place(at).name()).collect::<Vec<_>>(),
+        "cases": doc.cases.len(),
+        // Whether anything was measured that may stand beside others.
+        "timed": doc.cases.iter().any(|case| view.comparable(case)),
+        "data": packed::data(view),
+        "holds_document": packed::holds_document(doc),
+        "plot": metrics.any(|metrics| !metrics.samples_ms.is_empty()).then_some(PLOT),
+    });
+    // One name, so that macros can be handed all.
+    template::render("report.html.j2", BTreeMap::from([("page", page)]))
 }
 
 /// The matrix, and what went wrong.
@@ -98,8 +77,4 @@ fn is_first(shape: &Shape<'_>) -> bool {
         Shape::List(items) => items.iter().all(|item| matches!(item.kind, "fail" | "incomplete")),
         Shape::Tables(_) | Shape::Charts(_) => false,
     }
-}
-
-fn steps(summary: &Summary) -> String {
-    format!("{}, {}", head::steps(summary, Default::default()), seconds(summary.seconds))
 }

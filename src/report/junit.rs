@@ -71,17 +71,12 @@ fn seconds(cell: &Cell<'_>) -> f64 {
 
 /// As attributes: tests, failures, errors, skipped, time.
 fn totals(cells: &[Cell<'_>]) -> [String; 5] {
-    let count = |wanted| cells.iter().filter(|cell| element(cell) == Some(wanted)).count();
-    let [failures, errors, skipped] = ["failure", "error", "skipped"].map(count);
-    let time: f64 = cells.iter().map(seconds).sum();
-    let tests = cells.len();
-    [
-        format!("tests=\"{tests}\""),
-        format!("failures=\"{failures}\""),
-        format!("errors=\"{errors}\""),
-        format!("skipped=\"{skipped}\""),
-        format!("time=\"{time:.3}\""),
-    ]
+    let count = |name: &str, wanted| {
+        format!("{name}=\"{}\"", cells.iter().filter(|cell| element(cell) == Some(wanted)).count())
+    };
+    let [failures, errors] = [count("failures", "failure"), count("errors", "error")];
+    let time = format!("time=\"{:.3}\"", cells.iter().map(seconds).sum::<f64>());
+    [format!("tests=\"{}\"", cells.len()), failures, errors, count("skipped", "skipped"), time]
 }
 
 fn test(out: &mut String, view: &View<'_>, cell: &Cell<'_>, class: &str) {

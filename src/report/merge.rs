@@ -12,11 +12,10 @@ use crate::record::Outcome;
 pub fn merge(documents: &[(String, ReportDoc)]) -> anyhow::Result<ReportDoc> {
     let (first_file, first) = documents.first().context("there is no report to merge")?;
     for (file, doc) in documents {
+        let (one, other) = (&first.spec, &doc.spec);
         ensure!(
-            doc.spec == first.spec,
-            "`{first_file}` is of `{}`, and `{file}` of `{}`; only reports of one spec make one report",
-            first.spec,
-            doc.spec
+            one == other,
+            "`{first_file}` is of `{one}`, and `{file}` of `{other}`; only reports of one spec make one report"
         );
     }
     let docs = || documents.iter().map(|(_, doc)| doc);
@@ -62,9 +61,12 @@ fn run<'a>(docs: impl Iterator<Item = &'a ReportDoc>) -> Option<Ran> {
     let runs: Vec<&Ran> = docs.map(|doc| doc.run.as_ref()).collect::<Option<_>>()?;
     let first = runs.iter().min_by_key(|run| &run.started)?;
     let revisions = || runs.iter().map(|run| run.git.as_ref());
-    let one =
-        first.git.as_ref().filter(|one| revisions().all(|git| git.is_some_and(|git| git.revision == one.revision)));
-    let git = one.map(|one| Git { dirty: revisions().flatten().any(|git| git.dirty), ..one.clone() });
+    let is_of = |one: &&Git| revisions().all(|git| git.is_some_and(|git| git.revision == one.revision));
+    let git = first
+        .git
+        .as_ref()
+        .filter(is_of)
+        .map(|one| Git { dirty: revisions().flatten().any(|git| git.dirty), ..one.clone() });
     Some(Ran { started: first.started.clone(), git })
 }
 
@@ -120,10 +122,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-
-    fn doc() -> ReportDoc {
-        serde_json::from_str(include_str!("../../tests/fixtures/report/doc.json")).unwrap()
-    }
+    use crate::report::fixture as doc;
 
     fn named(docs: impl IntoIterator<Item = ReportDoc>) -> Vec<(String, ReportDoc)> {
         docs.into_iter().enumerate().map(|(at, doc)| (format!("{at}.json"), doc)).collect()

@@ -6,7 +6,6 @@
 
 pub mod badge;
 mod cause;
-mod chart;
 mod trend;
 mod decoding;
 pub mod compare;
@@ -110,22 +109,30 @@ impl CaseResult {
         self.numerics.as_ref().is_some_and(|numerics| !numerics.looser.is_empty())
     }
 
+    /// What its steps of a kind said of themselves.
+    fn facts_of(&self, kind: &str) -> impl Iterator<Item = &Value> {
+        self.facts.iter().filter(move |(step, _)| step.starts_with(kind)).map(|(_, facts)| &**facts)
+    }
+
+    /// Of the process that ran it, bytes.
+    fn peak_rss(&self) -> Option<u64> {
+        self.metrics.as_ref()?.peak_rss_bytes
+    }
+
     /// Why it computed in fp32, wholly or in part, though its model is in half precision: its runtime's word.
     pub fn cast_to_fp32(&self) -> Option<&str> {
-        let runs = self.facts.iter().filter(|(step, _)| step.starts_with("run:"));
-        runs.into_iter().find_map(|(_, facts)| facts["cast_to_fp32"].as_str())
+        self.facts_of("run:").find_map(|facts| facts["cast_to_fp32"].as_str())
     }
 
     /// How its int8 weights were made, where they keep to a reduced range: its converter's word.
     pub fn reduced_range(&self) -> Option<&str> {
-        let mut made = self.facts.iter().filter(|(step, _)| step.starts_with("convert:"));
-        made.find_map(|(_, facts)| if facts["range"] == "reduced" { facts["scheme"].as_str() } else { None })
+        self.facts_of("convert:").find(|facts| facts["range"] == "reduced" && facts["scheme"].is_string())?["scheme"]
+            .as_str()
     }
 
     /// How its model was quantised, where its converter counted how much of it was: that, and the converter's word.
     pub fn quantised(&self) -> Option<String> {
-        let mut made = self.facts.iter().filter(|(step, _)| step.starts_with("convert:"));
-        made.find_map(|(_, facts)| {
+        self.facts_of("convert:").find_map(|facts| {
             let (weights, products) = (facts["weights"].as_object(), facts["products"].as_u64());
             let counted = match (weights?.get("int4"), products) {
                 (Some(int4), _) => {
@@ -370,6 +377,12 @@ pub struct Round {
     pub conditions: Option<Conditions>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceState>,
+}
+
+/// The report that tests begin with.
+#[cfg(test)]
+pub(crate) fn fixture() -> ReportDoc {
+    serde_json::from_str(include_str!("../../tests/fixtures/report/doc.json")).unwrap()
 }
 
 /// A case that the spec takes out, with its reason.

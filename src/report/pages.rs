@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::base::Digest;
 use crate::catalogue::{Code, parts};
-use crate::device::Backend;
+use crate::device::{Backend, Device};
 use crate::report::{CaseResult, ReportDoc, html, json, junit, markdown};
 
 /// What makes pages of documents: another one may make others.
@@ -64,7 +64,7 @@ pub fn shown(doc: &ReportDoc) -> Digest {
 /// A backend without its facts: how much memory is free at the moment makes no other report. Nor does what a browser's
 /// device calls itself, once somebody has asked it.
 pub fn stable_backend(backend: &Backend) -> Value {
-    let devices = backend.devices.iter().map(|device| json!([device.id, device.known_as(), device.kind]));
-    let devices: Vec<_> = devices.collect();
+    let device = |device: &Device| json!([device.id, device.known_as(), device.kind]);
+    let devices: Vec<_> = backend.devices.iter().map(device).collect();
     json!([backend.available, backend.reason, backend.remedy, devices])
 }

@@ -26,10 +26,9 @@ pub(super) struct Variant<'a> {
 
 impl<'a> Place<'a> {
     fn new(id: &'a str, model: &'a str, target: &'a str, precision: &'a str) -> Self {
-        let rest = |text: &'a str, part: &str| text.strip_prefix(part);
-        let sizes = rest(id, model).and_then(|id| rest(id, ":")).and_then(|id| rest(id, target));
-        let sizes = sizes.and_then(|id| rest(id, "-")).and_then(|id| rest(id, precision)).and_then(|id| rest(id, "-"));
-        let row = Row { model, sizes: sizes.unwrap_or_default() };
+        let before = [model, ":", target, "-", precision, "-"];
+        let sizes = before.into_iter().try_fold(id, |rest, part| rest.strip_prefix(part)).unwrap_or_default();
+        let row = Row { model, sizes };
         Self { row, variant: Variant { target, precision } }
     }
 

@@ -6,10 +6,12 @@
 //! [`View::place`]: super::view::View::place
 
 use serde::Serialize;
+use serde_json::Value;
 
+use super::CaseResult;
 use super::cause::Cause;
-use super::chart::Chart;
 use super::format::{glyph, kind_of};
+use super::place::Place;
 
 #[derive(Serialize)]
 #[serde(tag = "shape", content = "body", rename_all = "lowercase")]
@@ -19,7 +21,8 @@ pub(super) enum Shape<'a> {
     List(Vec<Item<'a>>),
     /// Figures to look up.
     Tables(Vec<Table>),
-    Charts(Vec<Chart>),
+    /// What a script draws: of each model the medians at one size side by side.
+    Charts(Vec<Value>),
 }
 
 #[derive(Serialize)]
@@ -134,6 +137,15 @@ impl<T: Into<String>> From<T> for Cell {
 }
 
 impl Cell {
+    /// The name of a case, which leads to its details.
+    pub(super) fn of_case(at: usize, case: &CaseResult) -> Self {
+        Self { case: Some(at), ..Place::from(case).name().into() }
+    }
+
+    pub(super) fn or_dash(text: Option<impl Into<Self>>) -> Self {
+        text.map_or_else(|| "–".into(), Into::into)
+    }
+
     pub(super) fn with(text: impl Into<String>, aside: impl Into<String>) -> Self {
         Self { text: text.into(), aside: Some(aside.into()), ..Self::default() }
     }

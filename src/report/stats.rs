@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::decoding::DecodingFigures;
 use super::{Metrics, Round};
+use crate::base::words::words;
 use crate::device::Conditions;
 use crate::device::conditions::DeviceState;
 use crate::runtime::{RawMeasure, Times, UseOfCpu};
@@ -21,24 +22,19 @@ use crate::runtime::{RawMeasure, Times, UseOfCpu};
 /// Below so long a sample escapes pre-emption often enough for the least wall time to be what the model takes, ms.
 pub const SHORT_MS: f64 = 2.0;
 
-/// What of a round is compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Basis {
-    /// The least wall time of its samples.
-    LeastWall,
-    /// The 10th percentile of the inferring thread's CPU time.
-    CpuP10,
+words! {
+    /// What of a round is compared.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Basis {
+        /// The least wall time of its samples.
+        "least wall time" => LeastWall,
+        /// The 10th percentile of the inferring thread's CPU time.
+        "10th percentile of CPU time" => CpuP10,
+    }
 }
 
 impl Basis {
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::LeastWall => "least wall time",
-            Self::CpuP10 => "10th percentile of CPU time",
-        }
-    }
-
     fn of(self, round: &Round) -> Option<f64> {
         match self {
             Self::LeastWall => Some(round.min_ms),
@@ -102,8 +98,8 @@ pub fn metrics(rounds: &[Ran<'_>], batch: Option<u64>) -> Option<Metrics> {
     let (_, first) = timed.first()?;
     let rounds: Vec<Round> = timed.iter().map(|(ran, times)| round(*ran, times)).collect();
     let samples_ms: Vec<f64> = timed.iter().flat_map(|(_, times)| times.samples_ms.iter().copied()).collect();
-    let all = sorted(&samples_ms);
-    let over_rounds = |of: fn(&Round) -> f64| sorted(&rounds.iter().map(of).collect::<Vec<_>>());
+    let all = sorted(samples_ms.iter().copied());
+    let over_rounds = |of: fn(&Round) -> f64| sorted(rounds.iter().map(of));
     let medians = over_rounds(|round| round.median_ms);
     let median_ms = quantile(&medians, 0.5);
     let spread = quantile(&all, 0.75) - quantile(&all, 0.25);
@@ -137,7 +133,13 @@ pub fn metrics(rounds: &[Ran<'_>], batch: Option<u64>) -> Option<Metrics> {
 
 /// The median of one run alone.
 pub fn median(raw: &RawMeasure) -> Option<f64> {
-    usable(raw).map(|times| quantile(&sorted(&times.samples_ms), 0.5))
+    usable(raw).and_then(|times| median_of(times.samples_ms.iter().copied()))
+}
+
+/// None of nothing.
+pub fn median_of(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let sorted = sorted(values);
+    (!sorted.is_empty()).then(|| quantile(&sorted, 0.5))
 }
 
 fn usable(raw: &RawMeasure) -> Option<&Times> {
@@ -149,7 +151,7 @@ fn usable(raw: &RawMeasure) -> Option<&Times> {
 }
 
 fn round(Ran { round, started, raw }: Ran<'_>, times: &Times) -> Round {
-    let (wall, cpu) = (sorted(&times.samples_ms), sorted(&times.cpu_ms));
+    let [wall, cpu] = [&times.samples_ms, &times.cpu_ms].map(|samples| sorted(samples.iter().copied()));
     Round {
         round,
         measured: started.to_owned(),
@@ -183,10 +185,15 @@ fn remarks(rounds: &[Round]) -> Vec<String> {
     told
 }
 
-pub(super) fn sorted(values: &[f64]) -> Vec<f64> {
-    let mut sorted = values.to_vec();
+pub(super) fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
+    let mut sorted: Vec<f64> = values.into_iter().collect();
     sorted.sort_unstable_by(f64::total_cmp);
     sorted
+}
+
+/// Of positive figures, at least one.
+pub(super) fn geometric_mean(values: &[f64]) -> f64 {
+    (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp()
 }
 
 /// Quantile `q` of a sorted, non-empty slice, by linear interpolation (Hyndman and Fan's type 7).
@@ -194,6 +201,20 @@ pub fn quantile(sorted: &[f64], q: f64) -> f64 {
     let at = q * (sorted.len() - 1) as f64;
     let (below, above) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
     below + (above - below) * at.fract()
+}
+
+/// More samples than a picture has pixels are drawn as the extremes of groups.
+const POINTS: usize = 160;
+
+/// At most `POINTS` values: the least and the greatest of each group, so that no outlier is lost.
+pub(super) fn thinned(samples: &[f64]) -> Vec<f64> {
+    if samples.len() <= POINTS {
+        return samples.to_vec();
+    }
+    let group = samples.len().div_ceil(POINTS / 2);
+    let least = |group: &[f64]| group.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = |group: &[f64]| group.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    samples.chunks(group).flat_map(|group| [least(group), most(group)]).collect()
 }
 
 #[cfg(test)]

@@ -13,24 +13,11 @@ fn ran(round: u32, raw: &RawMeasure) -> Ran<'_> {
 }
 
 fn times(samples_ms: Vec<f64>) -> Times {
-    let sync = "synchronous call".into();
-    let (warmup_ms, cpu_ms) = (vec![1.0; 3], Vec::new());
-    Times { load_ms: 5.0, first_ms: 2.0, warmup_ms, samples_ms, cpu_ms, use_of_cpu: None, sync, decoding: None }
+    Times { load_ms: 5.0, first_ms: 2.0, warmup_ms: vec![1.0; 3], samples_ms, ..Times::default() }
 }
 
 fn raw(samples_ms: Vec<f64>) -> RawMeasure {
-    RawMeasure {
-        times: Some(times(samples_ms)),
-        peak_rss_bytes: Some(1 << 20),
-        peak_device_bytes: None,
-        threads: None,
-        conditions: None,
-        device: None,
-        order: None,
-        requested_device: "cpu".into(),
-        actual_device: "cpu".into(),
-        placement: Default::default(),
-    }
+    RawMeasure { times: Some(times(samples_ms)), peak_rss_bytes: Some(1 << 20), ..RawMeasure::default() }
 }
 
 /// A round whose thread did all of the work.
@@ -71,10 +58,8 @@ fn tails_need_their_number_of_samples() {
         (m.p90_ms.is_some(), m.p95_ms.is_some(), m.p99_ms.is_some())
     };
     assert_eq!(tails(28), (false, false, false));
-    assert_eq!(tails(29), (true, false, false));
-    assert_eq!(tails(58), (true, false, false));
-    assert_eq!(tails(59), (true, true, false));
-    assert_eq!(tails(298), (true, true, false));
+    assert_eq!([29, 58].map(tails), [(true, false, false); 2]);
+    assert_eq!([59, 298].map(tails), [(true, true, false); 2]);
     assert_eq!(tails(299), (true, true, true));
     let m = of(up_to(301));
     assert_eq!((m.p90_ms, m.p95_ms, m.p99_ms), (Some(271.0), Some(286.0), Some(298.0)));
@@ -133,17 +118,9 @@ fn the_other_side_is_compared_on_the_same_basis() {
 
 #[test]
 fn what_disturbed_a_round_is_told_with_how_many_it_was() {
-    let quiet = Conditions {
-        load: None,
-        yardstick_ms: [1.0, 1.0],
-        others_cores: Some(0.0),
-        steal: None,
-        throttled: None,
-        governor: None,
-    };
-    let with = |others| {
-        let conditions = Some(Conditions { others_cores: Some(others), ..quiet.clone() });
-        RawMeasure { conditions, ..raw(vec![1.0]) }
+    let with = |others: f64| {
+        let conditions = serde_json::json!({"yardstick_ms": [1.0, 1.0], "others_cores": others});
+        RawMeasure { conditions: Some(serde_json::from_value(conditions).unwrap()), ..raw(vec![1.0]) }
     };
     assert_eq!(over(&[with(0.0), with(0.1)]).remarks, [""; 0]);
     let told = ["other processes kept 1.5 cores busy", "2 of 3 rounds were disturbed"];
@@ -166,4 +143,15 @@ fn no_samples_or_odd_ones_are_no_measurement() {
     none(&RawMeasure { times: Some(endless), ..raw(vec![]) });
     none(&RawMeasure { times: None, ..raw(vec![]) });
     assert_eq!(metrics(&[], None), None);
+}
+
+#[test]
+fn thinning_keeps_the_extremes() {
+    let mut samples = vec![1.0; 5000];
+    samples[1234] = 9.0;
+    samples[4321] = 0.5;
+    let thin = thinned(&samples);
+    assert!(thin.len() <= POINTS, "{}", thin.len());
+    assert!(thin.contains(&9.0) && thin.contains(&0.5));
+    assert_eq!(thinned(&[1.0, 2.0]), [1.0, 2.0]);
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{CaseResult, Excluded};
+use crate::base::is_default;
 use crate::record::Outcome;
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -11,37 +12,37 @@ pub struct Summary {
     pub executed: u32,
     pub hits: u32,
     /// Those of the hits that this run fetched from a remote store.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub fetched: u32,
     /// Steps that failed in an earlier run, in a way that stands, and were not executed again.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub failed_before: u32,
     /// Failed steps that no case reports.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub failed_steps: u32,
     pub cases: u32,
     pub passed: u32,
     /// Cases that another target ran instead of their own.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub fallbacks: u32,
     /// Cases that passed at a later attempt.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub flaky: u32,
     /// Cases that agree with the reference, as wrong ones would have; never counted as passed.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub indecisive: u32,
     /// Cases that failed as the spec expects.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub xfailed: u32,
     /// Cases that passed although the spec expects otherwise; those of them that are to fail the run count as failed too.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub xpassed: u32,
     pub failed: u32,
     pub unavailable: u32,
     pub unsupported: u32,
     pub incomplete: u32,
     /// Cases of devices that the environment pretends to have.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub mocked: u32,
     pub excluded: u32,
     pub seconds: f64,
@@ -85,10 +86,6 @@ pub struct Git {
     pub branch: Option<String>,
     /// Whether tracked files differed from it.
     pub dirty: bool,
-}
-
-fn is_zero(count: &u32) -> bool {
-    *count == 0
 }
 
 impl Summary {

@@ -32,7 +32,7 @@ const LINES: usize = 10;
 const NAMES: usize = 4;
 
 /// How to mark each kind of text, and how wide it may be.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Styles {
     /// Of a line, in characters.
     pub width: usize,
@@ -45,8 +45,7 @@ pub struct Styles {
 
 impl Styles {
     pub fn plain() -> Self {
-        let none = Style::new();
-        Self { width: WIDTH, pass: none, fail: none, skip: none, incomplete: none, heading: none }
+        Self { width: WIDTH, ..Self::default() }
     }
 
     pub fn colored() -> Self {
@@ -72,10 +71,8 @@ impl Styles {
 
 /// The whole summary, ending in a newline.
 pub fn render(doc: &ReportDoc, styles: &Styles) -> String {
-    let mut about = String::new();
-    for line in [head::run(doc), head::weights(doc)].into_iter().flatten() {
-        sentence(&mut about, &line, styles.skip, styles);
-    }
+    let about = [head::run(doc), head::weights(doc)].into_iter().flatten();
+    let about = about.map(|line| sentence(&line, styles.skip, styles)).collect();
     [body(doc, styles), about, summary_line(&doc.summary, styles), "\n".to_owned()].concat()
 }
 
@@ -88,8 +85,7 @@ pub fn body(doc: &ReportDoc, styles: &Styles) -> String {
             Shape::Matrix(shape) => {
                 matrix::matrix(&mut out, &shape, styles);
                 if let Some(earlier) = shape.earlier {
-                    out.push('\n');
-                    sentence(&mut out, &earlier, styles.skip, styles);
+                    out.extend(["\n", &sentence(&earlier, styles.skip, styles)]);
                 }
             }
             Shape::List(items) => list(&mut out, &view, &items, styles),
@@ -100,12 +96,9 @@ pub fn body(doc: &ReportDoc, styles: &Styles) -> String {
     if !out.is_empty() {
         out.push('\n');
     }
-    if let Some(random) = head::random(doc) {
-        sentence(&mut out, &random, styles.skip, styles);
-    }
-    if let Some(scope) = &doc.scope {
-        sentence(&mut out, &format!("{scope}: not the whole spec"), styles.heading, styles);
-    }
+    let part = doc.scope.as_ref().map(|scope| format!("{scope}: not the whole spec"));
+    out.extend(head::random(doc).map(|random| sentence(&random, styles.skip, styles)));
+    out.extend(part.map(|part| sentence(&part, styles.heading, styles)));
     out
 }
 
@@ -121,9 +114,7 @@ pub fn summary_line(summary: &Summary, styles: &Styles) -> String {
     if styles.width >= WIDTH {
         return parts.collect::<Vec<_>>().join("   ");
     }
-    let mut lines = String::new();
-    parts.for_each(|part| wrapped(&mut lines, "", &part, styles));
-    lines.trim_end().to_owned()
+    parts.map(|part| wrapped("", &part, styles)).collect::<String>().trim_end().to_owned()
 }
 
 /// Of many items, the gravest in full and the next in a line each. Interrupted steps are not news: lines will do.
@@ -141,15 +132,12 @@ fn list(out: &mut String, view: &View<'_>, items: &[Item<'_>], styles: &Styles) 
             out.push('\n');
         }
         let style = styles.of(item.kind);
-        let mut heading = String::new();
-        wrapped(&mut heading, "  ", whose(view, item).trim_start(), styles);
+        let heading = wrapped("  ", whose(view, item).trim_start(), styles);
         let _ = write!(out, "{style}{}{style:#} {}", item.mark(), heading.trim_start());
         if item.whose.is_none() && item.cases.len() > 1 {
-            wrapped(out, "  ", &view.names(&item.cases, NAMES), styles);
+            out.push_str(&wrapped("  ", &view.names(&item.cases, NAMES), styles));
         }
-        for line in &item.lines {
-            wrapped(out, "  ", line, styles);
-        }
+        out.extend(item.lines.iter().map(|line| wrapped("  ", line, styles)));
         if let Some(repro) = repro {
             let _ = writeln!(out, "  repro: {repro}");
         }
@@ -159,8 +147,8 @@ fn list(out: &mut String, view: &View<'_>, items: &[Item<'_>], styles: &Styles) 
     }
     for item in rest.iter().take(LINES) {
         let (style, mark) = (styles.of(item.kind), item.mark());
-        let told =
-            end_cut(&format!("{}: {}", whose(view, item), item.lines[0]), styles.width.saturating_sub(width(&mark)));
+        let told = format!("{}: {}", whose(view, item), item.lines[0]);
+        let told = end_cut(&told, styles.width.saturating_sub(width(&mark)));
         let _ = writeln!(out, "{style}{mark}{style:#}{told}");
     }
     more_than(out, &rest[rest.len().min(LINES)..], styles);
@@ -181,23 +169,19 @@ fn more_than(out: &mut String, left: &[Item<'_>], styles: &Styles) {
     let Some(item) = left.first() else { return };
     let style = styles.of(item.kind);
     let cases = counted(left.iter().map(|item| item.cases.len()).sum::<usize>(), "case");
-    let causes = counted(left.len(), "cause");
-    let _ = writeln!(
-        out,
-        "\n{style}{}{style:#} and {cases} of {causes} more: the report's pages tell all of them",
-        item.glyph
-    );
+    let (glyph, causes) = (item.glyph, counted(left.len(), "cause"));
+    let told = "more: the report's pages tell all of them";
+    let _ = writeln!(out, "\n{style}{glyph}{style:#} and {cases} of {causes} {told}");
 }
 
 /// Of the report as a whole.
-fn sentence(out: &mut String, text: &str, style: Style, styles: &Styles) {
-    let mut lines = String::new();
-    wrapped(&mut lines, "", text, styles);
-    let _ = writeln!(out, "{style}{}{style:#}", lines.trim_end());
+fn sentence(text: &str, style: Style, styles: &Styles) -> String {
+    format!("{style}{}{style:#}\n", wrapped("", text, styles).trim_end())
 }
 
-fn wrapped(out: &mut String, indent: &str, text: &str, styles: &Styles) {
-    let mut used = 0;
+/// Lines, each of them ended.
+fn wrapped(indent: &str, text: &str, styles: &Styles) -> String {
+    let (mut out, mut used) = (String::new(), 0);
     for word in text.split(' ') {
         if used > 0 && used + 1 + width(word) > styles.width {
             out.push('\n');
@@ -207,7 +191,7 @@ fn wrapped(out: &mut String, indent: &str, text: &str, styles: &Styles) {
         used += width(word) + if used == 0 { width(indent) } else { 1 };
         out.push_str(word);
     }
-    out.push('\n');
+    out + "\n"
 }
 
 /// In columns: what only colours takes none.
@@ -218,11 +202,11 @@ fn width(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::fixture;
 
     #[test]
     fn a_narrow_terminal_gets_narrow_lines() {
-        let doc: ReportDoc = serde_json::from_str(include_str!("../../tests/fixtures/report/doc.json")).unwrap();
-        let text = render(&doc, &Styles { width: 60, ..Styles::plain() });
+        let text = render(&fixture(), &Styles { width: 60, ..Styles::plain() });
         // Commands are there to be copied.
         let wide: Vec<_> = text.lines().filter(|line| width(line) > 60 && !line.contains("repro: ")).collect();
         assert!(wide.is_empty(), "{wide:#?}");

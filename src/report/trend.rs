@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::details::{Part, Samples};
 use super::format::ms;
 use super::shape::{Cell, Table};
-use super::stats::quantile;
+use super::stats::median_of;
 
 /// By case and machine. Executions are in their order, on one basis.
 pub type Trends = BTreeMap<(String, String), Vec<Executed>>;
@@ -37,12 +37,10 @@ pub(super) fn part<'a>(executions: &[Executed]) -> Option<Part<'a>> {
         return None;
     }
     let values: Vec<f64> = shown.iter().map(|one| one.lowest_ms).collect();
-    let mut sorted = values.clone();
-    sorted.sort_by(f64::total_cmp);
     let before = |at: usize| at.checked_sub(1).map(|before| values[before]);
     let rows = shown.iter().enumerate().rev().map(|(at, one)| row(one, before(at))).collect();
     let columns = &["executed (UTC)", "git", "result", "median", "lowest", "change"];
-    let samples = Some(Samples { median: quantile(&sorted, 0.5), values, what: "executions" });
+    let samples = Some(Samples { median: median_of(values.iter().copied())?, values, what: "executions" });
     let table = Some(Table { title: String::new(), columns, rows });
     Some(Part { title: "History", note: Some(note(executions)), samples, table, ..Part::default() })
 }
@@ -58,14 +56,13 @@ fn note(executions: &[Executed]) -> String {
 }
 
 fn row(one: &Executed, before: Option<f64>) -> Vec<Cell> {
-    let none = || "–".to_owned();
     vec![
         one.when.clone().into(),
-        one.revision.clone().unwrap_or_else(none).into(),
+        Cell::or_dash(one.revision.clone()),
         one.state.clone().into(),
-        one.median_ms.map_or_else(none, ms).into(),
+        Cell::or_dash(one.median_ms.map(ms)),
         ms(one.lowest_ms).into(),
-        before.map_or_else(none, |before| format!("{:+.1} %", 100.0 * (one.lowest_ms / before - 1.0))).into(),
+        Cell::or_dash(before.map(|before| format!("{:+.1} %", 100.0 * (one.lowest_ms / before - 1.0)))),
     ]
 }
 

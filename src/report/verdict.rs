@@ -22,21 +22,16 @@ pub(super) fn lines(numerics: &Numerics) -> Vec<(&'static str, String)> {
     lines.push(("met", format!("the farthest value at {of_bound}, cosine {}{snr}{tokens}", cosine(numerics.cosine))));
     match (&numerics.control, &numerics.no_control) {
         (Some(control), _) => {
-            let mut told = format!("another input differs by {}, {}", error(control.differs_by), bound(control.worst));
-            told.push_str(&in_common(control.tokens));
-            if let Some(off) = control.max_abs {
-                told.push_str(&format!("; the run is off by {} there", error(off)));
-            }
-            if let Some(by) = &control.by {
-                told.push_str(&format!("; its outputs are those of {by}"));
-            }
-            if !control.kept.is_empty() {
-                told.push_str(&format!("; it has the given values of {}", control.kept.join(", ")));
-            }
-            if !control.undecided.is_empty() {
-                told.push_str(&format!("; it would pass for {}", control.undecided.join(", ")));
-            }
-            lines.push(("control", told));
+            let (off, ratio, shared) = (error(control.differs_by), bound(control.worst), in_common(control.tokens));
+            let names = |of: &str, names: &[String]| (!names.is_empty()).then(|| format!("{of} {}", names.join(", ")));
+            let told = [
+                Some(format!("another input differs by {off}, {ratio}{shared}")),
+                control.max_abs.map(|off| format!("the run is off by {} there", error(off))),
+                control.by.as_ref().map(|by| format!("its outputs are those of {by}")),
+                names("it has the given values of", &control.kept),
+                names("it would pass for", &control.undecided),
+            ];
+            lines.push(("control", told.into_iter().flatten().collect::<Vec<_>>().join("; ")));
         }
         (None, Some(why)) => lines.push(("no control", why.clone())),
         (None, None) => {}
@@ -61,21 +56,18 @@ fn generated(generation: &Generation) -> String {
     let Some(agreed) = generation.agreed else {
         return format!("nothing: this runtime does not generate, and {asked} tokens are known");
     };
-    let mut told = format!("{agreed} of {asked} tokens are those of PyTorch's greedy decoding");
-    if let Some(OtherToken { row, step, token, expected, margin, bound, tie }) = &generation.first {
-        let what = if *tie { "a tie" } else { "wrong" };
-        told.push_str(&format!(
-            "; then {what}: token {step} of row {row} is {token}, not {expected}, with a margin of {} against {}",
-            error(*margin),
-            error(*bound)
-        ));
-    }
-    match &generation.decoded {
-        Some(Decoded { cached: true, .. }) => told.push_str("; decoded with a cache"),
-        Some(Decoded { why: Some(why), .. }) => told.push_str(&format!("; decoded without a cache: {why}")),
-        _ => {}
-    }
-    told
+    let first = generation.first.as_ref().map(|first| {
+        let OtherToken { row, step, token, expected, margin, bound, tie } = first;
+        let (what, margin, bound) = (if *tie { "a tie" } else { "wrong" }, error(*margin), error(*bound));
+        format!("; then {what}: token {step} of row {row} is {token}, not {expected}, with a margin of {margin} against {bound}")
+    });
+    let decoded = match &generation.decoded {
+        Some(Decoded { cached: true, .. }) => "; decoded with a cache".to_owned(),
+        Some(Decoded { why: Some(why), .. }) => format!("; decoded without a cache: {why}"),
+        _ => String::new(),
+    };
+    let first = first.unwrap_or_default();
+    format!("{agreed} of {asked} tokens are those of PyTorch's greedy decoding{first}{decoded}")
 }
 
 fn faint((name, tensor): (&String, &TensorNumerics)) -> String {

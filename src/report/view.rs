@@ -95,6 +95,12 @@ impl<'a> View<'a> {
         case.status == Outcome::Pass && case.metrics.is_some() && self.stand_in(case).is_none()
     }
 
+    /// Its median, ms, where that may stand beside others.
+    pub(super) fn median(&self, case: &CaseResult) -> Option<f64> {
+        let median = case.metrics.as_ref().filter(|_| self.comparable(case))?.median_ms;
+        (median > 0.0).then_some(median)
+    }
+
     pub(super) fn column(&self, at: usize) -> impl Iterator<Item = Cell<'a>> + '_ {
         self.cells.iter().map(move |row| row[at])
     }
@@ -136,24 +142,29 @@ impl<'a> Kinds<'a> {
     pub(crate) fn stand_in(&self, case: &CaseResult) -> Option<&'static str> {
         let device = case.actual_device.as_deref()?;
         match self.0.get(device) {
-            Some(DeviceKind::Hardware) => None,
-            Some(DeviceKind::Emulator) => Some("emulated"),
-            Some(DeviceKind::Software) => Some("software"),
+            Some(kind) => stand_in(*kind),
             None => {
                 let device = device.to_lowercase();
                 let has = |words: &[&str]| words.iter().any(|word| device.contains(word));
-                if has(&["emulator", "emulated", "simulator"]) {
-                    Some("emulated")
-                } else {
-                    has(&["software", "swiftshader", "llvmpipe", "lavapipe", "warp"]).then_some("software")
-                }
+                let is_software = || has(&["software", "swiftshader", "llvmpipe", "lavapipe", "warp"]);
+                let emulated = has(&["emulator", "emulated", "simulator"]).then_some("emulated");
+                emulated.or_else(|| is_software().then_some("software"))
             }
         }
     }
 }
 
+/// What stands beside the figures of such a device.
+pub(super) fn stand_in(kind: DeviceKind) -> Option<&'static str> {
+    match kind {
+        DeviceKind::Hardware => None,
+        DeviceKind::Emulator => Some("emulated"),
+        DeviceKind::Software => Some("software"),
+    }
+}
+
 /// The `versions` of a case's facts.
-pub(super) fn case_versions(case: &CaseResult) -> impl Iterator<Item = (&str, &str)> {
+pub(crate) fn case_versions(case: &CaseResult) -> impl Iterator<Item = (&str, &str)> {
     let versions = case.facts.get("versions").and_then(|versions| versions.as_object());
     versions.into_iter().flatten().filter_map(|(name, version)| Some((name.as_str(), version.as_str()?)))
 }

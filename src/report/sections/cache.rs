@@ -1,17 +1,9 @@
 //! What the run did not have to do.
 
-use super::{Cell, Make, Section, Table, View};
+use super::{Cell, Table, View};
 use crate::report::format::seconds;
 
-pub(super) const SECTION: Section = Section {
-    id: "cache",
-    title: "Saved by the cache",
-    hint: "What the steps that cases rest on took when they were executed, one after the other. Those that were up to date would have taken about as long again; \
-           several are executed at a time, so a run without them would not have been longer by all of it.",
-    make: Make::Tables(cache),
-};
-
-fn cache(view: &View<'_>) -> Vec<Table> {
+pub(super) fn cache(view: &View<'_>) -> Vec<Table> {
     let summary = &view.doc.summary;
     if summary.saved_seconds + summary.executed_seconds == 0.0 {
         return Vec::new();

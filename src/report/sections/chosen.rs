@@ -1,14 +1,11 @@
 //! Why orch chose targets, if it was asked to.
 
-use super::{Cell, Make, Section, Table, View, case_name};
+use super::{Cell, Table, View};
 
-pub(super) const SECTION: Section =
-    Section { id: "chosen", title: "Chosen targets", hint: "", make: Make::Tables(chosen) };
-
-fn chosen(view: &View<'_>) -> Vec<Table> {
+pub(super) fn chosen(view: &View<'_>) -> Vec<Table> {
     let rows = view.doc.cases.iter().enumerate().filter_map(|(at, case)| {
         let why = case.chosen.as_deref()?;
-        Some(vec![Cell { case: Some(at), ..case_name(case).into() }, why.into()])
+        Some(vec![Cell::of_case(at, case), why.into()])
     });
     vec![Table { title: String::new(), columns: &["case", "chosen as"], rows: rows.collect() }]
 }

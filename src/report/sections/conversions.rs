@@ -2,35 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use super::{Cell, Make, Section, Table, View};
+use super::{Cell, Table, View};
 use crate::base::figures::bytes;
+use crate::report::Converted;
 use crate::report::format::seconds;
-
-pub(super) const SECTION: Section = Section {
-    id: "conversions",
-    title: "Conversions",
-    hint: "Size of what each conversion made, beside the size of what it was made from, and how long it took when it was executed, in this run or in an \
-           earlier one.",
-    make: Make::Tables(conversions),
-};
+use crate::report::stats::{median_of, quantile, sorted};
 
 /// So many of the largest and of the slowest.
 const MOST: usize = 20;
 
-/// One step.
-struct Made<'a> {
-    step: &'a str,
-    bytes: u64,
-    /// Of what it read.
-    from: Option<u64>,
-    seconds: f64,
-}
+/// A step, what it made, and how long it took, s.
+type Made<'a> = (&'a str, &'a Converted, f64);
 
-fn conversions(view: &View<'_>) -> Vec<Table> {
+pub(super) fn conversions(view: &View<'_>) -> Vec<Table> {
     let steps = steps(view);
     let mut kinds: BTreeMap<String, Vec<&Made<'_>>> = BTreeMap::new();
     for made in &steps {
-        kinds.entry(kind(made.step)).or_default().push(made);
+        kinds.entry(kind(made.0)).or_default().push(made);
     }
     let of_kinds = kinds.iter().map(|(kind, made)| of_kind(kind, made)).collect();
     let top = |title: &str, weight: fn(&Made<'_>) -> f64| {
@@ -42,8 +30,8 @@ fn conversions(view: &View<'_>) -> Vec<Table> {
     let columns = &["made", "conversions", "least", "median", "most", "of its source", "took, median", "longest"];
     vec![
         Table { title: String::new(), columns, rows: of_kinds },
-        top("The largest", |made| made.bytes as f64),
-        top("The slowest", |made| made.seconds),
+        top("The largest", |(_, made, _)| made.bytes as f64),
+        top("The slowest", |(.., seconds)| *seconds),
     ]
 }
 
@@ -53,8 +41,7 @@ fn steps<'a>(view: &View<'a>) -> Vec<Made<'a>> {
     for case in &view.doc.cases {
         for (step, converted) in &case.converted {
             let Some(seconds) = case.took.get(step) else { continue };
-            let (bytes, from) = (converted.bytes, converted.from_bytes);
-            found.insert(step, Made { step, bytes, from, seconds: *seconds });
+            found.insert(step, (step, converted, *seconds));
         }
     }
     found.into_values().collect()
@@ -66,9 +53,9 @@ fn kind(step: &str) -> String {
 }
 
 fn of_kind(kind: &str, made: &[&Made<'_>]) -> Vec<Cell> {
-    let sizes = sorted(made.iter().map(|made| made.bytes as f64));
-    let times = sorted(made.iter().map(|made| made.seconds));
-    let shares = sorted(made.iter().filter_map(|made| share(made)));
+    let sizes = sorted(made.iter().map(|(_, made, _)| made.bytes as f64));
+    let times = sorted(made.iter().map(|(.., seconds)| *seconds));
+    let middle = |values: &[f64]| quantile(values, 0.5);
     let last = |values: &[f64]| values[values.len() - 1];
     let size = |value: f64| Cell::from(bytes(value as u64));
     vec![
@@ -77,32 +64,22 @@ fn of_kind(kind: &str, made: &[&Made<'_>]) -> Vec<Cell> {
         size(sizes[0]),
         size(middle(&sizes)),
         size(last(&sizes)),
-        if shares.is_empty() { "–".into() } else { percent(middle(&shares)).into() },
+        Cell::or_dash(median_of(made.iter().filter_map(|(_, made, _)| share(made))).map(percent)),
         seconds(middle(&times)).into(),
         seconds(last(&times)).into(),
     ]
 }
 
-fn row(made: &Made<'_>) -> Vec<Cell> {
-    let share = share(made).map_or_else(|| "–".to_owned(), percent);
-    let name = made.step.strip_prefix("convert:").unwrap_or(made.step);
-    vec![name.into(), bytes(made.bytes).into(), share.into(), seconds(made.seconds).into()]
+fn row((step, made, took): &Made<'_>) -> Vec<Cell> {
+    let share = Cell::or_dash(share(made).map(percent));
+    let name = step.strip_prefix("convert:").unwrap_or(step);
+    vec![name.into(), bytes(made.bytes).into(), share, seconds(*took).into()]
 }
 
-fn share(made: &Made<'_>) -> Option<f64> {
-    made.from.filter(|from| *from > 0).map(|from| made.bytes as f64 / from as f64)
+fn share(made: &Converted) -> Option<f64> {
+    made.from_bytes.filter(|from| *from > 0).map(|from| made.bytes as f64 / from as f64)
 }
 
 fn percent(share: f64) -> String {
     format!("{:.0} %", 100.0 * share)
-}
-
-fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
-    let mut sorted: Vec<f64> = values.collect();
-    sorted.sort_by(f64::total_cmp);
-    sorted
-}
-
-fn middle(sorted: &[f64]) -> f64 {
-    crate::report::stats::quantile(sorted, 0.5)
 }

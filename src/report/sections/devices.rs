@@ -1,12 +1,10 @@
 //! What the probers found on this host.
 
-use super::{Cell, Make, Section, Table, View};
-use crate::device::{Device, DeviceKind};
+use super::{Cell, Table, View};
+use crate::device::Device;
+use crate::report::view::stand_in;
 
-pub(super) const SECTION: Section =
-    Section { id: "devices", title: "Devices found", hint: "", make: Make::Tables(devices) };
-
-fn devices(view: &View<'_>) -> Vec<Table> {
+pub(super) fn devices(view: &View<'_>) -> Vec<Table> {
     let there = view.doc.backends.iter().filter(|backend| backend.available);
     let rows = there.flat_map(|backend| match &backend.devices[..] {
         [] => vec![vec![backend.name.as_str().into(), "none".into(), "".into()]],
@@ -16,10 +14,6 @@ fn devices(view: &View<'_>) -> Vec<Table> {
 }
 
 fn row(backend: &str, device: &Device) -> Vec<Cell> {
-    let label = match device.kind {
-        DeviceKind::Hardware => None,
-        DeviceKind::Emulator => Some("emulated"),
-        DeviceKind::Software => Some("software"),
-    };
+    let label = stand_in(device.kind);
     vec![backend.into(), Cell { label, ..device.name.as_str().into() }, device.id.as_str().into()]
 }

@@ -2,12 +2,9 @@
 
 use indexmap::IndexMap;
 
-use super::{Item, Make, Section, View, one_line};
+use super::{Item, View, one_line};
 
-pub(super) const SECTION: Section =
-    Section { id: "excluded", title: "Excluded", hint: "By the spec.", make: Make::List(excluded) };
-
-fn excluded<'a>(view: &View<'a>) -> Vec<Item<'a>> {
+pub(super) fn excluded<'a>(view: &View<'a>) -> Vec<Item<'a>> {
     let mut reasons: IndexMap<&str, Vec<usize>> = IndexMap::new();
     for (at, excluded) in view.doc.excluded.iter().enumerate() {
         reasons.entry(&excluded.reason).or_default().push(view.doc.cases.len() + at);

@@ -1,11 +1,9 @@
 //! What failed, by cause.
 
-use super::{CaseResult, Item, Make, Section, View, counted};
+use super::{CaseResult, Item, View, counted};
 use crate::report::format::day;
 
-pub(super) const SECTION: Section = Section { id: "failures", title: "Failures", hint: "", make: Make::List(failures) };
-
-fn failures<'a>(view: &View<'a>) -> Vec<Item<'a>> {
+pub(super) fn failures<'a>(view: &View<'a>) -> Vec<Item<'a>> {
     let causes = view.causes(CaseResult::is_failure).into_iter().map(|cause| {
         let (mut item, first) = (Item::of(&cause), cause.first());
         item.lines.extend(first.known_since.as_ref().map(|since| format!("known since {}", day(since))));

@@ -3,19 +3,10 @@
 use indexmap::IndexMap;
 
 use super::guidance::is_faster;
-use super::{CaseResult, Cell, Make, Outcome, Section, Table, View};
+use super::{CaseResult, Cell, Outcome, Table, View};
 use crate::base::figures::counted;
 use crate::device::backends::CPU;
-use crate::report::view;
-
-pub(super) const SECTION: Section = Section {
-    id: "fastest",
-    title: "Fastest for each family",
-    hint: "Speed-up: how many times shorter the median is than the one of the column named beside it, as the geometric mean \
-           over the family's models that passed on both. Sure: of how many of these models at least three rounds a side show it, whose medians do \
-           not overlap; \"cannot tell\" where that is not all (`orch bench` measures five). Right: of the cases that were asked of that column.",
-    make: Make::Tables(fastest),
-};
+use crate::report::stats::{geometric_mean, sorted};
 
 /// A family on one column.
 #[derive(Default)]
@@ -27,23 +18,17 @@ struct Column {
     asked: usize,
 }
 
-impl Column {
-    fn mean(&self) -> f64 {
-        (self.speedups.iter().map(|ratio| ratio.ln()).sum::<f64>() / self.speedups.len() as f64).exp()
-    }
-}
-
-fn fastest(view: &View<'_>) -> Vec<Table> {
+pub(super) fn fastest(view: &View<'_>) -> Vec<Table> {
     let is_base = |at: &usize| view.column(*at).any(|cell| cell.case().is_some_and(|(_, case)| is_base(view, case)));
     let Some(base) = (0..view.variants.len()).find(is_base) else { return Vec::new() };
     let mut families: IndexMap<&str, IndexMap<usize, Column>> = IndexMap::new();
     for row in &view.cells {
-        let beside = row[base].case().and_then(|(_, case)| Some((median(view, case)?, case)));
+        let beside = row[base].case().and_then(|(_, case)| Some((view.median(case)?, case)));
         for (at, case) in row.iter().enumerate().filter_map(|(at, cell)| Some((at, cell.case()?.1))) {
             let column = families.entry(&case.family).or_default().entry(at).or_default();
             column.asked += usize::from(case.status != Outcome::SkipUnavailable);
             column.right += usize::from(case.status == Outcome::Pass);
-            if let Some(((beside, other), own)) = beside.zip(median(view, case)) {
+            if let Some(((beside, other), own)) = beside.zip(view.median(case)) {
                 column.speedups.push(beside / own);
                 for (sure, [one, other]) in column.sure.iter_mut().zip([[case, other], [other, case]]) {
                     *sure += usize::from(is_faster(one, other));
@@ -59,13 +44,12 @@ fn fastest(view: &View<'_>) -> Vec<Table> {
 /// None where nothing can be compared.
 fn row(view: &View<'_>, base: usize, family: &str, columns: &IndexMap<usize, Column>) -> Option<Vec<Cell>> {
     let others = columns.iter().filter(|(at, column)| **at != base && !column.speedups.is_empty());
-    let (at, column) = others.max_by(|(_, one), (_, other)| one.mean().total_cmp(&other.mean()))?;
+    let mean = |column: &Column| geometric_mean(&column.speedups);
+    let (at, column) = others.max_by(|(_, one), (_, other)| mean(one).total_cmp(&mean(other)))?;
     let beside = view.variants[base].name();
-    let mean = column.mean();
-    let (least, most) = column
-        .speedups
-        .iter()
-        .fold((f64::INFINITY, 0.0_f64), |(least, most), ratio| (least.min(*ratio), most.max(*ratio)));
+    let mean = mean(column);
+    let speedups = sorted(column.speedups.iter().copied());
+    let (least, most) = (speedups[0], speedups[speedups.len() - 1]);
     let own = view.variants[*at].name();
     let [sure, sure_of_base] = column.sure;
     let (name, next, sure) = if mean > 1.0 { (&own, &beside, sure) } else { (&beside, &own, sure_of_base) };
@@ -85,15 +69,9 @@ fn row(view: &View<'_>, base: usize, family: &str, columns: &IndexMap<usize, Col
     ])
 }
 
-/// A median that may stand beside others.
-fn median(view: &View<'_>, case: &CaseResult) -> Option<f64> {
-    let metrics = case.metrics.as_ref().filter(|_| view.comparable(case))?;
-    (metrics.median_ms > 0.0).then_some(metrics.median_ms)
-}
-
 /// The CPU at full precision, by what comes first in the spec.
-fn is_base(view: &view::View<'_>, case: &CaseResult) -> bool {
-    case.backend == CPU.name && case.precision == "fp32" && median(view, case).is_some()
+fn is_base(view: &View<'_>, case: &CaseResult) -> bool {
+    case.backend == CPU.name && case.precision == "fp32" && view.median(case).is_some()
 }
 
 #[cfg(test)]

@@ -4,29 +4,19 @@
 //! model if each has enough rounds and the ranges of their medians do not meet. Memory must differ by as much as two reports must for
 //! `orch compare` to say so. Sizes of files do not vary.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use indexmap::IndexMap;
 
-use super::{CaseResult, Cell, Make, Section, Table, View};
+use super::{CaseResult, Cell, Table, View};
 use crate::base::figures::{bytes, counted};
+use crate::report::compare::{LITTLE, MEMORY};
 use crate::report::format::ms;
-
-pub(super) const SECTION: Section = Section {
-    id: "guidance",
-    title: "What to deploy on",
-    hint: "For each family the column that is best for most of what it can be compared with, by models that are right on both and ran on hardware. Latency: \
-           the lowest median. Throughput: most items a second. Little memory: the lowest peak of the process. Edge: the smallest folder to load. \"Cannot tell\": \
-           no column is ahead, or fewer than three rounds a side say so, or their medians overlap (`orch bench` measures five).",
-    make: Make::Tables(guidance),
-};
+use crate::report::stats::geometric_mean;
 
 /// So many processes a side, or nothing is said of their times.
 const ROUNDS: usize = 3;
-/// Peaks of memory below this share of each other are the same,
-const MEMORY: f64 = 0.10;
-/// and so are those of which less than this differs, bytes.
-const LITTLE: f64 = (16 << 20) as f64;
 
 /// What matters, with the figure that says so. Less is better.
 struct Aim {
@@ -50,7 +40,7 @@ const AIMS: [Aim; 4] = [
 /// A family's cases by row of the matrix, then by column.
 type Rows<'a> = Vec<Vec<(usize, &'a CaseResult)>>;
 
-fn guidance(view: &View<'_>) -> Vec<Table> {
+pub(super) fn guidance(view: &View<'_>) -> Vec<Table> {
     let mut families: IndexMap<&str, Rows<'_>> = IndexMap::new();
     for row in &view.cells {
         let right = row.iter().enumerate().filter_map(|(at, cell)| Some((at, cell.case()?.1)));
@@ -68,22 +58,20 @@ fn guidance(view: &View<'_>) -> Vec<Table> {
 
 /// The best column, with its figure where the family has one model, and the next one, if that may be as good.
 fn best(view: &View<'_>, rows: &Rows<'_>, aim: &Aim) -> Cell {
-    let mut columns: Vec<usize> =
-        rows.iter().flatten().filter(|(_, case)| (aim.figure)(case).is_some()).map(|(at, _)| *at).collect();
-    columns.sort_unstable();
-    columns.dedup();
+    let columns = rows.iter().flatten().filter(|(_, case)| (aim.figure)(case).is_some()).map(|(at, _)| *at);
+    let columns: BTreeSet<usize> = columns.collect();
     let wins = |at: usize| {
         columns.iter().filter(|other| beside(rows, aim, at, **other).is_some_and(|ratio| ratio < 1.0)).count()
     };
-    let mut ranked: Vec<(usize, usize)> = columns.iter().map(|at| (wins(*at), *at)).collect();
-    ranked.sort_by_key(|(wins, at)| (std::cmp::Reverse(*wins), *at));
-    let [(_, first), others @ ..] = ranked.as_slice() else { return "–".into() };
-    if others.is_empty() {
-        return Cell::with(view.variants[*first].name(), "nothing to compare with");
-    }
-    let doubtful = others.iter().map(|(_, at)| *at).filter(|at| !is_ahead(rows, aim, *first, *at));
-    let doubtful: Vec<String> = doubtful.map(|at| view.variants[at].name()).collect();
+    let mut ranked: Vec<usize> = columns.iter().copied().collect();
+    ranked.sort_by_cached_key(|at| Reverse(wins(*at)));
+    let [first, others @ ..] = ranked.as_slice() else { return "–".into() };
     let name = view.variants[*first].name();
+    if others.is_empty() {
+        return Cell::with(name, "nothing to compare with");
+    }
+    let doubtful = others.iter().filter(|at| !is_ahead(rows, aim, *first, **at));
+    let doubtful: Vec<String> = doubtful.map(|at| view.variants[*at].name()).collect();
     match doubtful.as_slice() {
         [] => Cell::with(name, summary(rows, aim, *first)),
         [one] => Cell::with("cannot tell", format!("{name} or {one}")),
@@ -93,8 +81,8 @@ fn best(view: &View<'_>, rows: &Rows<'_>, aim: &Aim) -> Cell {
 
 /// The figure of one model, or of how many it is the best.
 fn summary(rows: &Rows<'_>, aim: &Aim, at: usize) -> String {
-    let own = || rows.iter().flatten().filter(|(column, _)| *column == at).filter_map(|(_, case)| (aim.figure)(case));
-    match own().collect::<Vec<_>>().as_slice() {
+    let own = rows.iter().flatten().filter(|(column, _)| *column == at).filter_map(|(_, case)| (aim.figure)(case));
+    match own.collect::<Vec<_>>().as_slice() {
         [one] => (aim.told)(*one),
         all => format!("of {}", counted(all.len(), "model")),
     }
@@ -111,8 +99,8 @@ fn shared<'a>(rows: &'a Rows<'a>, aim: &'a Aim, one: usize, other: usize) -> imp
 /// The geometric mean of one column's figures over another's; None where no model has both.
 fn beside(rows: &Rows<'_>, aim: &Aim, one: usize, other: usize) -> Option<f64> {
     let figure = |case| (aim.figure)(case).unwrap_or(f64::NAN);
-    let ratios: Vec<f64> = shared(rows, aim, one, other).map(|[a, b]| (figure(a) / figure(b)).ln()).collect();
-    (!ratios.is_empty()).then(|| (ratios.iter().sum::<f64>() / ratios.len() as f64).exp())
+    let ratios: Vec<f64> = shared(rows, aim, one, other).map(|[a, b]| figure(a) / figure(b)).collect();
+    (!ratios.is_empty()).then(|| geometric_mean(&ratios))
 }
 
 /// For every model that both have, for sure. Where none has both, nothing is known.
@@ -130,7 +118,7 @@ fn per_second(case: &CaseResult) -> Option<f64> {
 }
 
 fn peak(case: &CaseResult) -> Option<f64> {
-    case.metrics.as_ref()?.peak_rss_bytes.map(|bytes| bytes as f64)
+    case.peak_rss().map(|bytes| bytes as f64)
 }
 
 fn size(case: &CaseResult) -> Option<f64> {
@@ -154,7 +142,7 @@ fn gives_more(one: &CaseResult, other: &CaseResult) -> bool {
         let items = per_second(case)? * median(case)?;
         range(case).map(|(low, high)| (items / high, items / low))
     };
-    bounds(one).zip(bounds(other)).is_some_and(|((least, _), (_, most))| least.total_cmp(&most) == Ordering::Greater)
+    bounds(one).zip(bounds(other)).is_some_and(|((least, _), (_, most))| least > most)
 }
 
 fn takes_less(one: &CaseResult, other: &CaseResult) -> bool {

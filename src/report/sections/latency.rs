@@ -1,30 +1,33 @@
 //! A model's medians side by side: of right results, on hardware.
 
-use super::{CaseResult, Chart, Make, Section, View, counted};
+use serde_json::{Value, json};
+
+use super::{CaseResult, Place, View, counted};
 use crate::report::Metrics;
+use crate::report::format::{ms, span};
 use crate::report::view::Cell;
 
-pub(super) const SECTION: Section = Section {
-    id: "latency",
-    title: "Latency on hardware",
-    hint: "A dot is the median of a passed case, a tick a sample, a line the range of its rounds' medians; a single round has no line. Each model has its own scale.",
-    make: Make::Charts(charts),
-};
-
-fn charts(view: &View<'_>) -> Vec<Chart> {
+pub(super) fn latency(view: &View<'_>) -> Vec<Value> {
     view.rows.iter().zip(&view.cells).filter_map(|(row, cells)| chart(view, row.name(), cells)).collect()
 }
 
 /// None with less than two comparable results: one bar alone compares nothing.
-fn chart(view: &View<'_>, model: String, row: &[Cell<'_>]) -> Option<Chart> {
+fn chart(view: &View<'_>, model: String, row: &[Cell<'_>]) -> Option<Value> {
     let (mut shown, mut left_out): (Vec<(usize, &CaseResult, &Metrics)>, usize) = (Vec::new(), 0);
     for (at, case) in row.iter().filter_map(|cell| cell.case()) {
         match &case.metrics {
-            Some(metrics) if view.comparable(case) && metrics.median_ms > 0.0 => shown.push((at, case, metrics)),
+            Some(metrics) if view.median(case).is_some() => shown.push((at, case, metrics)),
             Some(_) if view.stand_in(case).is_some() => left_out += 1,
             _ => {}
         }
     }
     let left_out = (left_out > 0).then(|| format!("{} left out", counted(left_out, "emulated or software result")));
-    (shown.len() > 1).then(|| Chart::of(model, &shown, left_out))
+    let bar = |(at, case, m): (usize, &CaseResult, &Metrics)| {
+        let (name, spread) = (Place::from(case).variant.name(), span(m.median_low_ms, m.median_high_ms));
+        json!({"case": at, "name": name, "text": ms(m.median_ms), "noisy": m.noisy, "spread": spread})
+    };
+    (shown.len() > 1).then(|| {
+        let bars: Vec<_> = shown.into_iter().map(bar).collect();
+        json!({"model": model, "bars": bars, "left_out": left_out})
+    })
 }

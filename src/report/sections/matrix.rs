@@ -1,14 +1,12 @@
 //! All cases at a glance: a cell for each, with its figure or the word for its state.
 
-use super::{Make, Outcome, Section, counted};
-use crate::report::format::{UNTIMED, day, glyph, has_figure, kind_of, ms, remark, word};
+use super::{Outcome, counted};
+use crate::report::format::{UNTIMED, day, days, glyph, has_figure, kind_of, ms, remark, word};
 use crate::report::place;
 use crate::report::shape::{Column, Matrix, Row, Square};
 use crate::report::view::{self, View};
 
-pub(super) const SECTION: Section = Section { id: "matrix", title: "Matrix", hint: "", make: Make::Matrix(matrix) };
-
-fn matrix<'a>(view: &View<'a>) -> Matrix<'a> {
+pub(super) fn matrix<'a>(view: &View<'a>) -> Matrix<'a> {
     let column = |(at, variant): (usize, &place::Variant<'a>)| Column {
         at,
         name: variant.name(),
@@ -74,13 +72,9 @@ fn square<'a>(view: &View<'a>, cell: view::Cell<'a>) -> Option<Square<'a>> {
 fn earlier(view: &View<'_>) -> Option<String> {
     let figures = view.cases(|case| case.metrics.is_some());
     let earlier: Vec<_> = figures.iter().filter(|(_, case)| case.cached).collect();
-    let days = earlier.iter().filter_map(|(_, case)| case.measured.as_deref().map(day));
-    let (first, last) = (days.clone().min(), days.max());
-    let days = match (first, last) {
-        (Some(first), Some(last)) if first == last => format!(" ({first})"),
-        (Some(first), Some(last)) => format!(" ({first} to {last})"),
-        _ => String::new(),
-    };
+    let each = earlier.iter().filter_map(|(_, case)| case.measured.as_deref().map(day));
+    let days = each.clone().min().zip(each.max()).map(|(first, last)| format!(" ({})", days(first, last)));
+    let days = days.unwrap_or_default();
     let (some, all) = (earlier.len(), figures.len());
     (some > 0).then(|| format!("{some} of {} measured in earlier runs{days}", counted(all, "latency figure")))
 }

@@ -1,37 +1,28 @@
 //! Who takes how much memory: by column, each model across columns, and the cases that take most.
 
-use super::{CaseResult, Cell, Make, Outcome, Place, Section, Table, View};
+use super::{CaseResult, Cell, Outcome, Table, View};
 use crate::base::figures::bytes;
 use crate::report::view;
-
-pub(super) const SECTION: Section = Section {
-    id: "memory",
-    title: "Memory",
-    hint: "Peak resident memory of the process that ran a case, its runtime included. On the device: what it took of a GPU's own memory, where the driver tells.",
-    make: Make::Tables(memory),
-};
 
 const MOST: usize = 20;
 const BY_COLUMN: &[&str] = &["column", "least", "median", "most", "most on the device"];
 
-fn memory(view: &View<'_>) -> Vec<Table> {
-    let mut cases: Vec<(u64, usize, &CaseResult)> = view
-        .cases(|case| case.status == Outcome::Pass)
-        .into_iter()
-        .filter_map(|(at, case)| Some((peak(case)?, at, case)))
-        .collect();
+pub(super) fn memory(view: &View<'_>) -> Vec<Table> {
+    let passed = view.cases(|case| case.status == Outcome::Pass).into_iter();
+    let mut cases: Vec<_> = passed.filter_map(|(at, case)| Some((case.peak_rss()?, at, case))).collect();
     cases.sort_by_key(|(peak, ..)| std::cmp::Reverse(*peak));
     let row = |(peak, at, case): &(u64, usize, &CaseResult)| {
-        vec![Cell { case: Some(*at), ..Place::from(*case).name().into() }, bytes(*peak).into(), told(on_device(case))]
+        let device = Cell::or_dash(on_device(case).map(bytes));
+        vec![Cell::of_case(*at, case), bytes(*peak).into(), device]
     };
     let top = cases.iter().take(MOST).map(row).collect();
     let by_column = (0..view.variants.len()).filter_map(|at| {
-        let mut peaks: Vec<u64> = view.column(at).filter_map(|cell| peak(cell.case()?.1)).collect();
+        let mut peaks: Vec<u64> = view.column(at).filter_map(|cell| cell.case()?.1.peak_rss()).collect();
         peaks.sort_unstable();
         let [least, .., most] = peaks[..] else { return None };
         let figures = [least, peaks[peaks.len() / 2], most].map(|peak| Cell::from(bytes(peak)));
-        let device = view.column(at).filter_map(|cell| on_device(cell.case()?.1)).max();
-        Some([view.variants[at].name().into()].into_iter().chain(figures).chain([told(device)]).collect())
+        let device = Cell::or_dash(view.column(at).filter_map(|cell| on_device(cell.case()?.1)).max().map(bytes));
+        Some([view.variants[at].name().into()].into_iter().chain(figures).chain([device]).collect())
     });
     let across = view.rows.iter().zip(&view.cells).filter_map(|(row, cells)| across(view, row.name(), cells));
     let columns = &["model", "least", "most", "times as much"];
@@ -47,7 +38,7 @@ fn across(view: &View<'_>, model: String, cells: &[view::Cell<'_>]) -> Option<Ve
     let right = cells.iter().enumerate().filter_map(|(column, cell)| Some((column, cell.case()?)));
     let right = right.filter(|(_, (_, case))| view.comparable(case));
     let mut peaks: Vec<(u64, usize, usize)> =
-        right.filter_map(|(column, (at, case))| Some((peak(case)?, column, at))).collect();
+        right.filter_map(|(column, (at, case))| Some((case.peak_rss()?, column, at))).collect();
     peaks.sort_unstable();
     let [least, .., most] = peaks[..] else { return None };
     let cell = |(peak, column, at): (u64, usize, usize)| Cell {
@@ -62,28 +53,20 @@ fn on_device(case: &CaseResult) -> Option<u64> {
     case.metrics.as_ref()?.peak_device_bytes
 }
 
-fn told(peak: Option<u64>) -> Cell {
-    peak.map_or_else(|| "–".into(), |peak| bytes(peak).into())
-}
-
-fn peak(case: &CaseResult) -> Option<u64> {
-    case.metrics.as_ref()?.peak_rss_bytes
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::ReportDoc;
+    use crate::report::fixture;
+    use crate::report::view::case_name;
 
     #[test]
     fn a_device_s_own_memory_is_told_beside_the_process_s() {
-        let mut doc: ReportDoc = serde_json::from_str(include_str!("../../../tests/fixtures/report/doc.json")).unwrap();
+        let mut doc = fixture();
         doc.cases.retain(|case| case.target == "cpu" && case.metrics.is_some());
-        let metrics =
-            |doc: &mut ReportDoc, at: usize, bytes| doc.cases[at].metrics.as_mut().unwrap().peak_device_bytes = bytes;
-        metrics(&mut doc, 0, Some(3 << 20));
-        metrics(&mut doc, 1, Some(5 << 20));
-        let (tables, name) = (memory(&View::new(&doc)), Place::from(&doc.cases[1]).name());
+        for (at, bytes) in [3 << 20, 5 << 20].into_iter().enumerate() {
+            doc.cases[at].metrics.as_mut().unwrap().peak_device_bytes = Some(bytes);
+        }
+        let (tables, name) = (memory(&View::new(&doc)), case_name(&doc.cases[1]));
         let texts = |row: &[Cell]| row.iter().map(|cell| cell.text.clone()).collect::<Vec<_>>();
         assert_eq!(texts(&tables[0].rows[0]).last().unwrap(), "5.0 MiB");
         let top: Vec<_> = tables[2].rows.iter().map(|row| texts(row)).collect();

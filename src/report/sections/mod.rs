@@ -23,8 +23,9 @@ mod unavailable;
 mod unsupported;
 mod versions;
 
+use serde_json::Value;
+
 use super::CaseResult;
-use super::chart::Chart;
 use super::format::one_line;
 use super::place::Place;
 use super::shape::{Cell, Item, Matrix, Shape, Table};
@@ -32,30 +33,66 @@ use super::view::{View, case_name};
 use crate::base::figures::counted;
 use crate::record::Outcome;
 
-const SECTIONS: &[Section] = &[
-    matrix::SECTION,
-    failures::SECTION,
-    incomplete::SECTION,
-    notable::SECTION,
-    precision::SECTION,
-    unavailable::SECTION,
-    unsupported::SECTION,
-    excluded::SECTION,
-    coverage::SECTION,
-    chosen::SECTION,
-    fastest::SECTION,
-    guidance::SECTION,
-    latency::SECTION,
-    spread::SECTION,
-    performance::SECTION,
-    memory::SECTION,
-    numerics::SECTION,
-    conversions::SECTION,
-    time::SECTION,
-    cache::SECTION,
-    devices::SECTION,
-    versions::SECTION,
-];
+/// Of each its name, how it is made, its title, and a sentence to read first. File, function and anchor have the same name.
+macro_rules! sections {
+    ($($name:ident: $make:ident $title:literal $($hint:literal)?;)*) => {
+        const SECTIONS: &[Section] = &[$(Section {
+            id: stringify!($name),
+            title: $title,
+            hint: concat!($($hint)?),
+            make: Make::$make($name::$name),
+        }),*];
+    };
+}
+
+sections! {
+    matrix: Matrix "Matrix";
+    failures: List "Failures";
+    incomplete: List "Incomplete";
+    notable: List "Neither passed nor failed";
+    precision: List "Precision and tolerance";
+    unavailable: List "Unavailable" "What this machine lacks.";
+    unsupported: List "Unsupported" "In the vendor's own words.";
+    excluded: List "Excluded" "By the spec.";
+    coverage: Tables "Coverage"
+        "Cases by family and target. Right: passed, and wrong outputs would not have. Not asked: excluded or unavailable. Ended: where \
+         and how those that failed did, expected or not. A model: what the steps of its case took, shared ones too.";
+    chosen: Tables "Chosen targets";
+    fastest: Tables "Fastest for each family"
+        "Speed-up: how many times shorter the median is than the one of the column named beside it, as the geometric mean over the \
+         family's models that passed on both. Sure: of how many of these models at least three rounds a side show it, whose medians do \
+         not overlap; \"cannot tell\" where that is not all (`orch bench` measures five). Right: of the cases that were asked of that \
+         column.";
+    guidance: Tables "What to deploy on"
+        "For each family the column that is best for most of what it can be compared with, by models that are right on both and ran on \
+         hardware. Latency: the lowest median. Throughput: most items a second. Little memory: the lowest peak of the process. Edge: \
+         the smallest folder to load. \"Cannot tell\": no column is ahead, or fewer than three rounds a side say so, or their medians \
+         overlap (`orch bench` measures five).";
+    latency: Charts "Latency on hardware"
+        "A dot is the median of a passed case, a tick a sample, a line the range of its rounds' medians; a single round has no line. \
+         Each model has its own scale.";
+    spread: Tables "Performance by hardware and family"
+        "Of the medians of cases that passed on real hardware. Hardware is the target's backend. Rows that hold other models cannot \
+         stand beside each other: an average says what is slow, not which hardware is the better one (\"Fastest for each family\" \
+         does).";
+    performance: Tables "Performance"
+        "The median is that of the rounds' medians, each of a process of its own; beside it the lowest and the highest of them. One \
+         round says nothing of how much processes differ: `--rounds 5` does.";
+    memory: Tables "Memory"
+        "Peak resident memory of the process that ran a case, its runtime included. On the device: what it took of a GPU's own memory, \
+         where the driver tells.";
+    numerics: Tables "Numerics" "The worst figure of each target, and its model.";
+    conversions: Tables "Conversions"
+        "Size of what each conversion made, beside the size of what it was made from, and how long it took when it was executed, in \
+         this run or in an earlier one.";
+    time: Tables "Time"
+        "How long each step took when it was executed, in this run or an earlier one. Several run in parallel.";
+    cache: Tables "Saved by the cache"
+        "What the steps that cases rest on took when they were executed, one after the other. Those that were up to date would have \
+         taken about as long again; several are executed at a time, so a run without them would not have been longer by all of it.";
+    devices: Tables "Devices found";
+    versions: Tables "Versions";
+}
 
 struct Section {
     /// Its anchor on the page.
@@ -71,7 +108,7 @@ enum Make {
     Matrix(for<'a> fn(&View<'a>) -> Matrix<'a>),
     List(for<'a> fn(&View<'a>) -> Vec<Item<'a>>),
     Tables(fn(&View<'_>) -> Vec<Table>),
-    Charts(fn(&View<'_>) -> Vec<Chart>),
+    Charts(fn(&View<'_>) -> Vec<Value>),
 }
 
 /// A section that has something to show.
@@ -115,11 +152,11 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::SECTIONS;
-    use crate::report::{ReportDoc, Round};
+    use crate::report::{ReportDoc, Round, fixture};
 
     /// Two columns of one model, with so many rounds of so long.
     pub(super) fn doc(rounds: u32, times: [f64; 2]) -> ReportDoc {
-        let mut doc: ReportDoc = serde_json::from_str(include_str!("../../../tests/fixtures/report/doc.json")).unwrap();
+        let mut doc = fixture();
         doc.cases.retain(|case| matches!(&*case.case, "bert:cpu-fp32" | "bert:openvino-fp32"));
         assert_eq!(doc.cases.len(), 2);
         doc.excluded.clear();

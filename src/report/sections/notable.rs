@@ -1,13 +1,10 @@
 //! Cases and the user's own steps that neither failed nor plainly passed.
 
-use super::{Item, Make, Outcome, Section, View, one_line};
+use super::{Item, Outcome, View, one_line};
 use crate::report::FlakyStep;
 use crate::report::format::{day, glyph, kind};
 
-pub(super) const SECTION: Section =
-    Section { id: "notable", title: "Neither passed nor failed", hint: "", make: Make::List(notable) };
-
-fn notable<'a>(view: &View<'a>) -> Vec<Item<'a>> {
+pub(super) fn notable<'a>(view: &View<'a>) -> Vec<Item<'a>> {
     let causes = view.causes(|case| case.note().is_some());
     causes.iter().map(Item::of).chain(view.doc.flaky_steps.iter().map(flaky)).collect()
 }

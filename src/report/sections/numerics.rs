@@ -4,18 +4,11 @@ use std::collections::BTreeSet;
 
 use indexmap::IndexMap;
 
-use super::{CaseResult, Cell, Make, Place, Section, Table, View};
+use super::{CaseResult, Cell, Place, Table, View};
 use crate::record::Numerics;
 use crate::report::format::{cosine, error, tokens};
 use crate::report::place::Variant;
 use crate::report::verdict::{asked, bound};
-
-pub(super) const SECTION: Section = Section {
-    id: "numerics",
-    title: "Numerics",
-    hint: "The worst figure of each target, and its model.",
-    make: Make::Tables(numerics),
-};
 
 const COLUMNS: [&str; 10] = [
     "target",
@@ -32,7 +25,7 @@ const COLUMNS: [&str; 10] = [
 
 type Compared<'a> = Vec<(&'a CaseResult, &'a Numerics)>;
 
-fn numerics(view: &View<'_>) -> Vec<Table> {
+pub(super) fn numerics(view: &View<'_>) -> Vec<Table> {
     let mut compared: IndexMap<Variant<'_>, Compared<'_>> = IndexMap::new();
     for case in &view.doc.cases {
         if let Some(numerics) = case.numerics.as_ref().filter(|numerics| !numerics.tensors.is_empty()) {
@@ -70,10 +63,10 @@ fn row(variant: &Variant<'_>, compared: &Compared<'_>) -> Vec<Cell> {
 /// The greatest, of the first case that has it. Whole numbers and single values have no cosine, and most outputs no tokens.
 fn worst(compared: &Compared<'_>, of: fn(&Numerics) -> Option<f64>, told: fn(f64) -> String) -> Cell {
     let values = compared.iter().filter_map(|(case, numerics)| Some((of(numerics)?, *case)));
-    let Some((value, case)) = values.reduce(|one, other| if other.0 > one.0 { other } else { one }) else {
-        return "–".into();
-    };
-    // Beside the target's name the model's will do, if it has one size.
-    let name = if Place::from(case).row.sizes.is_empty() { &case.model } else { &case.case };
-    Cell::with(told(value), name)
+    let worst = values.reduce(|one, other| if other.0 > one.0 { other } else { one });
+    Cell::or_dash(worst.map(|(value, case)| {
+        // Beside the target's name the model's will do, if it has one size.
+        let name = if Place::from(case).row.sizes.is_empty() { &case.model } else { &case.case };
+        Cell::with(told(value), name)
+    }))
 }

@@ -1,18 +1,12 @@
 //! Figures of every passed run, by target.
 
-use super::{CaseResult, Cell, Make, Outcome, Place, Section, Table, View, counted};
+use super::{CaseResult, Cell, Outcome, Place, Table, View, counted};
 use crate::base::figures::bytes;
 use crate::report::Metrics;
 use crate::report::format::{measured, ms, span};
 use crate::report::place::Variant;
 
-const HINT: &str = "The median is that of the rounds' medians, each of a process of its own; beside it the lowest and the highest of them. \
-    One round says nothing of how much processes differ: `--rounds 5` does.";
-
-pub(super) const SECTION: Section =
-    Section { id: "performance", title: "Performance", hint: HINT, make: Make::Tables(performance) };
-
-fn performance(view: &View<'_>) -> Vec<Table> {
+pub(super) fn performance(view: &View<'_>) -> Vec<Table> {
     // A fallback's figures are in the column of the target that ran it, or of no target that was asked for.
     let is_own = |case: &CaseResult| matches!(case.status, Outcome::Pass | Outcome::Flaky);
     let table = |(column, variant): (usize, &Variant<'_>)| {
@@ -42,11 +36,7 @@ fn row(view: &View<'_>, at: usize, case: &CaseResult) -> Option<Vec<Cell>> {
 
 /// What makes the figures doubtful.
 fn aside(m: &Metrics) -> Option<String> {
-    let disturbed = !m.remarks.is_empty();
-    let told: Vec<&str> = [(m.noisy, "noisy"), (disturbed, "disturbed")]
-        .iter()
-        .filter(|(holds, _)| *holds)
-        .map(|(_, word)| *word)
-        .collect();
+    let disturbed = (!m.remarks.is_empty()).then_some("disturbed");
+    let told: Vec<&str> = m.noisy.then_some("noisy").into_iter().chain(disturbed).collect();
     (!told.is_empty()).then(|| told.join("; "))
 }

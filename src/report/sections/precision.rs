@@ -2,14 +2,11 @@
 
 use indexmap::IndexMap;
 
-use super::{CaseResult, Item, Make, Outcome, Section, View, case_name, counted, one_line};
+use super::{CaseResult, Item, Outcome, View, case_name, counted, one_line};
 use crate::report::format::kind;
 use crate::report::verdict::asked;
 
-pub(super) const SECTION: Section =
-    Section { id: "precision", title: "Precision and tolerance", hint: "", make: Make::List(precision) };
-
-fn precision<'a>(view: &View<'a>) -> Vec<Item<'a>> {
+pub(super) fn precision<'a>(view: &View<'a>) -> Vec<Item<'a>> {
     let instance = |why: &str| format!("for instance: {why}");
     let mut items = by_target(view, "half", |case| case.half.as_ref().map(|half| half.summary()), true);
     items.extend(by_target(view, "cast to fp32", |case| case.cast_to_fp32().map(instance), false));

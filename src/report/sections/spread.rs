@@ -2,51 +2,40 @@
 
 use indexmap::IndexMap;
 
-use super::{CaseResult, Cell, Make, Place, Section, Table, View};
+use super::{CaseResult, Cell, Place, Table, View};
 use crate::report::format::ms;
 use crate::report::stats::{quantile, sorted};
-
-pub(super) const SECTION: Section = Section {
-    id: "spread",
-    title: "Performance by hardware and family",
-    hint: "Of the medians of cases that passed on real hardware. Hardware is the target's backend. Rows that hold other models cannot stand \
-           beside each other: an average says what is slow, not which hardware is the better one (\"Fastest for each family\" does).",
-    make: Make::Tables(spread),
-};
 
 const SHOWN: usize = 10;
 
 /// A case, its place in the document, and its median.
 type Timed<'a> = (f64, usize, &'a CaseResult);
 
-fn spread(view: &View<'_>) -> Vec<Table> {
-    let right = view.cases(|case| view.comparable(case)).into_iter();
-    let timed = right.filter_map(|(at, case)| Some((case.metrics.as_ref()?.median_ms, at, case)));
-    let mut timed: Vec<Timed<'_>> = timed.filter(|(median, ..)| *median > 0.0).collect();
-    let by_hardware = grouped(&timed, |case| vec![&case.backend]);
-    let by_family = grouped(&timed, |case| vec![&case.family]);
-    let by_both = grouped(&timed, |case| vec![&case.family, &case.backend]);
+/// Whom cases are grouped by.
+type By = fn(&CaseResult) -> Vec<&str>;
+
+pub(super) fn spread(view: &View<'_>) -> Vec<Table> {
+    let cases = view.doc.cases.iter().enumerate();
+    let mut timed: Vec<Timed<'_>> = cases.filter_map(|(at, case)| Some((view.median(case)?, at, case))).collect();
+    let groups: [(&str, &'static [&'static str], By); 3] = [
+        ("By hardware", &["hardware", "cases", "average", "median", "least", "most"], |case| vec![&case.backend]),
+        ("By family", &["family", "cases", "average", "median", "least", "most"], |case| vec![&case.family]),
+        ("By family and hardware", &["family", "hardware", "cases", "average", "median", "least", "most"], |case| {
+            vec![&case.family, &case.backend]
+        }),
+    ];
+    let groups = groups.map(|(title, columns, by)| Table { title: title.into(), columns, rows: grouped(&timed, by) });
     timed.sort_by(|(one, ..), (other, ..)| one.total_cmp(other));
     // What stands in both lists says nothing.
     let shown = SHOWN.min(timed.len() / 2);
     let listed = |timed: &mut dyn Iterator<Item = &Timed<'_>>| {
-        timed.take(shown).map(|case| vec![named(case), ms(case.0).into()]).collect()
+        timed.take(shown).map(|(time, at, case)| vec![Cell::of_case(*at, case), ms(*time).into()]).collect()
     };
     let columns = &["case", "median"];
-    vec![
-        Table { title: "By hardware".into(), columns: FIGURES[0], rows: by_hardware },
-        Table { title: "By family".into(), columns: FIGURES[1], rows: by_family },
-        Table { title: "By family and hardware".into(), columns: FIGURES[2], rows: by_both },
-        Table { title: "The slowest".into(), columns, rows: listed(&mut timed.iter().rev()) },
-        Table { title: "The fastest".into(), columns, rows: listed(&mut timed.iter()) },
-    ]
+    let slowest = Table { title: "The slowest".into(), columns, rows: listed(&mut timed.iter().rev()) };
+    let fastest = Table { title: "The fastest".into(), columns, rows: listed(&mut timed.iter()) };
+    groups.into_iter().chain([slowest, fastest]).collect()
 }
-
-const FIGURES: [&[&str]; 3] = [
-    &["hardware", "cases", "average", "median", "least", "most"],
-    &["family", "cases", "average", "median", "least", "most"],
-    &["family", "hardware", "cases", "average", "median", "least", "most"],
-];
 
 /// A row for each group of cases, in the order in which the document names them.
 fn grouped<'a>(timed: &[Timed<'a>], by: fn(&'a CaseResult) -> Vec<&'a str>) -> Vec<Vec<Cell>> {
@@ -55,28 +44,23 @@ fn grouped<'a>(timed: &[Timed<'a>], by: fn(&'a CaseResult) -> Vec<&'a str>) -> V
         groups.entry(by(case.2)).or_default().push(case);
     }
     let row = |(names, cases): (Vec<&str>, Vec<&Timed<'_>>)| {
-        let times = sorted(&cases.iter().map(|case| case.0).collect::<Vec<_>>());
+        let times = sorted(cases.iter().map(|case| case.0));
         let average = times.iter().sum::<f64>() / times.len() as f64;
-        let whose = |ms: f64| cases.iter().find(|case| case.0 == ms).map(|case| named(case));
-        let [least, most] = [times[0], times[times.len() - 1]].map(|time| Cell {
-            aside: whose(time).map(|whose| whose.text),
-            case: whose(time).and_then(|whose| whose.case),
-            ..ms(time).into()
-        });
+        let whose = |time: f64| {
+            let (_, at, case) = cases.iter().find(|case| case.0 == time).expect("BUG: the time is of one of them");
+            Cell { case: Some(*at), ..Cell::with(ms(time), Place::from(*case).name()) }
+        };
+        let [least, most] = [times[0], times[times.len() - 1]].map(whose);
         let figures = [cases.len().to_string(), ms(average), ms(quantile(&times, 0.5))].map(Cell::from);
         names.into_iter().map(Cell::from).chain(figures).chain([least, most]).collect()
     };
     groups.into_iter().map(row).collect()
 }
 
-fn named((_, at, case): &Timed<'_>) -> Cell {
-    Cell { case: Some(*at), ..Place::from(*case).name().into() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::ReportDoc;
+    use crate::report::fixture;
 
     fn texts(rows: &[Vec<Cell>]) -> Vec<Vec<&str>> {
         rows.iter().map(|row| row.iter().map(|cell| &*cell.text).collect()).collect()
@@ -84,7 +68,7 @@ mod tests {
 
     #[test]
     fn stand_ins_and_what_is_wrong_are_in_no_figure() {
-        let mut doc: ReportDoc = serde_json::from_str(include_str!("../../../tests/fixtures/report/doc.json")).unwrap();
+        let mut doc = fixture();
         doc.cases.retain(|case| case.model == "bert" && case.metrics.is_some());
         doc.cases.retain(|case| ["cpu", "openvino", "qnn"].contains(&&*case.target));
         assert!(doc.cases.iter().any(|case| case.backend == "qnn"), "the emulator has a time");

@@ -2,20 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Cell, Make, Section, Table, View};
+use super::{Cell, Table, View};
 use crate::report::format::seconds;
-
-pub(super) const SECTION: Section = Section {
-    id: "time",
-    title: "Time",
-    hint: "How long each step took when it was executed, in this run or an earlier one. Several run in parallel.",
-    make: Make::Tables(time),
-};
 
 /// Fewer steps are no statistic.
 const LEAST: usize = 50;
 
-fn time(view: &View<'_>) -> Vec<Table> {
+pub(super) fn time(view: &View<'_>) -> Vec<Table> {
     // A step of several cases took its time once.
     let steps: BTreeMap<&str, f64> =
         view.doc.cases.iter().flat_map(|case| &case.took).map(|(step, seconds)| (step.as_str(), *seconds)).collect();

@@ -2,17 +2,10 @@
 
 use indexmap::IndexSet;
 
-use super::{Item, Make, Outcome, Place, Section, View, counted, one_line};
+use super::{Item, Outcome, Place, View, counted, one_line};
 use crate::report::cause::Cause;
 
-pub(super) const SECTION: Section = Section {
-    id: "unavailable",
-    title: "Unavailable",
-    hint: "What this machine lacks.",
-    make: Make::List(unavailable),
-};
-
-fn unavailable<'a>(view: &View<'a>) -> Vec<Item<'a>> {
+pub(super) fn unavailable<'a>(view: &View<'a>) -> Vec<Item<'a>> {
     let causes = view.causes(|case| case.status == Outcome::SkipUnavailable);
     causes.iter().map(|cause| backend(view, cause)).collect()
 }

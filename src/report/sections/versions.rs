@@ -2,13 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Make, Section, Table, View};
+use super::{Table, View};
 use crate::report::view::case_versions;
 
-pub(super) const SECTION: Section =
-    Section { id: "versions", title: "Versions", hint: "", make: Make::Tables(versions) };
-
-fn versions(view: &View<'_>) -> Vec<Table> {
+pub(super) fn versions(view: &View<'_>) -> Vec<Table> {
     let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (name, version) in view.doc.cases.iter().flat_map(case_versions) {
         versions.entry(name).or_default().insert(version);

@@ -2,63 +2,35 @@
 
 use std::collections::HashMap;
 
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::names::{file, pair};
-use crate::report::compare::{Comparison, Kind, found, what};
+use crate::report::compare::{Change, Comparison, Side, counts, found, what};
+use crate::report::format::day;
 use crate::report::view::View;
 
-#[derive(Serialize)]
-pub(super) struct Changes {
-    /// Of the feed: a name that no other has.
-    id: String,
-    base: String,
-    head: String,
-    /// When the head was measured, RFC 3339 UTC.
-    updated: String,
-    counts: String,
-    groups: Vec<Group>,
-    packages: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct Group {
-    title: &'static str,
-    worse: bool,
-    changes: Vec<Change>,
-}
-
-#[derive(Serialize)]
-struct Change {
-    /// With the feed's: that of an entry.
-    id: String,
-    case: String,
-    /// None: the newer report does not have it.
-    href: Option<String>,
-    what: String,
-}
-
-pub(super) fn page(view: &View<'_>, comparison: &Comparison) -> Changes {
+pub(super) fn page(view: &View<'_>, comparison: &Comparison) -> Value {
     let pages: HashMap<&str, String> =
         view.doc.cases.iter().enumerate().map(|(at, case)| (&*case.case, pair(view, at))).collect();
-    let group = |(title, kind, changes): (&'static str, Kind, Vec<&crate::report::compare::Change>)| {
-        let change = |it: &crate::report::compare::Change| Change {
-            id: format!("{}:{}", file(&it.case), file(title)),
-            case: it.case.clone(),
-            href: pages.get(&*it.case).cloned(),
-            what: what(it),
-        };
-        Group { title, worse: kind.is_worse(), changes: changes.into_iter().map(change).collect() }
+    let change = |title: &str, it: &Change| {
+        // With the feed's id: that of an entry. What the newer report does not have has no page.
+        let id = format!("{}:{}", file(&it.case), file(title));
+        json!({"id": id, "case": it.case, "href": pages.get(&*it.case), "what": what(it)})
     };
-    let day = |side: &crate::report::compare::Side| side.measured.as_ref().map(|(_, last)| last.clone());
-    let named = |side| day(side).map_or_else(|| "an unknown day".to_owned(), |time| time[..10].to_owned());
-    Changes {
-        id: format!("urn:orch:{}", file(&view.doc.spec)),
-        base: named(&comparison.base),
-        head: named(&comparison.head),
-        updated: day(&comparison.head).unwrap_or_else(|| "1970-01-01T00:00:00Z".to_owned()),
-        counts: crate::report::compare::counts(comparison),
-        groups: found(comparison).map(group).collect(),
-        packages: comparison.packages.iter().map(ToString::to_string).collect(),
-    }
+    let groups = found(comparison).map(|(title, _, changes)| {
+        json!({"title": title, "changes": changes.into_iter().map(|it| change(title, it)).collect::<Vec<_>>()})
+    });
+    let last = |side: &Side| side.measured.as_ref().map(|(_, last)| last.clone());
+    let named = |side| last(side).map_or_else(|| "an unknown day".to_owned(), |time| day(&time).to_owned());
+    json!({
+        // Of the feed: a name that no other has.
+        "id": format!("urn:orch:{}", file(&view.doc.spec)),
+        "base": named(&comparison.base),
+        "head": named(&comparison.head),
+        // When the head was measured, RFC 3339 UTC.
+        "updated": last(&comparison.head).unwrap_or_else(|| "1970-01-01T00:00:00Z".to_owned()),
+        "counts": counts(comparison),
+        "groups": groups.collect::<Vec<_>>(),
+        "packages": comparison.packages.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    })
 }

@@ -78,19 +78,17 @@ impl Column {
 
 /// The columns that stand beside each other, after a first column of names.
 fn blocks(columns: &[Column], names: &[String], line: usize) -> Vec<Range<usize>> {
-    let widths: Vec<usize> = columns.iter().map(Column::width).collect();
     let first = longest(names);
-    let mut blocks = Vec::new();
-    let mut from = 0;
-    while from < widths.len() {
-        let mut until = from + 1;
-        let mut used = first + 2 + widths[from];
-        while until < widths.len() && used + 2 + widths[until] <= line {
-            used += 2 + widths[until];
-            until += 1;
+    let (mut blocks, mut used) = (Vec::<Range<usize>>::new(), 0);
+    for (at, width) in columns.iter().map(Column::width).enumerate() {
+        used += 2 + width;
+        match blocks.last_mut() {
+            Some(block) if used <= line => block.end = at + 1,
+            _ => {
+                blocks.push(at..at + 1);
+                used = first + 2 + width;
+            }
         }
-        blocks.push(from..until);
-        from = until;
     }
     blocks
 }
@@ -130,10 +128,8 @@ fn counts(out: &mut String, matrix: &Matrix<'_>, styles: &Styles) {
     let columns: Vec<Column> = columns.collect();
     table(out, &names, &columns, styles);
     let (rows, dim) = (counted(matrix.rows.len(), "row"), styles.skip);
-    let _ = writeln!(
-        out,
-        "\n{dim}the matrix has {rows}: it is in the report's index.html and matrix.md (`orch report --format html`){dim:#}"
-    );
+    let place = "it is in the report's index.html and matrix.md (`orch report --format html`)";
+    let _ = writeln!(out, "\n{dim}the matrix has {rows}: {place}{dim:#}");
 }
 
 /// Pads outside the style, and never at the end of the line.
