@@ -134,3 +134,62 @@ messages! {
         denotation: Option<String> = 3 (string, optional);
     }
 }
+
+impl NodeProto {
+    pub(in crate::runtime) fn of(operator: &str, name: &str, inputs: &[&str], output: &str) -> Self {
+        Self {
+            input: inputs.iter().map(|name| (*name).to_owned()).collect(),
+            output: vec![output.to_owned()],
+            name: Some(name.to_owned()),
+            op_type: Some(operator.to_owned()),
+            ..Self::default()
+        }
+    }
+}
+
+impl TensorProto {
+    pub(in crate::runtime) fn of(name: &str, element: i32, dims: &[i64], raw: Vec<u8>) -> Self {
+        Self {
+            name: Some(name.to_owned()),
+            dims: dims.to_vec(),
+            data_type: Some(element),
+            raw_data: Some(raw),
+            ..Self::default()
+        }
+    }
+}
+
+impl ValueInfoProto {
+    /// A tensor.
+    pub(in crate::runtime) fn of(name: &str, element: i32, shape: Option<TensorShape>) -> Self {
+        let tensor_type = Some(TensorType { elem_type: Some(element), shape });
+        Self { r#type: Some(TypeProto { tensor_type, ..TypeProto::default() }), ..Self::named(name) }
+    }
+
+    /// It says no more than its name.
+    pub(in crate::runtime) fn named(name: &str) -> Self {
+        Self { name: Some(name.to_owned()), ..Self::default() }
+    }
+
+    pub(in crate::runtime) fn tensor(&self) -> Option<&TensorType> {
+        self.r#type.as_ref()?.tensor_type.as_ref()
+    }
+}
+
+impl TensorShape {
+    pub(in crate::runtime) fn of(sizes: &[i64]) -> Self {
+        Self { dim: sizes.iter().map(|size| Dimension::of(*size)).collect() }
+    }
+}
+
+impl Dimension {
+    pub(in crate::runtime) fn of(size: i64) -> Self {
+        Self { dim_value: Some(size), ..Self::default() }
+    }
+}
+
+impl ModelProto {
+    pub(in crate::runtime) fn of(graph: GraphProto) -> Self {
+        Self { graph: Some(graph), ..Self::default() }
+    }
+}

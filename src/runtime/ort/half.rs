@@ -23,7 +23,7 @@ pub(super) fn half(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
     }
     let model = model_file(job.artefact()?)?;
     let nodes = optimised::nodes(&host, params, |builder| builder.commit_from_file(&model))?;
-    let casts = nodes.iter().filter(|node| is_cast(node)).count();
+    let casts = nodes.iter().filter(|node| node.op_type() == "Cast").count();
     if casts > 0 {
         let reason = format!(
             "ONNX Runtime {} has no such kernels on the CPU: it put {casts} casts into the model and computes in fp32",
@@ -40,7 +40,7 @@ const CAST: &str = "InsertedPrecisionFreeCast_";
 /// What is to be said of a run of an fp16 model on the CPU, if it was not all computed in fp16.
 pub(super) fn cast_to_fp32(host: &Host, params: &Params, model: &Path) -> anyhow::Result<Option<String>> {
     let nodes = optimised::nodes(host, params, |builder| builder.commit_from_file(model))?;
-    let nodes: Vec<_> = nodes.iter().filter(|node| !is_cast(node)).collect();
+    let nodes: Vec<_> = nodes.iter().filter(|node| node.op_type() != "Cast").collect();
     let is_forced = |node: &&&NodeProto| node.input.iter().chain(&node.output).any(|name| name.starts_with(CAST));
     let forced = nodes.iter().filter(is_forced).count();
     Ok((forced > 0).then(|| {
@@ -50,8 +50,4 @@ pub(super) fn cast_to_fp32(host: &Host, params: &Params, model: &Path) -> anyhow
             nodes.len()
         )
     }))
-}
-
-fn is_cast(node: &NodeProto) -> bool {
-    node.op_type.as_deref() == Some("Cast")
 }
