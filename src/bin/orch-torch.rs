@@ -10,7 +10,7 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use orch::device::{Lease, shown, vram};
 use orch::runtime::control::{self, Witness};
 use orch::runtime::generation;
-use orch::runtime::loops::{self, Component, Loop};
+use orch::runtime::loops::{Component, Loop};
 use orch::runtime::manifest::Manifest;
 use orch::runtime::measure::{self, MeasureParams, Timings};
 use orch::runtime::refusal::Refusal;
@@ -124,21 +124,13 @@ fn run_loop(
     let components = looped.components(tree)?;
     let open = |component: &Component| {
         let own = tensors::read(&component.tree.join(tensors::INPUTS))?;
-        let module = load(&component.tree.join("model.pt"), &component.manifest, &own, device);
-        Ok(module.with_context(|| format!("component `{}`", component.name))?.0)
+        load(&component.tree.join("model.pt"), &component.manifest, &own, device).map(|(module, _)| module)
     };
-    let once = |modules: &[CModule], inputs: &Tensors| {
-        looped.run(inputs, |name, given| {
-            let known = components.iter().zip(modules).find(|(component, _)| component.name == name);
-            let (component, module) = known.context("BUG: every component was loaded")?;
-            called(module, &component.manifest, &loops::taken(component, given)?, device)
-        })
-    };
-    let load = || components.iter().map(open).collect::<Result<Vec<_>>>();
-    let (modules, outputs, timings) =
-        measure::run(params.measure.as_ref(), load, |modules| once(modules, &inputs)).map_err(classified)?;
-    looped.write(job, tree, outputs, |inputs| once(&modules, inputs))?;
-    Ok((modules, timings))
+    let infer = |module: &mut CModule, manifest: &Manifest, inputs: &Tensors| called(module, manifest, inputs, device);
+    let (mut modules, outputs, timings) =
+        looped.measure(&components, &inputs, params.measure.as_ref(), open, infer).map_err(classified)?;
+    looped.write(job, tree, outputs, |inputs| looped.run_loaded(&mut modules, inputs, infer))?;
+    Ok((modules.into_values().map(|(_, module)| module).collect(), timings))
 }
 
 fn called(module: &CModule, manifest: &Manifest, inputs: &Tensors, device: Device) -> Result<Tensors> {

@@ -5,7 +5,6 @@
 
 mod api;
 mod decoder;
-mod looped;
 mod options;
 mod ports;
 mod profile;
@@ -24,7 +23,7 @@ use api::{Compiled, Request};
 
 use super::control::{self, Witness};
 use super::generation;
-use super::loops::Loop;
+use super::loops::{Component, Loop};
 use super::manifest::Manifest;
 use super::measure::{self, MeasureParams, Timings};
 use super::refusal::Refusal;
@@ -101,9 +100,10 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     let runtime_seconds = clock.elapsed().as_secs_f64();
 
     progress(&format!("compiling for {}", params.device));
+    let target = Target { core: &core, params: &params, properties: &properties };
     let (mut sessions, timings) = match Loop::read(tree)? {
-        Some(looped) => looped::run(job, &core, tree, &looped, &params, &properties)?,
-        None => run_one(job, &core, tree, &params, &properties)?,
+        Some(looped) => target.run_loop(job, tree, &looped)?,
+        None => target.run_one(job, tree)?,
     };
     let devices = sessions[0].devices.join(" ");
     for session in &sessions {
@@ -135,33 +135,91 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     Ok(JobOutput::ok(facts, Some(raw)))
 }
 
-/// Measures one model, and writes its outputs. Gives its session.
-fn run_one(
-    job: &Job,
-    core: &Core,
-    tree: &Path,
-    params: &RunParams,
-    properties: &[(String, String)],
-) -> Result<(Vec<Session>, Timings)> {
-    let manifest = Manifest::read(tree)?;
-    let inputs = tensors::read(&tree.join(tensors::INPUTS))?;
-    let load = || load(core, tree, &manifest, &inputs, params, properties);
-    let (mut session, (), timings) =
-        measure::run(params.measure.as_ref(), load, |session| Ok(session.request.infer()?))
+/// What the models of a job are compiled for, and with which properties.
+struct Target<'j> {
+    core: &'j Core,
+    params: &'j RunParams,
+    properties: &'j [(String, String)],
+}
+
+impl Target<'_> {
+    /// Measures one model, and writes its outputs. Gives its session.
+    fn run_one(&self, job: &Job, tree: &Path) -> Result<(Vec<Session>, Timings)> {
+        let manifest = Manifest::read(tree)?;
+        let inputs = tensors::read(&tree.join(tensors::INPUTS))?;
+        let measure = self.params.measure.as_ref();
+        let load = || self.load(tree, &manifest, &inputs);
+        let (mut session, (), timings) = measure::run(measure, load, |session| Ok(session.request.infer()?))
             .map_err(|error| classified(error, "failed to run the model"))?;
 
-    // Read after the last inference, so that a session that corrupts its state is noticed.
-    let Session { request, compiled, .. } = &mut session;
-    tensors::write(&job.out.join("outputs.safetensors"), &ports::outputs(request, compiled, &manifest)?)?;
-    let mut infer = |inputs: &Tensors| {
-        ports::set_inputs(request, compiled, &manifest, inputs)?;
-        request.infer()?;
-        ports::outputs(request, compiled, &manifest)
-    };
-    tensors::run_control(tree, &job.out, &mut infer)?;
-    let open = |of| decoder::Cached::open(of, core, params, properties);
-    let decoding = generation::run_with_cache(job, tree, params.measure.as_ref(), open, &mut infer)?;
-    Ok((vec![session], timings.and_decoding(decoding)))
+        // Read after the last inference, so that a session that corrupts its state is noticed.
+        let Session { request, compiled, .. } = &mut session;
+        tensors::write(&job.out.join(tensors::OUTPUTS), &ports::outputs(request, compiled, &manifest)?)?;
+        let mut infer = |inputs: &Tensors| ports::infer(request, compiled, &manifest, inputs);
+        tensors::run_control(tree, &job.out, &mut infer)?;
+        let open = |of| decoder::Cached::open(of, self);
+        let decoding = generation::run_with_cache(job, tree, measure, open, &mut infer)?;
+        Ok((vec![session], timings.and_decoding(decoding)))
+    }
+
+    /// The same of a compiled model for each component, and the loop that calls them.
+    fn run_loop(&self, job: &Job, tree: &Path, looped: &Loop) -> Result<(Vec<Session>, Timings)> {
+        let inputs = tensors::read(&tree.join(tensors::INPUTS))?;
+        let components = looped.components(tree)?;
+        let open = |Component { tree, manifest, .. }: &Component| {
+            self.load(tree, manifest, &tensors::read(&tree.join(tensors::INPUTS))?)
+        };
+        let infer = |Session { request, compiled, .. }: &mut Session, manifest: &Manifest, inputs: &Tensors| {
+            ports::infer(request, compiled, manifest, inputs)
+        };
+        let (mut sessions, outputs, timings) = looped
+            .measure(&components, &inputs, self.params.measure.as_ref(), open, infer)
+            .map_err(|error| classified(error, "failed to run the model"))?;
+        looped.write(job, tree, outputs, |inputs| looped.run_loaded(&mut sessions, inputs, infer))?;
+        Ok((sessions.into_values().map(|(_, session)| session).collect(), timings))
+    }
+
+    fn load(&self, tree: &Path, manifest: &Manifest, inputs: &Tensors) -> Result<Session> {
+        let Self { core, params, properties } = self;
+        let clock = Instant::now();
+        let (ir, onnx) = (tree.join("model.xml"), tree.join("model.onnx"));
+        let model = if ir.is_file() {
+            core.read(&ir, Some(&tree.join("model.bin"))).context("failed to read model.xml")?
+        } else if onnx.is_file() {
+            core.read(&onnx, None).map_err(unread).context("failed to read model.onnx")?
+        } else {
+            bail!("`{}` holds neither model.xml nor model.onnx", tree.display());
+        };
+        let (dynamic, read_seconds) = (model.is_dynamic(), clock.elapsed().as_secs_f64());
+
+        let clock = Instant::now();
+        let compiled = core
+            .compile(&model, &params.device, properties)
+            .with_context(|| format!("failed to compile for {}", params.device))?;
+        let devices = placed(&compiled, &params.device)?;
+        let in_force = options::read_back(&compiled);
+        options::check_in_force(properties, &in_force)?;
+        ports::check(&compiled, manifest, inputs)?;
+        let mut request = compiled.request()?;
+        ports::set_inputs(&mut request, &compiled, manifest, inputs)?;
+        Ok(Session {
+            request,
+            devices,
+            precision: match compiled.property(options::PRECISION) {
+                Ok(precision) => precision,
+                // AUTO passes the hint on and does not report it; only the outputs show it.
+                Err(_) if options::is_auto(&params.device) => {
+                    format!("{} asked, and AUTO does not tell", params.inference_precision.names().0)
+                }
+                Err(error) => return Err(error.context("OpenVINO does not tell the precision in force")),
+            },
+            properties: in_force,
+            dynamic,
+            read_seconds,
+            compile_seconds: clock.elapsed().as_secs_f64(),
+            compiled,
+        })
+    }
 }
 
 const BY: Witness = Witness { name: "openvino cpu", is_tested: true };
@@ -180,11 +238,7 @@ fn reference(job: &Job, _: &dyn Fn(&str)) -> Result<JobOutput> {
         let compiled = core.compile(&model, "CPU", &properties)?;
         ports::check(&compiled, &manifest, &inputs)?;
         let mut request = compiled.request()?;
-        let infer = move |inputs: &Tensors| {
-            ports::set_inputs(&mut request, &compiled, &manifest, inputs)?;
-            request.infer()?;
-            ports::outputs(&request, &compiled, &manifest)
-        };
+        let infer = move |inputs: &Tensors| ports::infer(&mut request, &compiled, &manifest, inputs);
         Ok(Box::new(infer) as Box<Infer<'_>>)
     };
     let mut facts = control::reference(tree, &job.out, &BY, start)?;
@@ -202,54 +256,6 @@ struct Session {
     dynamic: bool,
     read_seconds: f64,
     compile_seconds: f64,
-}
-
-fn load(
-    core: &Core,
-    tree: &Path,
-    manifest: &Manifest,
-    inputs: &Tensors,
-    params: &RunParams,
-    properties: &[(String, String)],
-) -> Result<Session> {
-    let clock = Instant::now();
-    let (ir, onnx) = (tree.join("model.xml"), tree.join("model.onnx"));
-    let model = if ir.is_file() {
-        core.read(&ir, Some(&tree.join("model.bin"))).context("failed to read model.xml")?
-    } else if onnx.is_file() {
-        core.read(&onnx, None).map_err(unread).context("failed to read model.onnx")?
-    } else {
-        bail!("`{}` holds neither model.xml nor model.onnx", tree.display());
-    };
-    let (dynamic, read_seconds) = (model.is_dynamic(), clock.elapsed().as_secs_f64());
-
-    let clock = Instant::now();
-    let compiled = core
-        .compile(&model, &params.device, properties)
-        .with_context(|| format!("failed to compile for {}", params.device))?;
-    let devices = placed(&compiled, &params.device)?;
-    let in_force = options::read_back(&compiled);
-    options::check_in_force(properties, &in_force)?;
-    ports::check(&compiled, manifest, inputs)?;
-    let mut request = compiled.request()?;
-    ports::set_inputs(&mut request, &compiled, manifest, inputs)?;
-    Ok(Session {
-        request,
-        devices,
-        precision: match compiled.property(options::PRECISION) {
-            Ok(precision) => precision,
-            // AUTO passes the hint on and does not report it; only the outputs show it.
-            Err(_) if options::is_auto(&params.device) => {
-                format!("{} asked, and AUTO does not tell", params.inference_precision.names().0)
-            }
-            Err(error) => return Err(error.context("OpenVINO does not tell the precision in force")),
-        },
-        properties: in_force,
-        dynamic,
-        read_seconds,
-        compile_seconds: clock.elapsed().as_secs_f64(),
-        compiled,
-    })
 }
 
 /// The devices that the compiled model executes on: the one that was asked for.

@@ -78,6 +78,18 @@ pub(super) fn set_inputs(
     Ok(())
 }
 
+/// One inference.
+pub(super) fn infer(
+    request: &mut Request,
+    compiled: &Compiled,
+    manifest: &Manifest,
+    inputs: &Tensors,
+) -> Result<Tensors> {
+    set_inputs(request, compiled, manifest, inputs)?;
+    request.infer()?;
+    outputs(request, compiled, manifest)
+}
+
 /// From the memory that the last inference wrote.
 pub(super) fn outputs(request: &Request, compiled: &Compiled, manifest: &Manifest) -> Result<Tensors> {
     let output = |(index, name): (usize, &String)| {

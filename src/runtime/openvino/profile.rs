@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 use serde_json::json;
 
-use super::{Core, RunParams, Session, load, load_library, options};
+use super::{Core, RunParams, Session, Target, load_library, options};
 use crate::runtime::manifest::Manifest;
 use crate::runtime::profile::{self, Counted, WARMUP};
 use crate::runtime::{Job, JobOutput, tensors};
@@ -25,7 +25,8 @@ pub(super) fn profile(job: &Job, _: &dyn Fn(&str)) -> Result<JobOutput> {
     properties.push((COUNTERS.0.to_owned(), COUNTERS.1.to_owned()));
     let manifest = Manifest::read(tree)?;
     let inputs = tensors::read(&tree.join(tensors::INPUTS))?;
-    let mut session = load(&core, tree, &manifest, &inputs, &params, &properties)?;
+    let target = Target { core: &core, params: &params, properties: &properties };
+    let mut session = target.load(tree, &manifest, &inputs)?;
     let count = params.measure.map_or(1, |measure| measure.samples);
     let is_averaged = session.devices == [AVERAGED];
     let mut counted = Counted::default();

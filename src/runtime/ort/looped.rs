@@ -3,64 +3,58 @@
 use std::collections::BTreeMap;
 
 use ::ort::session::Session;
-use anyhow::Context;
+use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::host::{CPU, Host, plain};
-use super::infer::{Feed, collect, infer};
-use super::place::Place;
-use super::placement::Placement;
-use super::run::{explained, model_file};
-use super::{Failure, Params, half, optimised};
+use super::half;
+use super::host::CPU;
+use super::place::Bench;
+use super::run::{again, explained, model_file};
 use crate::device::vram;
-use crate::runtime::loops::{self, Component, Loop};
+use crate::runtime::loops::{Component, Loop};
+use crate::runtime::manifest::Manifest;
 use crate::runtime::tensors::{self, Tensors};
-use crate::runtime::{Job, JobOutput, cpu, measure};
+use crate::runtime::{Job, JobOutput, cpu};
 
 /// Measures the whole loop, and writes its outputs.
-pub(super) fn run(job: &Job, params: &Params, host: &Host, place: &Place, looped: &Loop) -> Result<JobOutput, Failure> {
+pub(super) fn run(job: &Job, bench: &Bench<'_>, looped: &Loop) -> Result<JobOutput> {
+    let (place, measured) = (&bench.place, bench.params.measure);
     let artefact = job.artefact()?;
     let inputs = tensors::read(&artefact.join(tensors::INPUTS))?;
     let components = looped.components(artefact)?;
-    let open = |component: &Component| -> anyhow::Result<Session> {
-        let mut builder = place.builder(host, params.threads)?;
-        let session = builder.commit_from_file(model_file(&component.tree)?).map_err(plain);
-        session.with_context(|| format!("component `{}`", component.name))
-    };
-    let meter = place.lease.as_ref().map(|lease| vram::Meter::start(lease, params.measure.is_some()));
-    let load =
-        || components.iter().map(|component| Ok((component.name.as_str(), (component, open(component)?)))).collect();
-    let ran = measure::run(params.measure.as_ref(), load, |sessions| once(looped, sessions, &inputs));
-    let (mut sessions, outputs, timings) = match ran {
-        Ok(ran) => ran,
-        Err(error) => {
-            let refused = components.iter().find(|component| open(component).is_err());
-            let model = refused.map(|component| model_file(&component.tree)).transpose()?;
-            let failure = Failure::from(error);
-            return Err(match model {
-                Some(model) => explained(failure, host, place, &model),
-                None => failure,
-            });
+    let open = |component: &Component| bench.session(&model_file(&component.tree)?);
+    let infer =
+        |session: &mut Session, manifest: &Manifest, inputs: &Tensors| again(session, &manifest.outputs, inputs);
+    let meter = place.lease.as_ref().map(|lease| vram::Meter::start(lease, measured.is_some()));
+    let ran = looped.measure(&components, &inputs, measured.as_ref(), open, infer);
+    let (mut sessions, outputs, timings) = ran.map_err(|error| {
+        let refused = components.iter().find(|component| open(component).is_err());
+        match refused.map(|component| model_file(&component.tree)) {
+            Some(Ok(model)) => explained(error, bench, &model),
+            Some(Err(error)) => error,
+            None => error,
         }
-    };
-    let mut facts = place.facts(host, params)?;
+    })?;
+    let mut facts = bench.facts()?;
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     for (component, session) in sessions.values() {
         let model = model_file(&component.tree)?;
-        let placement = Placement::of(session)?;
-        place.assert(&placement, || optimised::nodes(host, params, |builder| builder.commit_from_file(&model)))?;
-        placement.counts().into_iter().for_each(|(place, nodes)| *counts.entry(place).or_default() += nodes);
+        bench
+            .placement(session, &model)?
+            .counts()
+            .into_iter()
+            .for_each(|(place, nodes)| *counts.entry(place).or_default() += nodes);
         let is_half = component.manifest.rest.get("precision").is_some_and(|precision| precision == "fp16");
         if place.provider == CPU
             && is_half
-            && let Some(told) = half::cast_to_fp32(host, params, &model)?
+            && let Some(told) = half::cast_to_fp32(bench, &model)?
         {
             facts.insert("cast_to_fp32".to_owned(), json!(format!("{}: {told}", component.name)));
         }
     }
     facts.insert("placement".to_owned(), json!(counts));
     facts.insert("components".to_owned(), json!(sessions.keys().collect::<Vec<_>>()));
-    looped.write(job, artefact, outputs, |inputs| once(looped, &mut sessions, inputs))?;
+    looped.write(job, artefact, outputs, |inputs| looped.run_loaded(&mut sessions, inputs, infer))?;
     let mut raw = timings.into_raw(place.sync(), &place.requested, &place.actual);
     raw.placement = counts;
     if place.provider == CPU {
@@ -71,14 +65,4 @@ pub(super) fn run(job: &Job, params: &Params, host: &Host, place: &Place, looped
         facts.insert("device_memory".to_owned(), json!(held));
     }
     Ok(JobOutput::ok(Value::Object(facts), Some(raw)))
-}
-
-type Sessions<'c> = BTreeMap<&'c str, (&'c Component, Session)>;
-
-fn once(looped: &Loop, sessions: &mut Sessions<'_>, inputs: &Tensors) -> anyhow::Result<Tensors> {
-    looped.run(inputs, |name, given| {
-        let (component, session) = sessions.get_mut(name).context("BUG: every component was loaded")?;
-        let feed = Feed::new(session, &loops::taken(component, given)?)?;
-        collect(infer(session, &feed)?, &component.manifest.outputs)
-    })
 }
