@@ -68,7 +68,7 @@ impl Place {
         };
         let log = self.at("logs/one.log");
         let _ = fs::remove_file(&log);
-        let limits = Limits { timeout, memory, cancel: &self.cancel, log: &log, progress: &|_| {} };
+        let limits = Limits { memory, ..Limits::of_time(timeout, &self.cancel, &log) };
         let mut ran = run_command(&call, &self.workplace, &self.at("out"), &limits).unwrap();
         // As the store would.
         for (name, at) in &ran.files {
@@ -312,8 +312,8 @@ fn a_file_of_a_tree_that_went_is_told_and_nothing_is_run() {
         trees: place.trees.clone(),
         ..CommandCall::default()
     };
-    let (timeout, log) = (Duration::from_secs(30), place.at("log"));
-    let limits = Limits { timeout, memory: None, cancel: &place.cancel, log: &log, progress: &|_| {} };
+    let log = place.at("log");
+    let limits = Limits::of_time(Duration::from_secs(30), &place.cancel, &log);
     let gone = run_command(&call, &place.workplace, &place.at("out"), &limits).err().expect("it was run");
     assert_eq!(gone.input, "in");
     assert!(!place.at("ran").exists());

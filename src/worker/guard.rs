@@ -149,7 +149,7 @@ fn watch(socket: RawFd, table: &Table) {
             libc::close(other);
         }
         // Nobody writes: it returns when the other end closes, or by a signal.
-        while libc::recv(socket, (&raw mut byte).cast(), 1, 0) == -1 && *errno() == libc::EINTR {}
+        while libc::recv(socket, (&raw mut byte).cast(), 1, 0) == -1 && was_interrupted() {}
     }
     kill_groups(table);
 }
@@ -171,13 +171,8 @@ pub fn kill_all() {
     }
 }
 
-unsafe fn errno() -> *mut libc::c_int {
-    // SAFETY: gives the address of this thread's own error number.
-    #[cfg(target_vendor = "apple")]
-    return unsafe { libc::__error() };
-    // SAFETY: as above.
-    #[cfg(not(target_vendor = "apple"))]
-    return unsafe { libc::__errno_location() };
+fn was_interrupted() -> bool {
+    io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
 }
 
 #[cfg(test)]

@@ -3,8 +3,6 @@
 //! It is overseen as a worker of one job is, job by job. It works in a folder of its own for as long as it lives, and
 //! is held to it. Whether it may do another job is not decided here.
 
-mod child;
-
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command};
@@ -14,13 +12,11 @@ use crate::base::fs as bfs;
 use crate::confine::{Confinement, Grants};
 use crate::runtime::Job;
 use crate::worker::lines::Lines;
-use crate::worker::oneshot::{AtWork, Output, spawn_with_result_pipe};
+use crate::worker::oneshot::{AtWork, spawn_with_result_pipe};
 use crate::worker::oversee::Overseer;
 use crate::worker::process::Group;
 use crate::worker::said::Ear;
 use crate::worker::{Ended, Limits, family};
-
-pub use child::serve_kept;
 
 /// Ended with all below it when dropped, and its folder removed.
 pub struct Kept {
@@ -37,7 +33,7 @@ impl Kept {
     pub fn start(mut command: Command, folder: PathBuf, sandbox: &Grants) -> std::io::Result<Self> {
         let ear = Ear::new()?;
         let confinement = Confinement::of(sandbox)?;
-        let (lines, mut group) = spawn_with_result_pipe(&mut command, Output::Pipe(ear.output()), confinement)?;
+        let (lines, mut group) = spawn_with_result_pipe(&mut command, ear.output(), confinement)?;
         let stdin = group.stdin().expect("BUG: stdin is piped");
         Ok(Self { process: Some((group, lines)), stdin, ear, jobs: 0, folder })
     }
@@ -142,8 +138,7 @@ mod tests {
             std::fs::create_dir(at("out")).unwrap();
             let job = Job { id, op: op.into(), params: json!({}), out: at("out"), ..Job::default() };
             let (log, cancel) = (at("log"), Cancel::default());
-            let timeout = Duration::from_secs(seconds);
-            let limits = Limits { timeout, memory: None, cancel: &cancel, log: &log, progress: &|_| {} };
+            let limits = Limits::of_time(Duration::from_secs(seconds), &cancel, &log);
             let ended = self.worker.run(&job, &limits);
             let read = |path: PathBuf| std::fs::read_to_string(path).ok();
             (ended, read(at("out").join("made")), read(log).unwrap_or_default())

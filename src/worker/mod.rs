@@ -33,7 +33,7 @@ use crate::runtime::JobOutput;
 pub use command::{Workplace, run_command};
 pub use guard::kill_all;
 pub use inputs::Gone;
-pub use kept::{Kept, serve_kept};
+pub use kept::Kept;
 pub use logged::run_logged;
 pub use oneshot::run_oneshot;
 pub use process::tail;
@@ -101,7 +101,12 @@ pub struct Limits<'a> {
     pub progress: &'a dyn Fn(&str),
 }
 
-impl Limits<'_> {
+impl<'a> Limits<'a> {
+    /// No more than a time, for a job whose progress nobody waits for.
+    pub fn of_time(timeout: Duration, cancel: &'a Cancel, log: &'a Path) -> Self {
+        Self { timeout, memory: None, cancel, log, progress: &|_| {} }
+    }
+
     /// Why a job that began at `start` must end now, if it must.
     fn exceeded(&self, start: Instant) -> Option<Ended> {
         if self.cancel.is_cancelled() {

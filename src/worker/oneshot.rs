@@ -9,17 +9,15 @@ use std::time::{Duration, Instant};
 use command_fds::{CommandFdExt, FdMapping};
 
 use crate::confine::Confinement;
-use crate::runtime::{Job, JobOutput, Reply};
+use crate::runtime::{Job, JobOutput, Reply, serve};
 use crate::worker::lines::{Lines, Next};
 use crate::worker::oversee::{Overseer, Verdict};
-use crate::worker::process::{Group, poll, readable};
+use crate::worker::process::{Group, poll, readable, speak_to};
 use crate::worker::said::Said;
 use crate::worker::{Ended, Limits, TICK};
 
 /// The descriptor on which a child answers.
 pub(super) const RESULT_FD: i32 = 3;
-/// The environment variable that names it.
-pub(super) const RESULT_FD_VAR: &str = "ORCH_RESULT_FD";
 /// How long a worker may live that has answered, or can answer no more.
 const LEAVING: Duration = Duration::from_secs(5);
 
@@ -35,8 +33,7 @@ pub fn run_oneshot(mut command: Command, job: &Job, limits: &Limits<'_>) -> Ende
         Ok(confinement) => confinement,
         Err(e) => return broken("make a sandbox", e),
     };
-    let output = Output::Pipe(said.output());
-    let (lines, mut group) = match spawn_with_result_pipe(&mut command, output, confinement) {
+    let (lines, mut group) = match spawn_with_result_pipe(&mut command, said.output(), confinement) {
         Ok(pair) => pair,
         Err(e) => return broken(&format!("start `{}`", command.get_program().display()), e),
     };
@@ -180,29 +177,19 @@ fn junk(what: &str) -> Ended {
     Ended::Broken(format!("the worker wrote invalid data to its result descriptor: {what}"))
 }
 
-/// Where stdout and stderr of a child go.
-pub(super) enum Output<'a> {
-    Pipe(BorrowedFd<'a>),
-    File(&'a std::path::Path),
-}
-
+/// Starts `command`, whose stdout and stderr go to `output`. Jobs go to its stdin, and its answers come as lines.
 pub(super) fn spawn_with_result_pipe(
     command: &mut Command,
-    output: Output<'_>,
+    output: BorrowedFd<'_>,
     confinement: Option<Confinement>,
 ) -> std::io::Result<(Lines, Group)> {
     let (reader, writer) = std::io::pipe()?;
-    command.stdin(Stdio::piped()).env(RESULT_FD_VAR, RESULT_FD.to_string());
+    command.stdin(Stdio::piped()).env(serve::RESULT_FD, RESULT_FD.to_string());
     command
         .fd_mappings(vec![FdMapping { parent_fd: writer.into(), child_fd: RESULT_FD }])
         .map_err(|e| std::io::Error::other(e.to_string()))?;
-    let group = match output {
-        Output::File(log) => Group::spawn(command, log)?,
-        Output::Pipe(pipe) => {
-            command.stdout(pipe.try_clone_to_owned()?).stderr(pipe.try_clone_to_owned()?);
-            Group::spawn_as_is(command, confinement)?
-        }
-    };
+    speak_to(command, output)?;
+    let group = Group::spawn(command, confinement)?;
     // The writing end lives in `command`'s mapping; with it gone, the reader sees the child's end.
     *command = Command::new("");
     Ok((Lines::new(reader)?, group))
@@ -225,8 +212,7 @@ mod tests {
         let cancel = Cancel::default();
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        let limits = Limits { timeout, memory: None, cancel: &cancel, log: &log, progress: &|_| {} };
-        let ended = run_oneshot(command, &job(dir.path()), &limits);
+        let ended = run_oneshot(command, &job(dir.path()), &Limits::of_time(timeout, &cancel, &log));
         (ended, std::fs::read_to_string(&log).unwrap_or_default())
     }
 
@@ -247,8 +233,7 @@ mod tests {
         job.env.insert("CUDA_VISIBLE_DEVICES".into(), "GPU-a1".into());
         let mut command = Command::new("sh");
         command.args(["-c", &format!("echo shown $CUDA_VISIBLE_DEVICES; {ANSWER}")]);
-        let timeout = Duration::from_secs(10);
-        let limits = Limits { timeout, memory: None, cancel: &cancel, log: &log, progress: &|_| {} };
+        let limits = Limits::of_time(Duration::from_secs(10), &cancel, &log);
         assert!(matches!(run_oneshot(command, &job, &limits), Ended::Answered(_)));
         assert_eq!(std::fs::read_to_string(&log).unwrap(), "shown GPU-a1\n");
     }
@@ -262,8 +247,7 @@ mod tests {
         let (log, cancel, job) = (at("log"), Cancel::default(), Job { sandbox, ..job(&at("own")) });
         let mut command = Command::new("sh");
         command.args(["-c", &format!("read job; echo x > own/made; echo x > theirs; {ANSWER}")]).current_dir(&dir);
-        let timeout = Duration::from_secs(10);
-        let limits = Limits { timeout, memory: None, cancel: &cancel, log: &log, progress: &|_| {} };
+        let limits = Limits::of_time(Duration::from_secs(10), &cancel, &log);
         assert!(matches!(run_oneshot(command, &job, &limits), Ended::Answered(_)));
         assert!(at("own/made").exists());
         assert_eq!(at("theirs").exists(), !Enforced::here().is_some());

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{ChildStdin, Command, ExitStatus};
@@ -33,18 +33,8 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Starts `command` with stdout and stderr going to the file `log`.
-    pub(super) fn spawn(command: &mut Command, log: &Path) -> io::Result<Self> {
-        if let Some(dir) = log.parent() {
-            std::fs::create_dir_all(dir)?;
-        }
-        let log = File::options().create(true).append(true).open(log)?;
-        command.stdout(log.try_clone()?).stderr(log);
-        Self::spawn_as_is(command, None)
-    }
-
     /// Starts `command`, whose streams are set, held to `confinement`.
-    pub(super) fn spawn_as_is(command: &mut Command, confinement: Option<Confinement>) -> io::Result<Self> {
+    pub(super) fn spawn(command: &mut Command, confinement: Option<Confinement>) -> io::Result<Self> {
         let slot = Slot::take()?;
         let place = slot.place();
         command.process_group(0).env(guard::MARK, guard::mark());
@@ -228,6 +218,20 @@ fn pidfd_of(_pid: i32) -> Option<OwnedFd> {
     None
 }
 
+/// Has stdout and stderr of `command` go to `output`.
+pub(super) fn speak_to(command: &mut Command, output: BorrowedFd<'_>) -> io::Result<()> {
+    command.stdout(output.try_clone_to_owned()?).stderr(output.try_clone_to_owned()?);
+    Ok(())
+}
+
+/// Opens a log to add to it, in a folder that may not be there yet.
+pub(super) fn open_log(path: &Path) -> io::Result<File> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    File::options().create(true).append(true).open(path)
+}
+
 /// For [`poll`]: something to be read, or the other end closed.
 pub(super) fn readable(fd: RawFd) -> libc::pollfd {
     libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
@@ -273,7 +277,7 @@ mod tests {
         let mut command = Command::new("sh");
         let script = "(setsid sh -c 'echo $$ > $FILE; sleep 100' &); while [ ! -s $FILE ]; do sleep 0.01; done";
         command.args(["-c", script]).env("FILE", &file);
-        let mut group = Group::spawn(&mut command, &dir.path().join("log")).unwrap();
+        let mut group = Group::spawn(&mut command, None).unwrap();
         assert!(!group.is_over());
         group.finish(Duration::from_secs(30)).unwrap();
         let pid: i32 = std::fs::read_to_string(&file).unwrap().trim().parse().unwrap();

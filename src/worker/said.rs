@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::ioctl_fionread;
 
 use crate::worker::Ended;
+use crate::worker::process::open_log;
 use crate::worker::redact::Redact;
 
 /// So many bytes of the beginning are kept, and written at once.
@@ -150,10 +151,7 @@ impl<'a> Said<'a> {
 
     fn file(&mut self) -> io::Result<&mut File> {
         if self.file.is_none() {
-            if let Some(folder) = self.log.parent() {
-                std::fs::create_dir_all(folder)?;
-            }
-            self.file = Some(File::options().create(true).append(true).open(self.log)?);
+            self.file = Some(open_log(self.log)?);
         }
         Ok(self.file.as_mut().expect("BUG: it was opened above"))
     }

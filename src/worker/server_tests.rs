@@ -42,7 +42,7 @@ impl Place {
         std::fs::create_dir(&out).unwrap();
         let job = Job { id, op: op.into(), params, out, sandbox: Grants::everything(), ..Job::default() };
         let log = self.at(&format!("log-{id}"));
-        self.server.run(&job, &Limits { timeout, memory, cancel: &self.cancel, log: &log, progress: &|_| {} })
+        self.server.run(&job, &Limits { memory, ..Limits::of_time(timeout, &self.cancel, &log) })
     }
 
     fn status(&self, id: u32, op: &str, params: serde_json::Value) -> JobStatus {

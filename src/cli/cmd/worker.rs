@@ -8,9 +8,9 @@ use crate::cli::args::Args;
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
 use crate::device;
-use crate::runtime::{JobOutput, serve::serve_one};
+use crate::runtime::JobOutput;
+use crate::runtime::serve::{serve_kept, serve_one};
 use crate::session::{self, UsageError};
-use crate::worker::serve_kept;
 
 /// `orch worker-properties`
 pub(super) fn properties(args: &Args, json: bool, printer: &Printer) -> anyhow::Result<Exit> {

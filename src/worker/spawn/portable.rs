@@ -4,7 +4,7 @@ use std::io;
 use std::process::{Command, Stdio};
 
 use super::{Program, Started};
-use crate::worker::process::Group;
+use crate::worker::process::{Group, speak_to};
 use crate::worker::reads::Filter;
 
 /// Starts `program`. Nothing here can watch what it reads, so a filter is never made.
@@ -13,7 +13,7 @@ pub(in crate::worker) fn start(program: &Program<'_>, _filter: Option<&mut Filte
     let mut command = Command::new(&file);
     command.args(&program.argv[1..]).current_dir(program.cwd).env_clear().envs(program.env.iter().cloned());
     command.stdin(Stdio::null());
-    command.stdout(program.output.try_clone_to_owned()?).stderr(program.output.try_clone_to_owned()?);
-    let group = Group::spawn_as_is(&mut command, None)?;
+    speak_to(&mut command, program.output)?;
+    let group = Group::spawn(&mut command, None)?;
     Ok(Started { group, file })
 }
