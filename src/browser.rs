@@ -49,7 +49,7 @@ pub struct Launch<'a> {
 }
 
 /// What a page answered.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Talk {
     pub answer: Value,
     /// What the page posted as `outputs`.
@@ -99,18 +99,10 @@ pub fn open(launch: &Launch<'_>, page: &Page<'_>, progress: &dyn Fn(&str)) -> Re
     let heard = hear(&mut child, &server, launch.api, clock, progress, &mut || None)?;
     let processes = child.processes(high_water_mark);
     child.end();
-    let Heard { answer, outputs, start } = heard;
-    Ok(Talk { answer, outputs, start, processes, before: None, flags, version: ask_version(launch.program) })
+    Ok(Talk { processes, flags, version: ask_version(launch.program), ..heard })
 }
 
-/// What a page has said when it is done.
-struct Heard {
-    answer: Value,
-    outputs: Option<Vec<u8>>,
-    start: Duration,
-}
-
-/// Waits for the page's answer. `clock`: when its opening began; `crash` tells how its process ended, where that is known.
+/// Waits for the page's answer, and gives what it has said until then. `clock`: when its opening began; `crash` tells how its process ended, where that is known.
 fn hear(
     child: &mut Child,
     server: &Server<'_>,
@@ -118,7 +110,7 @@ fn hear(
     clock: Instant,
     progress: &dyn Fn(&str),
     crash: &mut dyn FnMut() -> Option<String>,
-) -> Result<Heard, Trouble> {
+) -> Result<Talk, Trouble> {
     let mut start = None;
     let mut outputs = None;
     let mut looked = Instant::now();
@@ -137,7 +129,9 @@ fn hear(
                 return Err(Trouble::Broken(format!("its page failed: {}{}", text.trim(), child.last_words())));
             }
             Some(Said::Outputs(bytes)) => outputs = Some(bytes),
-            Some(Said::Answer(answer)) => return Ok(Heard { answer, outputs, start: start.unwrap_or_default() }),
+            Some(Said::Answer(answer)) => {
+                return Ok(Talk { answer, outputs, start: start.unwrap_or_default(), ..Talk::default() });
+            }
             Some(Said::Nothing) | None => {}
         }
         child.check(start.is_some())?;

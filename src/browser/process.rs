@@ -325,20 +325,9 @@ impl Member {
 
 /// A process and all that descend from it; empty where there is no /proc.
 fn family(root: u32) -> Vec<Member> {
-    let all: BTreeMap<i32, Stat> = process::all().filter(|(_, stat)| stat.is_alive()).collect();
-    let descends = |mut pid: i32| {
-        // A chain longer than the table is no chain: numbers may be given away while it is read.
-        for _ in 0..all.len() {
-            match all.get(&pid) {
-                _ if pid == root as i32 => return true,
-                Some(stat) => pid = stat.parent,
-                None => return false,
-            }
-        }
-        false
-    };
-    let found = all.iter().filter(|(pid, _)| descends(**pid));
-    found.map(|(pid, stat)| Member { pid: *pid, started: stat.started, kind: kind(*pid) }).collect()
+    let all = [root as i32].into_iter().chain(process::descendants(root as i32));
+    let living = all.filter_map(|pid| Some((pid, Stat::of(pid).filter(Stat::is_alive)?)));
+    living.map(|(pid, stat)| Member { pid, started: stat.started, kind: kind(pid) }).collect()
 }
 
 /// `renderer`, by its own `--type=renderer`; the one without a type is the browser.

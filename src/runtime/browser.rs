@@ -45,19 +45,20 @@ pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Params {
+pub(super) struct Params {
     /// The browser's executable, absolute.
     browser: PathBuf,
-    /// The folder of ONNX Runtime Web's bundles, absolute.
-    ort_web: PathBuf,
-    /// `webgpu-browser`, `webnn`
-    backend: String,
-    /// `webgpu`; of WebNN `cpu`, `gpu`, `npu`
-    device: String,
+    /// The folder of ONNX Runtime Web's bundles, or that of npm's packages; absolute.
+    #[serde(alias = "ort_web", alias = "packages")]
+    pub(super) scripts: PathBuf,
+    /// `webgpu-browser`, `webnn`; `cpu` where a runtime offers it
+    pub(super) backend: String,
+    /// `webgpu`; of WebNN `cpu`, `gpu`, `npu`; of the CPU `wasm`
+    pub(super) device: String,
     #[serde(default)]
-    options: Map<String, Value>,
+    pub(super) options: Map<String, Value>,
     #[serde(deserialize_with = "super::measure::asked")]
-    measure: Option<MeasureParams>,
+    pub(super) measure: Option<MeasureParams>,
     /// Other jobs follow in this process, so the browser stays open.
     #[serde(default)]
     kept: bool,
@@ -95,7 +96,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
         files.insert("model/model.onnx".to_owned(), Served::Bytes(model));
     }
     let page = Page { script: SCRIPT, params: &settings, files, imports: &[] };
-    let talk = open(&params.browser, params.kept, &options, &page, progress)?;
+    let talk = open(&params, &options, &page, progress)?;
     let facts = json!({"graph_optimisation": OPTIMISATION, "without_fusions": options.without_fusions()});
     finish(job, &manifest, &options, talk, facts, params.measure.map(|_| SYNC))
 }
@@ -112,15 +113,14 @@ struct Kept {
 
 /// Opens the page in the browser and waits for its answer. A worker that is kept keeps its browser.
 pub(super) fn open(
-    program: &Path,
-    kept: bool,
+    params: &Params,
     options: &Options,
     page: &Page<'_>,
     progress: &dyn Fn(&str),
 ) -> anyhow::Result<Talk> {
-    let Options { api, adapter, .. } = *options;
+    let (Options { api, adapter }, program) = (*options, params.browser.as_path());
     let folder = || tempfile::Builder::new().prefix("browser-").tempdir_in(".").context("failed to make a folder");
-    if !kept {
+    if !params.kept {
         let scratch = folder()?;
         progress("starting the browser");
         let launch = Launch { program, api, adapter, scratch: scratch.path() };
@@ -158,7 +158,7 @@ fn files(
     let mut files = shared();
     files.insert("inputs".to_owned(), Served::Bytes(inputs));
     for name in [BUNDLE].iter().chain(&LOADED) {
-        let path = params.ort_web.join(name);
+        let path = params.scripts.join(name);
         if !path.is_file() {
             let reason = format!("ONNX Runtime Web is not at `{}`: run `orch setup browser`", path.display());
             return Err(Refusal::unavailable(reason));

@@ -8,10 +8,10 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{LazyLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
-use crate::base::process::{self, Stat, kernel_bytes};
+use crate::base::process::{self, Stat, descendants, kernel_bytes, numbers};
 
 /// Held for reading while a child comes into being or is reaped, and for writing while strays are looked for: a child
 /// that is not known yet, or no longer, looks like a stray.
@@ -84,13 +84,13 @@ pub(super) fn sweep(known: impl Fn(i32) -> bool) -> Vec<String> {
 /// look at. It holds what the main thread has started, too, and the children of threads that have ended.
 fn strays(known: impl Fn(i32) -> bool) -> Vec<i32> {
     let own = std::process::id() as i32;
-    let children = match list_of(own) {
+    let children = match &*LIST {
         Some(list) => {
             let mut buffer = [0; 4096];
             let read = list.read_at(&mut buffer, 0).unwrap_or(0);
             numbers(&String::from_utf8_lossy(&buffer[..read]))
         }
-        None => parents().into_iter().filter(|(_, parent)| *parent == own).map(|(pid, _)| pid).collect(),
+        None => process::all().filter(|(_, stat)| stat.parent == own).map(|(pid, _)| pid).collect(),
     };
     // SAFETY: takes no pointers.
     let group = |pid: i32| unsafe { libc::getpgid(pid) };
@@ -105,7 +105,7 @@ fn strays(known: impl Fn(i32) -> bool) -> Vec<i32> {
 /// Nobody has to wait for this. A list may leave out a child if one before it is reaped while the list is read; but that
 /// one stands in what was read, and who is reaped is not known any more.
 pub(super) fn knows_all(known: impl Fn(i32) -> bool) -> bool {
-    let Some(orphans) = list_of(std::process::id() as i32) else { return false };
+    let Some(orphans) = &*LIST else { return false };
     let mut buffer = [0; 4096];
     let Ok(read) = orphans.read_at(&mut buffer, 0) else { return false };
     let Ok(own) = fs::read_to_string("/proc/thread-self/children") else { return false };
@@ -115,40 +115,8 @@ pub(super) fn knows_all(known: impl Fn(i32) -> bool) -> bool {
 
 /// The main thread's list of children, where the kernel keeps one (CONFIG_PROC_CHILDREN). It is opened once: each step
 /// looks at it.
-fn list_of(own: i32) -> Option<&'static File> {
-    static LIST: OnceLock<Option<File>> = OnceLock::new();
-    LIST.get_or_init(|| File::open(format!("/proc/self/task/{own}/children")).ok()).as_ref()
-}
-
-/// Each number is followed by a space; one that the end of the buffer cuts off is left for the next look.
-fn numbers(list: &str) -> Vec<i32> {
-    list.split_inclusive(' ').filter_map(|word| word.strip_suffix(' ')?.parse().ok()).collect()
-}
-
-/// Every process with its parent, by the way that each kernel has.
-fn parents() -> Vec<(i32, i32)> {
-    process::all().map(|(pid, stat)| (pid, stat.parent)).collect()
-}
-
-fn descendants(leader: i32) -> Vec<i32> {
-    let mut found = vec![leader];
-    let all = if list_of(std::process::id() as i32).is_none() { parents() } else { Vec::new() };
-    let mut at = 0;
-    while let Some(pid) = found.get(at).copied() {
-        found.extend(all.iter().filter(|(_, parent)| *parent == pid).map(|(child, _)| *child));
-        if all.is_empty() {
-            found.extend(listed(pid));
-        }
-        at += 1;
-    }
-    found.split_off(1)
-}
-
-/// The children that all threads of a process have.
-fn listed(pid: i32) -> Vec<i32> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    tasks.flat_map(|task| numbers(&fs::read_to_string(task.path().join("children")).unwrap_or_default())).collect()
-}
+static LIST: LazyLock<Option<File>> =
+    LazyLock::new(|| File::open(format!("/proc/self/task/{}/children", std::process::id())).ok());
 
 fn is_alive(pid: i32) -> bool {
     Stat::of(pid).is_some_and(|stat| stat.is_alive())

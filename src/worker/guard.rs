@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{LazyLock, Mutex};
 
 #[cfg(target_os = "linux")]
 use crate::base::lock;
@@ -59,11 +59,11 @@ impl Slot {
 
 /// The value of [`MARK`] for the children of this process.
 pub(super) fn mark() -> &'static str {
-    static VALUE: OnceLock<String> = OnceLock::new();
-    VALUE.get_or_init(|| {
+    static VALUE: LazyLock<String> = LazyLock::new(|| {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         format!("{}-{}", std::process::id(), now.as_nanos())
-    })
+    });
+    &VALUE
 }
 
 /// Ends what leaders that have ended left behind; gives the names of the processes.
@@ -91,9 +91,9 @@ impl Drop for Slot {
 }
 
 fn guard() -> io::Result<&'static Guard> {
-    static GUARD: OnceLock<Result<Guard, i32>> = OnceLock::new();
-    let started = GUARD.get_or_init(|| start().map_err(|e| e.raw_os_error().unwrap_or(libc::EIO)));
-    started.as_ref().map_err(|code| io::Error::from_raw_os_error(*code))
+    static GUARD: LazyLock<Result<Guard, i32>> =
+        LazyLock::new(|| start().map_err(|e| e.raw_os_error().unwrap_or(libc::EIO)));
+    GUARD.as_ref().map_err(|code| io::Error::from_raw_os_error(*code))
 }
 
 fn start() -> io::Result<Guard> {

@@ -54,12 +54,12 @@ impl Group {
             command.spawn()?
         };
         let leader = child.id() as i32;
-        let (pidfd, stdin) = (pidfd_of(leader), child.stdin.take());
-        Ok(Self { leader, pidfd, stdin, slot: Some(slot), status: None, swept: false, peak_rss_bytes: None })
+        let mut group = Self::of(leader, pidfd_of(leader), slot);
+        group.stdin = child.stdin.take();
+        Ok(group)
     }
 
     /// Takes over a child that leads a group and stands in `slot`.
-    #[cfg(target_os = "linux")]
     pub(super) fn of(leader: i32, pidfd: Option<OwnedFd>, slot: Slot) -> Self {
         Self { leader, pidfd, stdin: None, slot: Some(slot), status: None, swept: false, peak_rss_bytes: None }
     }

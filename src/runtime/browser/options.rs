@@ -7,6 +7,7 @@ use crate::browser::{Adapter, Api};
 use crate::device::{self, Host};
 use crate::runtime::refusal::Refusal;
 
+#[derive(Clone, Copy)]
 pub(in crate::runtime) struct Options {
     pub(in crate::runtime) api: Api,
     pub(in crate::runtime) adapter: Adapter,
