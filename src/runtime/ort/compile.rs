@@ -11,12 +11,12 @@ use ::ort::session::builder::SessionBuilder;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::{Value, json};
 
-use super::host::{Host, Message, Messages, QNN, exhausts_memory, listening, plain, strict};
-use super::place::Place;
+use super::Params;
+use super::host::{Message, Messages, QNN, exhausts_memory, listening, plain, strict};
+use super::place::Bench;
 use super::placement::Placement;
 use super::refusal::{Verdict, examine};
 use super::source::{Prepared, Source};
-use super::{Params, optimised};
 use crate::base::fs as bfs;
 use crate::runtime::manifest::Manifest;
 use crate::runtime::refusal::Refusal;
@@ -55,14 +55,14 @@ fn make(job: &Job, params: &Params) -> Result<JobOutput> {
     if is_quantised && given != precision {
         bail!("the model is quantised by its file: it is `{given}`, not `{precision}`");
     }
-    let (host, mut place) = Place::qnn(params)?;
+    let mut bench = Bench::qnn(params)?;
     if is_quantised {
-        whole(&mut place.options);
+        whole(&mut bench.place.options);
     }
-    let prepared = source.prepare(&host, is_quantised)?;
+    let prepared = source.prepare(&bench.host, is_quantised)?;
 
     let file = job.out.join(format!("{stem}_ctx.onnx"));
-    let (mut builder, messages) = listening(place.lenient(&host)?, LogLevel::Warning)?;
+    let (mut builder, messages) = listening(bench.lenient()?, LogLevel::Warning)?;
     builder = writing(strict(builder)?, &file)?;
     let compiled = builder.commit_from_memory(&prepared.bytes);
     misread_option(&messages)?;
@@ -71,28 +71,27 @@ fn make(job: &Job, params: &Params) -> Result<JobOutput> {
         Err(error) => {
             let reason = match broken(&messages) {
                 Some(broken) => broken,
-                None => match examine(place.lenient(&host)?, QNN, &prepared.bytes)? {
+                None => match examine(bench.lenient()?, QNN, &prepared.bytes)? {
                     Verdict::Refused(reason) => return Err(Refusal::because(JobStatus::Unsupported, reason)),
                     Verdict::Broken(reason) => reason,
                     Verdict::Unexplained => error.message().to_owned(),
                 },
             };
-            return Err(failed(&reason, takes_another(&host, &place)));
+            return Err(failed(&reason, takes_another(&bench)));
         }
     };
-    let nodes = || optimised::nodes(&host, params, |builder| builder.commit_from_memory(&prepared.bytes));
-    place.assert(&compiled, nodes)?;
+    let nodes = || bench.optimised(|builder| builder.commit_from_memory(&prepared.bytes));
+    bench.place.assert(&compiled, nodes)?;
 
     // The file is loaded again, as a run will load it: the session above proves the model, not what was written.
-    let session = strict(place.lenient(&host)?)?.commit_from_file(&file).map_err(plain);
+    let session = strict(bench.lenient()?)?.commit_from_file(&file).map_err(plain);
     let session = session.context("the compiled model does not load")?;
-    place.assert(&Placement::of(&session)?, nodes)?;
+    bench.place.assert(&Placement::of(&session)?, nodes)?;
     let outputs: Vec<_> = session.outputs().iter().map(|output| output.name().to_owned()).collect();
     let wanted = &source.manifest.outputs;
     ensure!(outputs == *wanted, "the compiled model returns {outputs:?}, and the ONNX model {wanted:?}");
-    let inputs = session.inputs().iter().map(|input| input.name().to_owned()).collect();
-    publish(job, &source, &prepared, Made { file: &file, precision, inputs, sdk: &sdk(&session) }, &host, &place)?;
-    let mut facts = place.facts(&host, params)?;
+    publish(job, &bench, &source, &prepared, (&file, &session), precision)?;
+    let mut facts = bench.facts()?;
     facts.insert("placement".to_owned(), json!(compiled.counts()));
     facts.insert("lowering".to_owned(), json!(prepared.rules));
     facts.insert("qnn_sdk".to_owned(), json!(sdk(&session)));
@@ -110,8 +109,8 @@ fn failed(reason: &str, takes_another: Result<()>) -> anyhow::Error {
 }
 
 /// Whether the compiler works here at all.
-fn takes_another(host: &Host, place: &Place) -> Result<()> {
-    let session = strict(place.lenient(host)?)?.commit_from_memory(RELU).map_err(plain)?;
+fn takes_another(bench: &Bench<'_>) -> Result<()> {
+    let session = strict(bench.lenient()?)?.commit_from_memory(RELU).map_err(plain)?;
     match Placement::of(&session)?.elsewhere(QNN).first() {
         Some(node) => bail!("it leaves `{}`", node.operator),
         None => Ok(()),
@@ -166,33 +165,27 @@ fn sdk(session: &Session) -> Option<String> {
     told.split(':').nth(2).map(str::to_owned)
 }
 
-/// What the compiler left.
-struct Made<'m> {
-    file: &'m Path,
-    precision: &'m str,
-    inputs: Vec<String>,
-    sdk: &'m Option<String>,
-}
-
+/// Puts beside the compiled model what a run of it needs.
 fn publish(
     job: &Job,
+    bench: &Bench<'_>,
     source: &Source<'_>,
     prepared: &Prepared,
-    made: Made<'_>,
-    host: &Host,
-    place: &Place,
+    (file, session): (&Path, &Session),
+    precision: &str,
 ) -> Result<()> {
+    let taken: Vec<_> = session.inputs().iter().map(|input| input.name().to_owned()).collect();
     // An input that the graph does not use is gone from the compiled model.
     for (file, given) in [(tensors::INPUTS, Some(&source.inputs)), (tensors::CONTROL_INPUTS, source.control.as_ref())] {
         let Some(mut inputs) = given.cloned() else { continue };
-        inputs.retain(|name, _| made.inputs.contains(name));
+        inputs.retain(|name, _| taken.contains(name));
         tensors::write(&job.out.join(file), &inputs)?;
     }
     let mut rest = json!({
         "format": "qnn",
-        "model": made.file.file_name().unwrap_or_default().to_string_lossy(),
-        "precision": made.precision,
-        "options": place.options(),
+        "model": file.file_name().unwrap_or_default().to_string_lossy(),
+        "precision": precision,
+        "options": bench.place.options(),
         "lowering": prepared.rules,
     });
     for carried in ["route", "opset", "scheme"] {
@@ -200,9 +193,9 @@ fn publish(
             rest[carried] = value.clone();
         }
     }
-    rest["versions"] = json!({"onnxruntime": host.version, "qnn_sdk": made.sdk});
+    rest["versions"] = json!({"onnxruntime": bench.host.version, "qnn_sdk": sdk(session)});
     let Value::Object(rest) = rest else { unreachable!() };
-    Manifest { inputs: made.inputs, outputs: source.manifest.outputs.clone(), rest }.write(&job.out)
+    Manifest { inputs: taken, outputs: source.manifest.outputs.clone(), rest }.write(&job.out)
 }
 
 fn clear(folder: &Path) -> Result<()> {

@@ -10,12 +10,12 @@ use serde_json::{Map, Value, json};
 use super::host::{CPU, Host, OPTIMISATION, QNN, plain, strict};
 use super::placement::Placement;
 use super::webgpu::WEBGPU;
-use super::{Params, gpu, optimised, qnn, webgpu};
+use super::{Params, gpu, qnn, webgpu};
 use crate::base::Digest;
 use crate::device::Lease;
-use crate::runtime::JobStatus;
 use crate::runtime::onnx_proto::NodeProto;
 use crate::runtime::refusal::{Refusal, folds_to_constants};
+use crate::runtime::{JobStatus, onnx_file};
 
 /// Where a job's session runs.
 pub(super) struct Place {
@@ -95,8 +95,7 @@ impl Place {
         open(params)
     }
 
-    /// QNN, whatever `ep` says.
-    pub(super) fn qnn(params: &Params) -> Result<(Host, Self)> {
+    fn qnn(params: &Params) -> Result<(Host, Self)> {
         let options = qnn::options(&params.options).map_err(anyhow::Error::msg)?;
         let library = params.ep_library()?;
         let host = Host::load(&params.library)?;
@@ -119,13 +118,12 @@ impl Place {
         if self.provider == CPU { Ok(builder) } else { strict(builder) }
     }
 
-    /// A builder whose session may leave nodes to the CPU; used only to ask which.
-    pub(super) fn lenient(&self, host: &Host) -> Result<SessionBuilder> {
+    fn lenient(&self, host: &Host) -> Result<SessionBuilder> {
         host.builder(self.provider, &self.options)
     }
 
     /// What belongs into the record about libraries and settings.
-    pub(super) fn facts(&self, host: &Host, params: &Params) -> Result<Map<String, Value>> {
+    fn facts(&self, host: &Host, params: &Params) -> Result<Map<String, Value>> {
         let mut facts = json!({"onnxruntime": host.version, "provider": self.provider});
         if let (QNN | WEBGPU, Some(library)) = (self.provider, &params.ep_library) {
             // The provider calls itself 0.1.0 in every release, so its content is what tells one from another.
@@ -186,6 +184,17 @@ impl<'p> Bench<'p> {
         Ok(Self { host, place, params })
     }
 
+    /// QNN, whatever `ep` says.
+    pub(super) fn qnn(params: &'p Params) -> Result<Self> {
+        let (host, place) = Place::qnn(params)?;
+        Ok(Self { host, place, params })
+    }
+
+    /// A builder whose session may leave nodes to the CPU; used only to ask which.
+    pub(super) fn lenient(&self) -> Result<SessionBuilder> {
+        self.place.lenient(&self.host)
+    }
+
     pub(super) fn session(&self, model: &Path) -> Result<Session> {
         self.place.builder(&self.host, self.params.threads)?.commit_from_file(model).map_err(plain)
     }
@@ -197,9 +206,30 @@ impl<'p> Bench<'p> {
         Ok(placement)
     }
 
-    /// Those of the optimised model.
     pub(super) fn nodes(&self, model: &Path) -> Result<Vec<NodeProto>> {
-        optimised::nodes(&self.host, self.params, |builder| builder.commit_from_file(model))
+        self.optimised(|builder| builder.commit_from_file(model))
+    }
+
+    /// The nodes of the graph as ONNX Runtime executes it on the CPU, after all of its optimisations. `commit` loads the
+    /// model, from wherever it is.
+    pub(super) fn optimised(
+        &self,
+        commit: impl FnOnce(&mut SessionBuilder) -> ::ort::Result<Session>,
+    ) -> Result<Vec<NodeProto>> {
+        let folder =
+            tempfile::Builder::new().prefix("optimised-").tempdir_in(".").context("failed to make a folder")?;
+        let written = folder.path().join("optimised.onnx");
+        let builder = Place::new(CPU, "cpu", "cpu").builder(&self.host, self.params.threads)?;
+        let mut builder = builder.with_optimized_model_path(&written).map_err(plain)?;
+        // Weights go beside the graph: a message of protobuf ends at 2 GiB.
+        for (key, value) in [
+            ("session.optimized_model_external_initializers_file_name", "weights"),
+            ("session.optimized_model_external_initializers_min_size_in_bytes", "1024"),
+        ] {
+            builder = builder.with_config_entry(key, value).map_err(plain)?;
+        }
+        commit(&mut builder).map_err(plain)?;
+        Ok(onnx_file::read(&written)?.graph.unwrap_or_default().node)
     }
 
     pub(super) fn facts(&self) -> Result<Map<String, Value>> {

@@ -1,5 +1,6 @@
 //! Running a model: measured on the device that was asked for, or once on the CPU to make a reference.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ::ort::session::Session;
@@ -11,11 +12,11 @@ use super::host::{CPU, QNN};
 use super::infer::{Feed, collect, infer};
 use super::place::Bench;
 use super::refusal::{Verdict, examine};
-use super::{Params, gpu, half, looped};
+use super::{Params, gpu, half};
 use crate::device::vram;
 use crate::runtime::control::{self, Witness};
 use crate::runtime::generation;
-use crate::runtime::loops::Loop;
+use crate::runtime::loops::{Component, Loop};
 use crate::runtime::manifest::Manifest;
 use crate::runtime::measure;
 use crate::runtime::refusal::{Refusal, without_f16};
@@ -32,7 +33,7 @@ pub(super) fn run_at(job: &Job, bench: &Bench<'_>) -> Result<JobOutput> {
     let (place, measured) = (&bench.place, bench.params.measure);
     let artefact = job.artefact()?;
     if let Some(looped) = Loop::read(artefact)? {
-        return looped::run(job, bench, &looped);
+        return run_loop(job, bench, &looped);
     }
     let manifest = Manifest::read(artefact)?;
     let inputs = tensors::read(&artefact.join(tensors::INPUTS))?;
@@ -76,8 +77,57 @@ pub(super) fn run_at(job: &Job, bench: &Bench<'_>) -> Result<JobOutput> {
     Ok(JobOutput::ok(Value::Object(facts), Some(raw)))
 }
 
+/// The same of a model of several: a session for each component, and the loop that calls them.
+fn run_loop(job: &Job, bench: &Bench<'_>, looped: &Loop) -> Result<JobOutput> {
+    let (place, measured) = (&bench.place, bench.params.measure);
+    let artefact = job.artefact()?;
+    let inputs = tensors::read(&artefact.join(tensors::INPUTS))?;
+    let components = looped.components(artefact)?;
+    let open = |component: &Component| bench.session(&model_file(&component.tree)?);
+    let infer =
+        |session: &mut Session, manifest: &Manifest, inputs: &Tensors| again(session, &manifest.outputs, inputs);
+    let meter = place.lease.as_ref().map(|lease| vram::Meter::start(lease, measured.is_some()));
+    let ran = looped.measure(&components, &inputs, measured.as_ref(), open, infer);
+    let (mut sessions, outputs, timings) = ran.map_err(|error| {
+        let refused = components.iter().find(|component| open(component).is_err());
+        match refused.map(|component| model_file(&component.tree)) {
+            Some(Ok(model)) => explained(error, bench, &model),
+            Some(Err(missing)) => missing,
+            None => error,
+        }
+    })?;
+    let mut facts = bench.facts()?;
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    for (component, session) in sessions.values() {
+        let model = model_file(&component.tree)?;
+        for (place, nodes) in bench.placement(session, &model)?.counts() {
+            *counts.entry(place).or_default() += nodes;
+        }
+        let is_half = component.manifest.rest.get("precision").is_some_and(|precision| precision == "fp16");
+        if place.provider == CPU
+            && is_half
+            && let Some(told) = half::cast_to_fp32(bench, &model)?
+        {
+            facts.insert("cast_to_fp32".to_owned(), json!(format!("{}: {told}", component.name)));
+        }
+    }
+    facts.insert("placement".to_owned(), json!(counts));
+    facts.insert("components".to_owned(), json!(sessions.keys().collect::<Vec<_>>()));
+    looped.write(job, artefact, outputs, |inputs| looped.run_loaded(&mut sessions, inputs, infer))?;
+    let mut raw = timings.into_raw(place.sync(), &place.requested, &place.actual);
+    raw.placement = counts;
+    if place.provider == CPU {
+        cpu::note(&mut facts);
+    }
+    if let Some(held) = meter.and_then(|meter| meter.held()) {
+        raw.peak_device_bytes = Some(held.bytes);
+        facts.insert("device_memory".to_owned(), json!(held));
+    }
+    Ok(JobOutput::ok(Value::Object(facts), Some(raw)))
+}
+
 /// An inference on inputs besides those that are measured.
-pub(super) fn again(session: &mut Session, outputs: &[String], inputs: &Tensors) -> Result<Tensors> {
+fn again(session: &mut Session, outputs: &[String], inputs: &Tensors) -> Result<Tensors> {
     let feed = Feed::new(session, inputs)?;
     collect(infer(session, &feed)?, outputs)
 }
@@ -112,7 +162,7 @@ pub(super) fn model_file(artefact: &Path) -> Result<PathBuf> {
 }
 
 /// An error of a strict session, with the nodes that it is about where the provider left some.
-pub(super) fn explained(error: anyhow::Error, bench: &Bench<'_>, model: &Path) -> anyhow::Error {
+fn explained(error: anyhow::Error, bench: &Bench<'_>, model: &Path) -> anyhow::Error {
     let provider = bench.place.provider;
     if provider == CPU {
         return error;
@@ -126,7 +176,7 @@ pub(super) fn explained(error: anyhow::Error, bench: &Bench<'_>, model: &Path) -
         let said = said.rsplit(" : FAIL : ").next().unwrap_or_default().trim();
         return Refusal::unavailable(format!("{provider} does not start: {said}"));
     }
-    let examined = || examine(bench.place.lenient(&bench.host)?, provider, &std::fs::read(model)?);
+    let examined = || examine(bench.lenient()?, provider, &std::fs::read(model)?);
     match examined() {
         // A context binary was accepted as a whole when it was compiled; other models meet the provider here first.
         Ok(Verdict::Refused(why)) if provider != QNN => Refusal::because(JobStatus::Unsupported, why),
