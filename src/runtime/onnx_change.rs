@@ -131,8 +131,8 @@ mod tests {
         ValueInfoProto::of(name, 1, shape)
     }
 
-    fn written(dir: &Path, graph: GraphProto) -> std::path::PathBuf {
-        let path = dir.join("m.onnx");
+    fn written(graph: GraphProto) -> tempfile::TempPath {
+        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
         std::fs::write(&path, ModelProto::of(graph).encode_to_vec()).unwrap();
         path
     }
@@ -152,16 +152,14 @@ mod tests {
 
     #[test]
     fn unnamed_sizes_are_closed_by_their_place_and_named_ones_keep_their_name() {
-        let dir = tempfile::tempdir().unwrap();
         let graph = GraphProto {
             input: vec![value("x", Some(&["-1", "3", "?", "?"])), value("y", Some(&["", "seq"])), value("z", None)],
             output: vec![value("out", Some(&["-1", "?", "seq"]))],
             ..Default::default()
         };
-        let path = written(dir.path(), graph);
         let given = [("x", zeros(&[1, 3, 4, 5])), ("y", zeros(&[2, 7])), ("z", zeros(&[6]))];
         let inputs: Tensors = given.map(|(name, tensor)| (name.to_owned(), tensor)).into();
-        let closed = closed(&path, &inputs).unwrap();
+        let closed = closed(&written(graph), &inputs).unwrap();
         assert_eq!(closed.named, BTreeMap::from([("seq".to_owned(), 7)]));
         assert_eq!(
             shapes(&closed.model.unwrap()),
@@ -171,11 +169,10 @@ mod tests {
 
     #[test]
     fn a_model_without_unnamed_sizes_stays_as_it_is() {
-        let dir = tempfile::tempdir().unwrap();
         let inputs = Tensors::from([("x".to_owned(), zeros(&[2, 2])), ("y".to_owned(), zeros(&[3]))]);
         let of = |sizes: &[&str], other: &str| {
             let input = vec![value("x", Some(sizes)), value("y", Some(&[other]))];
-            closed(&written(dir.path(), GraphProto { input, ..Default::default() }), &inputs)
+            closed(&written(GraphProto { input, ..Default::default() }), &inputs)
         };
         assert!(of(&["batch", "2"], "3").unwrap().model.is_none());
         let error = of(&["batch", "2"], "batch").unwrap_err().to_string();
@@ -184,27 +181,25 @@ mod tests {
 
     #[test]
     fn an_input_with_a_value_of_its_own_is_none() {
-        let dir = tempfile::tempdir().unwrap();
         let graph = GraphProto {
             initializer: vec![TensorProto::of("w", 1, &[], vec![])],
             input: vec![value("x", Some(&["2"])), value("w", Some(&["3"]))],
             ..Default::default()
         };
         let inputs = Tensors::from([("x".to_owned(), zeros(&[2]))]);
-        let closed = closed(&written(dir.path(), graph), &inputs).unwrap();
+        let closed = closed(&written(graph), &inputs).unwrap();
         assert_eq!(shapes(&closed.model.unwrap()), [["2"]]);
     }
 
     #[test]
     fn outputs_are_those_that_are_asked_for_and_a_given_initializer_is_an_input() {
-        let dir = tempfile::tempdir().unwrap();
         let graph = GraphProto {
             initializer: vec![TensorProto::of("w", 1, &[], vec![])],
             input: vec![value("x", None), value("w", None)],
             output: vec![value("a", None), value("b", None)],
             ..Default::default()
         };
-        let path = written(dir.path(), graph);
+        let path = written(graph);
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         assert!(adapted(&path, &[], &names(&["a", "b"])).unwrap().is_none());
         let bytes = adapted(&path, &names(&["w"]), &names(&["b"])).unwrap().unwrap();

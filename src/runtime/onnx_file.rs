@@ -181,15 +181,23 @@ mod tests {
     use super::*;
     use crate::runtime::onnx_proto::StringStringEntryProto;
 
-    fn write(dir: &Path, name: &str, message: &impl Message) -> std::path::PathBuf {
-        let path = dir.join(name);
-        std::fs::write(&path, message.encode_to_vec()).unwrap();
-        path
+    /// A file that holds this, for as long as it is kept.
+    fn file(bytes: &[u8]) -> tempfile::TempPath {
+        let file = tempfile::Builder::new().suffix("m.onnx").tempfile().unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        file.into_temp_path()
+    }
+
+    fn facts_of(graph: GraphProto) -> OnnxFacts {
+        facts(&file(&ModelProto::of(graph).encode_to_vec())).unwrap()
+    }
+
+    fn tensor_of(proto: &TensorProto) -> anyhow::Result<(String, Tensor)> {
+        read_pb(&file(&proto.encode_to_vec()))
     }
 
     #[test]
     fn names_come_in_graph_order_without_the_weights() {
-        let dir = tempfile::tempdir().unwrap();
         let value = ValueInfoProto::named;
         let entry =
             |key: &str, value: &str| StringStringEntryProto { key: Some(key.into()), value: Some(value.into()) };
@@ -204,8 +212,7 @@ mod tests {
             output: vec![value("y")],
             ..Default::default()
         };
-        let path = write(dir.path(), "m.onnx", &ModelProto::of(graph));
-        let facts = facts(&path).unwrap();
+        let facts = facts_of(graph);
         assert_eq!(facts.inputs, ["x", "a"]);
         assert_eq!(facts.optional, ["w"]);
         assert_eq!(facts.outputs, ["y"]);
@@ -214,15 +221,12 @@ mod tests {
 
     #[test]
     fn a_text_file_is_not_a_model() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("m.onnx");
-        std::fs::write(&path, "version https://git-lfs.github.com/spec/v1").unwrap();
+        let path = file(b"version https://git-lfs.github.com/spec/v1");
         assert!(facts(&path).unwrap_err().to_string().ends_with("m.onnx` is not an ONNX model"));
     }
 
     #[test]
     fn what_no_tensor_holds_is_told_by_its_name() {
-        let dir = tempfile::tempdir().unwrap();
         let value = |name, number| ValueInfoProto::of(name, number, None);
         let sequence = TypeProto { sequence_type: Some(vec![]), ..Default::default() };
         let list = ValueInfoProto { r#type: Some(sequence), ..ValueInfoProto::named("list") };
@@ -231,9 +235,8 @@ mod tests {
             output: vec![value("z", 14)],
             ..Default::default()
         };
-        let path = write(dir.path(), "m.onnx", &ModelProto::of(graph));
         assert_eq!(
-            facts(&path).unwrap().inexpressible,
+            facts_of(graph).inexpressible,
             [
                 "its input `words` is a tensor of strings",
                 "its input `list` is a sequence",
@@ -244,7 +247,6 @@ mod tests {
 
     #[test]
     fn every_element_type_is_read_from_its_own_field() {
-        let dir = tempfile::tempdir().unwrap();
         let one = |number: i32| TensorProto { dims: vec![1], data_type: Some(number), ..Default::default() };
         let cases = [
             TensorProto { double_data: vec![2.0], ..one(11) },
@@ -256,16 +258,15 @@ mod tests {
             TensorProto { int32_data: vec![0x4000], ..one(16) },
         ];
         for case in cases {
-            let (_, tensor) = read_pb(&write(dir.path(), "x.pb", &case)).unwrap();
+            let (_, tensor) = tensor_of(&case).unwrap();
             assert_eq!(tensor.to_f64(), [2.0], "{:?}", case.data_type);
         }
-        let error = read_pb(&write(dir.path(), "x.pb", &one(8))).unwrap_err().to_string();
+        let error = tensor_of(&one(8)).unwrap_err().to_string();
         assert!(error.contains("holds strings, and tensors here are of float64, float32"), "{error}");
     }
 
     #[test]
     fn tensors_are_read_from_raw_and_typed_fields() {
-        let dir = tempfile::tempdir().unwrap();
         let typed = TensorProto {
             dims: vec![2],
             data_type: Some(1),
@@ -273,11 +274,9 @@ mod tests {
             name: Some("y".into()),
             ..Default::default()
         };
-        let (name, tensor) = read_pb(&write(dir.path(), "output_0.pb", &typed)).unwrap();
+        let (name, tensor) = tensor_of(&typed).unwrap();
         assert_eq!((name.as_str(), tensor.to_f64()), ("y", vec![1.0, -2.0]));
         let short = TensorProto { dims: vec![3], ..typed };
-        assert!(
-            read_pb(&write(dir.path(), "short.pb", &short)).unwrap_err().to_string().contains("not a whole tensor")
-        );
+        assert!(tensor_of(&short).unwrap_err().to_string().contains("not a whole tensor"));
     }
 }

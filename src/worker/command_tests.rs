@@ -10,6 +10,7 @@ use super::*;
 use crate::confine::Enforced;
 use crate::step::{Access, StoredFile};
 use crate::worker::Cancel;
+use crate::worker::testing::{eventually, is_alive};
 
 /// A project with a store in it, as `cache/` lies in the user's folder.
 struct Place {
@@ -108,21 +109,6 @@ impl Place {
 
 fn stored(path: &str, at: &Path, is_shared: bool) -> StoredFile {
     StoredFile { path: path.into(), at: at.to_owned(), is_shared }
-}
-
-fn is_alive(pid: i32) -> bool {
-    let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // SAFETY: signal 0 only asks whether the process exists.
-    unsafe { libc::kill(pid, 0) == 0 && !state.contains(") Z") }
-}
-
-#[track_caller]
-fn eventually(what: &str, holds: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(30), "waited in vain until {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 #[test]

@@ -128,3 +128,24 @@ pub fn own_program() -> std::io::Result<std::path::PathBuf> {
     // A child between fork and exec still is this program.
     if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
 }
+
+#[cfg(test)]
+mod testing {
+    use super::*;
+
+    /// Neither gone nor a zombie.
+    pub(super) fn is_alive(pid: i32) -> bool {
+        let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // SAFETY: signal 0 only asks whether the process exists.
+        unsafe { libc::kill(pid, 0) == 0 && !state.contains(") Z") }
+    }
+
+    #[track_caller]
+    pub(super) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+        let start = Instant::now();
+        while !holds() {
+            assert!(start.elapsed() < Duration::from_secs(30), "waited in vain until {what}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}

@@ -200,19 +200,24 @@ mod tests {
     use super::*;
     use crate::confine::{Enforced, Grants};
     use crate::worker::Cancel;
+    use crate::worker::testing::{eventually, is_alive};
     use std::path::Path;
 
-    fn job(dir: &Path) -> Job {
-        Job { id: 1, op: "x".into(), out: dir.into(), sandbox: Grants::everything(), ..Job::default() }
+    fn job() -> Job {
+        Job { id: 1, op: "x".into(), sandbox: Grants::everything(), ..Job::default() }
     }
 
     fn shell(script: &str, timeout: Duration) -> (Ended, String) {
         let dir = tempfile::tempdir().unwrap();
-        let log = dir.path().join("log");
-        let cancel = Cancel::default();
+        shell_of(&job(), script, timeout, dir.path())
+    }
+
+    /// How a job ended that a shell did in a folder, and what it said.
+    fn shell_of(job: &Job, script: &str, timeout: Duration, dir: &Path) -> (Ended, String) {
+        let (log, cancel) = (dir.join("log"), Cancel::default());
         let mut command = Command::new("sh");
-        command.args(["-c", script]);
-        let ended = run_oneshot(command, &job(dir.path()), &Limits::of_time(timeout, &cancel, &log));
+        command.args(["-c", script]).current_dir(dir);
+        let ended = run_oneshot(command, job, &Limits::of_time(timeout, &cancel, &log));
         (ended, std::fs::read_to_string(&log).unwrap_or_default())
     }
 
@@ -229,13 +234,11 @@ mod tests {
     #[test]
     fn a_worker_starts_with_the_environment_of_its_job() {
         let dir = tempfile::tempdir().unwrap();
-        let (log, cancel, mut job) = (dir.path().join("log"), Cancel::default(), job(dir.path()));
-        job.env.insert("CUDA_VISIBLE_DEVICES".into(), "GPU-a1".into());
-        let mut command = Command::new("sh");
-        command.args(["-c", &format!("echo shown $CUDA_VISIBLE_DEVICES; {ANSWER}")]);
-        let limits = Limits::of_time(Duration::from_secs(10), &cancel, &log);
-        assert!(matches!(run_oneshot(command, &job, &limits), Ended::Answered(_)));
-        assert_eq!(std::fs::read_to_string(&log).unwrap(), "shown GPU-a1\n");
+        let job = Job { env: [("CUDA_VISIBLE_DEVICES".to_owned(), "GPU-a1".to_owned())].into(), ..job() };
+        let script = format!("echo shown $CUDA_VISIBLE_DEVICES; {ANSWER}");
+        let (ended, said) = shell_of(&job, &script, Duration::from_secs(10), dir.path());
+        assert!(matches!(ended, Ended::Answered(_)), "{ended:?}");
+        assert_eq!(said, "shown GPU-a1\n");
     }
 
     #[test]
@@ -243,12 +246,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         std::fs::create_dir(at("own")).unwrap();
-        let sandbox = Grants::folders([at("own").as_path()]);
-        let (log, cancel, job) = (at("log"), Cancel::default(), Job { sandbox, ..job(&at("own")) });
-        let mut command = Command::new("sh");
-        command.args(["-c", &format!("read job; echo x > own/made; echo x > theirs; {ANSWER}")]).current_dir(&dir);
-        let limits = Limits::of_time(Duration::from_secs(10), &cancel, &log);
-        assert!(matches!(run_oneshot(command, &job, &limits), Ended::Answered(_)));
+        let job = Job { sandbox: Grants::folders([at("own").as_path()]), ..job() };
+        let script = format!("read job; echo x > own/made; echo x > theirs; {ANSWER}");
+        let (ended, _) = shell_of(&job, &script, Duration::from_secs(10), dir.path());
+        assert!(matches!(ended, Ended::Answered(_)), "{ended:?}");
         assert!(at("own/made").exists());
         assert_eq!(at("theirs").exists(), !Enforced::here().is_some());
     }
@@ -261,15 +262,19 @@ mod tests {
 
     #[test]
     fn deaths_are_told_apart() {
-        let (ended, _) = shell("kill -SEGV $$", Duration::from_secs(10));
-        assert!(matches!(ended, Ended::Died { signal: Some(11), .. }), "{ended:?}");
-        let (ended, _) = shell("exit 7", Duration::from_secs(10));
-        assert!(matches!(ended, Ended::Died { code: Some(7), .. }), "{ended:?}");
-        let (ended, _) = shell("kill -KILL $$", Duration::from_secs(10));
-        assert!(matches!(ended, Ended::Died { signal: Some(9), .. }), "by hand: {ended:?}");
-        // Who holds the descriptor open must not keep the job waiting for the dead.
-        let (ended, _) = shell("setsid sleep 60 & exit 7", Duration::from_secs(10));
-        assert!(matches!(ended, Ended::Died { code: Some(7), .. }), "{ended:?}");
+        for (script, by, with) in [
+            ("kill -SEGV $$", Some(11), None),
+            ("exit 7", None, Some(7)),
+            ("kill -KILL $$", Some(9), None),
+            // Who holds the descriptor open must not keep the job waiting for the dead.
+            ("setsid sleep 60 & exit 7", None, Some(7)),
+        ] {
+            let (ended, _) = shell(script, Duration::from_secs(10));
+            assert!(
+                matches!(ended, Ended::Died { signal, code } if (signal, code) == (by, with)),
+                "{script}: {ended:?}"
+            );
+        }
     }
 
     #[test]
@@ -314,12 +319,6 @@ mod tests {
         let (ended, _) = shell(&script, Duration::from_millis(300));
         assert!(matches!(ended, Ended::TimedOut), "{ended:?}");
         let pid: i32 = std::fs::read_to_string(pid_file).unwrap().trim().parse().unwrap();
-        let gone = (0..100).any(|_| {
-            std::thread::sleep(Duration::from_millis(20));
-            let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            // SAFETY: signal 0 only asks whether the process exists.
-            unsafe { libc::kill(pid, 0) != 0 || state.contains(") Z") }
-        });
-        assert!(gone, "grandchild {pid} outlived its group");
+        eventually("the grandchild is gone", || !is_alive(pid));
     }
 }

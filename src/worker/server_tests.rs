@@ -4,6 +4,7 @@ use super::*;
 use crate::confine::Grants;
 use crate::runtime::JobStatus;
 use crate::worker::Cancel;
+use crate::worker::testing::{eventually, is_alive};
 use std::path::PathBuf;
 
 struct Place {
@@ -53,10 +54,6 @@ impl Place {
     }
 }
 
-fn is_alive(pid: &str) -> bool {
-    std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).is_ok_and(|stat| !stat.contains(") Z"))
-}
-
 #[test]
 fn each_end_is_told_and_the_server_serves_on() {
     let place = Place::new();
@@ -96,9 +93,7 @@ fn a_server_that_dies_is_told_as_such_and_leaves_nobody() {
             // It leaves group and session.
             scope.spawn(|| place.run(2, "escape", json!({"ends": "cancelled"}))),
         ];
-        while !(place.at("out-1/pids").exists() && place.at("out-2/pid").exists()) {
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        eventually("both work", || place.at("out-1/pids").exists() && place.at("out-2/pid").exists());
         // SAFETY: the call takes no pointer; the process is this test's own.
         assert_eq!(unsafe { libc::kill(place.server.pid, libc::SIGKILL) }, 0);
         let [one, other] = jobs.map(|job| job.join().unwrap());
@@ -110,7 +105,7 @@ fn a_server_that_dies_is_told_as_such_and_leaves_nobody() {
     assert_eq!(place.server.why_replace().as_deref(), Some("the Python server ended (signal: 9 (SIGKILL))"));
     for name in ["out-1/pids", "out-2/pid"] {
         let pids = std::fs::read_to_string(place.at(name)).unwrap();
-        assert!(!pids.split_whitespace().any(is_alive), "{name}");
+        assert!(!pids.split_whitespace().any(|pid| is_alive(pid.parse().unwrap())), "{name}");
     }
     assert!(matches!(place.run(3, "echo", json!({})), Ended::ServerDied(_)), "who comes too late is told the same");
 }
@@ -127,9 +122,7 @@ fn a_worn_server_still_does_the_jobs_that_it_has() {
     assert_eq!(place.server.why_replace(), Some(why));
     let last = place.clone();
     let job = std::thread::spawn(move || last.status(2, "nap", json!({})));
-    while !place.at("out-2").exists() {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    eventually("it works", || place.at("out-2").exists());
     drop(place);
     assert_eq!(job.join().unwrap(), JobStatus::Ok);
 }

@@ -111,12 +111,13 @@ mod tests {
     fn options_are_strict_and_the_adapter_can_be_chosen() {
         assert_eq!(of("webgpu-browser", "webgpu", json!({"adapter": "software"})).unwrap().adapter, Adapter::Software);
         assert_eq!(of("webgpu-browser", "webgpu", json!({"adapter": "hardware"})).unwrap().adapter, Adapter::Hardware);
-        let error = |provider, device, options| of(provider, device, options).err().unwrap();
-        assert!(
-            error("webgpu-browser", "webgpu", json!({"adapter": "fast"})).contains("known: auto, hardware, software")
-        );
-        assert!(error("webgpu-browser", "webgpu", json!({"adaptor": "auto"})).contains("known: adapter"));
-        assert!(error("webnn", "cpu", json!({"adapter": "auto"})).contains("no option `adapter`"));
-        assert!(error("webnn", "tpu", json!({})).contains("known: cpu, gpu, npu"));
+        for (backend, device, options, told) in [
+            ("webgpu-browser", "webgpu", json!({"adapter": "fast"}), "known: auto, hardware, software"),
+            ("webgpu-browser", "webgpu", json!({"adaptor": "auto"}), "known: adapter"),
+            ("webnn", "cpu", json!({"adapter": "auto"}), "no option `adapter`"),
+            ("webnn", "tpu", json!({}), "known: cpu, gpu, npu"),
+        ] {
+            assert!(of(backend, device, options).err().unwrap().contains(told), "{told}");
+        }
     }
 }
