@@ -72,9 +72,8 @@ impl Child {
         command.stdin(Stdio::null()).stdout(out).stderr(err).current_dir(launch.scratch);
         with_libraries(&mut command, launch.program);
         let also = also(&mut command).map_err(|e| Trouble::Broken(format!("failed to prepare the browser: {e}")))?;
-        confine(&mut command, launch.scratch, port)
+        hold(&mut command, launch.scratch, port)
             .map_err(|e| Trouble::Broken(format!("failed to make the browser's sandbox: {e}")))?;
-        die_with_parent(&mut command);
         let child = command.spawn().map_err(|e| Trouble::Unavailable {
             reason: format!("the browser `{}` does not start: {e}", launch.program.display()),
             remedy: Some("`orch setup browser` installs one; ORCH_BROWSER names another".into()),
@@ -240,28 +239,22 @@ pub(super) fn with_libraries(command: &mut Command, program: &Path) {
     }
 }
 
-/// It writes to its scratch folder and reaches the page's own server, nothing else of this machine or of the network.
-fn confine(command: &mut Command, scratch: &Path, port: u16) -> io::Result<()> {
+/// It writes to its scratch folder and reaches the page's own server, nothing else of this machine or of the network; and
+/// it ends with this process.
+fn hold(command: &mut Command, scratch: &Path, port: u16) -> io::Result<()> {
     let mut grants = Grants::folders([scratch]).with_tcp(Tcp::Port(port));
     if !rustix::process::geteuid().is_root() {
         // Its own sandbox, which it makes for users only, is told to the kernel there.
         grants.write.push("/proc".into());
     }
-    if let Some(confinement) = Confinement::of(&grants)? {
-        // SAFETY: between fork and exec only system calls are made.
-        unsafe { command.pre_exec(move || confinement.enter()) };
-    }
-    Ok(())
-}
-
-fn die_with_parent(command: &mut Command) {
-    let parent = std::process::id();
-    let die_with_it = move || {
+    let (confinement, parent) = (Confinement::of(&grants)?, std::process::id());
+    let enter = move || {
         process::die_with(parent);
-        Ok(())
+        confinement.as_ref().map_or(Ok(()), Confinement::enter)
     };
     // SAFETY: between fork and exec only system calls are made.
-    unsafe { command.pre_exec(die_with_it) };
+    unsafe { command.pre_exec(enter) };
+    Ok(())
 }
 
 fn ending(status: ExitStatus) -> String {
@@ -274,23 +267,18 @@ fn ending(status: ExitStatus) -> String {
 /// What a browser's words mean that ended before it opened anything.
 fn not_started(words: &str, ending: &str) -> Trouble {
     const LOADER: &str = "error while loading shared libraries: ";
-    if let Some((_, rest)) = words.split_once(LOADER) {
+    let (reason, remedy) = if let Some((_, rest)) = words.split_once(LOADER) {
         let library = rest.split(':').next().unwrap_or(rest).trim();
-        return Trouble::Unavailable {
-            reason: format!("the browser needs the library {library}, which this system lacks"),
-            remedy: Some(package_of(library)),
-        };
-    }
-    if words.contains("Exec format error") || words.contains("cannot execute") {
-        let reason = format!("the browser is not made for this machine: {words}");
-        return Trouble::Unavailable { reason, remedy: Some("name another with ORCH_BROWSER".into()) };
-    }
-    if words.contains("No usable sandbox") {
+        (format!("the browser needs the library {library}, which this system lacks"), package_of(library))
+    } else if words.contains("Exec format error") || words.contains("cannot execute") {
+        (format!("the browser is not made for this machine: {words}"), "name another with ORCH_BROWSER".to_owned())
+    } else if words.contains("No usable sandbox") {
         let remedy = "allow unprivileged user namespaces (sysctl kernel.apparmor_restrict_unprivileged_userns=0)";
-        let reason = "the browser finds no sandbox that this user may use".to_owned();
-        return Trouble::Unavailable { reason, remedy: Some(remedy.into()) };
-    }
-    Trouble::Died(format!("the browser {ending} before it opened its page (its last words: {words})"))
+        ("the browser finds no sandbox that this user may use".to_owned(), remedy.to_owned())
+    } else {
+        return Trouble::Died(format!("the browser {ending} before it opened its page (its last words: {words})"));
+    };
+    Trouble::Unavailable { reason, remedy: Some(remedy) }
 }
 
 fn package_of(library: &str) -> String {

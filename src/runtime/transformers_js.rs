@@ -58,7 +58,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
         "task": task.get("task").context("the artefact's manifest names no task")?,
         "call": task.get("call").context("the artefact's manifest does not say what the task is asked for")?,
         "labels": task.get("labels"),
-        "device": device(options.api),
+        "device": options.device(),
         "provider": options.provider(),
         "provider_name": options.provider_name(),
         "device_type": params.device,
@@ -78,15 +78,6 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
         facts["timed"] = json!("the whole call of the pipeline: preprocessing, inference and postprocessing");
     }
     page::finish(job, &manifest, &options, talk, facts, params.measure.map(|_| SYNC))
-}
-
-/// The device, as Transformers.js calls it.
-fn device(api: Api) -> &'static str {
-    match api {
-        Api::WebGpu => "webgpu",
-        Api::WebNn => "webnn-cpu",
-        Api::Wasm => "wasm",
-    }
 }
 
 /// Options of the session: a verbose log, which tells where nodes went, and no fallback to the CPU. All others are the
@@ -156,7 +147,7 @@ mod tests {
             ("cpu", "wasm", "wasm", "CPUExecutionProvider"),
         ] {
             let options = super::options(&params(backend, asked, json!({}))).unwrap();
-            assert_eq!((super::device(options.api), options.provider_name()), (device, provider));
+            assert_eq!((options.device(), options.provider_name()), (device, provider));
             let fallback = session(options.api)["extra"]["session"]["disable_cpu_ep_fallback"].clone();
             assert_eq!(fallback, if backend == "cpu" { Value::Null } else { json!("1") }, "{backend}");
         }

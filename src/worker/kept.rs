@@ -13,7 +13,6 @@ use crate::confine::{Confinement, Grants};
 use crate::runtime::Job;
 use crate::worker::lines::Lines;
 use crate::worker::oneshot::{AtWork, spawn_with_result_pipe};
-use crate::worker::oversee::Overseer;
 use crate::worker::process::Group;
 use crate::worker::said::Ear;
 use crate::worker::{Ended, Limits, family};
@@ -63,9 +62,7 @@ impl Kept {
         line.push(b'\n');
         // One that has died is told apart by its end.
         let _ = self.stdin.write_all(&line);
-        let mut overseer = Overseer::new(limits);
-        overseer.watch(group.leader());
-        let mut worker = AtWork::of(group, lines, said, overseer, true);
+        let mut worker = AtWork::of(group, lines, said, limits, true);
         let ended =
             worker.wait(job, limits).unwrap_or_else(|e| Ended::Broken(format!("failed to wait for the worker: {e}")));
         let (mut group, lines, said) = worker.rest();

@@ -43,9 +43,7 @@ pub fn run_oneshot(mut command: Command, job: &Job, limits: &Limits<'_>) -> Ende
     // A child that died before reading is told apart below, by its exit status.
     let _ = stdin.write_all(&line);
     drop(stdin);
-    let mut overseer = Overseer::new(limits);
-    overseer.watch(group.leader());
-    let mut worker = AtWork::of(group, lines, said, overseer, false);
+    let mut worker = AtWork::of(group, lines, said, limits, false);
     let ended = worker.wait(job, limits);
     let (mut group, _, said) = worker.rest();
     let _ = group.finish(Duration::ZERO);
@@ -74,7 +72,9 @@ pub(super) struct AtWork<'a> {
 }
 
 impl<'a> AtWork<'a> {
-    pub(super) fn of(group: Group, lines: Lines, said: Said<'a>, overseer: Overseer<'a>, is_kept: bool) -> Self {
+    pub(super) fn of(group: Group, lines: Lines, said: Said<'a>, limits: &'a Limits<'a>, is_kept: bool) -> Self {
+        let mut overseer = Overseer::new(limits);
+        overseer.watch(group.leader());
         Self { group, lines: Some(lines), said, overseer, answer: None, leave_by: None, is_kept }
     }
 
@@ -109,14 +109,8 @@ impl<'a> AtWork<'a> {
             }
             if self.leave_by.is_some_and(|by| Instant::now() >= by) {
                 // Native libraries may hang on their way out; an answer that was given stands all the same.
-                return Ok(self.answer.take().map_or_else(
-                    || {
-                        Ended::Broken(
-                            "the worker closed its result descriptor without an answer and kept running".into(),
-                        )
-                    },
-                    Ended::Answered,
-                ));
+                let silent = "the worker closed its result descriptor without an answer and kept running";
+                return Ok(self.answer.take().map_or_else(|| Ended::Broken(silent.into()), Ended::Answered));
             }
             match self.overseer.look() {
                 Verdict::GoesOn => {}

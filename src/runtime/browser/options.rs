@@ -69,19 +69,24 @@ impl Options {
 
     /// The provider, as ONNX Runtime Web is asked for it.
     pub(in crate::runtime) fn provider(&self) -> &'static str {
-        match self.api {
-            Api::WebGpu => "webgpu",
-            Api::WebNn => "webnn",
-            Api::Wasm => "wasm",
-        }
+        self.names()[0]
     }
 
     /// The provider that must take every node, as ONNX Runtime calls it.
     pub(in crate::runtime) fn provider_name(&self) -> &'static str {
+        self.names()[1]
+    }
+
+    /// The device, as Transformers.js calls it.
+    pub(in crate::runtime) fn device(&self) -> &'static str {
+        self.names()[2]
+    }
+
+    fn names(&self) -> [&'static str; 3] {
         match self.api {
-            Api::WebGpu => "WebGpuExecutionProvider",
-            Api::WebNn => "WebNNExecutionProvider",
-            Api::Wasm => "CPUExecutionProvider",
+            Api::WebGpu => ["webgpu", "WebGpuExecutionProvider", "webgpu"],
+            Api::WebNn => ["webnn", "WebNNExecutionProvider", "webnn-cpu"],
+            Api::Wasm => ["wasm", "CPUExecutionProvider", "wasm"],
         }
     }
 }
