@@ -12,11 +12,11 @@ use orch::runtime::control::{self, Witness};
 use orch::runtime::generation;
 use orch::runtime::loops::{Component, Loop};
 use orch::runtime::manifest::Manifest;
-use orch::runtime::measure::{self, MeasureParams, Timings};
+use orch::runtime::measure::{self, MeasureParams};
 use orch::runtime::refusal::Refusal;
 use orch::runtime::serve::serve_one;
 use orch::runtime::tensors::{self, Element, Infer, Tensor as HostTensor, Tensors};
-use orch::runtime::{Job, JobOutput, JobStatus};
+use orch::runtime::{Job, JobOutput, JobStatus, RawMeasure};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tch::{CModule, Cuda, Device, IValue, Kind, Tensor, jit, utils};
@@ -67,7 +67,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     let state = meter.as_ref().filter(|_| params.measure.is_some()).and_then(vram::Meter::state);
 
     let actual = params.lease.as_ref().map_or_else(|| name(device), |lease| lease.id.clone());
-    let mut raw = timings.into_raw(sync(device), &params.device, &actual);
+    let mut raw = timings.on(sync(device), &params.device, &actual);
     raw.placement.insert(actual, 1);
     raw.device = state;
     let mut facts = versions();
@@ -94,7 +94,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
 }
 
 /// Measures one module, and writes its outputs.
-fn run_one(job: &Job, tree: &Path, params: &RunParams, device: Device) -> Result<(Vec<CModule>, Timings)> {
+fn run_one(job: &Job, tree: &Path, params: &RunParams, device: Device) -> Result<(Vec<CModule>, RawMeasure)> {
     let manifest = Manifest::read(tree)?;
     let inputs = tensors::read(&tree.join(tensors::INPUTS))?;
     let load = || load(&tree.join("model.pt"), &manifest, &inputs, device);
@@ -119,7 +119,7 @@ fn run_loop(
     looped: &Loop,
     params: &RunParams,
     device: Device,
-) -> Result<(Vec<CModule>, Timings)> {
+) -> Result<(Vec<CModule>, RawMeasure)> {
     let inputs = tensors::read(&tree.join(tensors::INPUTS))?;
     let components = looped.components(tree)?;
     let open = |component: &Component| {

@@ -38,7 +38,6 @@ const OPTIMISATION: &str = "all";
 /// How a run here knows that the device is done.
 const SYNC: &str = "session.run resolves when the outputs are in the page's memory";
 
-/// What its worker does.
 pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
     job.perform("browser", &[("run", run)], progress)
 }

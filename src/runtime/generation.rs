@@ -32,7 +32,6 @@ const OF_FIXED_LENGTH: &str = "orch makes this form of a model for one length on
 /// The same of a model that a loop calls.
 pub const IN_A_LOOP: &str = "the loop of a model of several calls its components on their whole lengths";
 
-/// How tokens were decoded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decoded {
     pub cached: bool,

@@ -25,13 +25,12 @@ use super::control::{self, Witness};
 use super::generation;
 use super::loops::{Component, Loop};
 use super::manifest::Manifest;
-use super::measure::{self, MeasureParams, Timings};
+use super::measure::{self, MeasureParams};
 use super::refusal::Refusal;
 use super::tensors::{self, Infer, Tensors};
-use super::{Job, JobOutput, JobStatus, cpu};
+use super::{Job, JobOutput, JobStatus, RawMeasure, cpu};
 use crate::openvino::{self, Core, Failure};
 
-/// What its worker does.
 pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
     job.perform("openvino", &[("run", run), ("reference", reference), ("profile", profile::profile)], progress)
 }
@@ -113,7 +112,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     }
     // The device that AUTO chose is known now; it too must compute in the requested precision.
     let (name, capabilities) = able(&core, &version, &devices, params.inference_precision)?;
-    let mut raw = timings.into_raw(SYNC, &params.device, &devices);
+    let mut raw = timings.on(SYNC, &params.device, &devices);
     // OpenVINO compiles a model as a whole for a device, so there is one piece per device.
     raw.placement = sessions[0].devices.iter().map(|device| (device.clone(), sessions.len() as u64)).collect();
     let seconds = |of: fn(&Session) -> f64| sessions.iter().map(of).sum::<f64>();
@@ -144,7 +143,7 @@ struct Target<'j> {
 
 impl Target<'_> {
     /// Measures one model, and writes its outputs. Gives its session.
-    fn run_one(&self, job: &Job, tree: &Path) -> Result<(Vec<Session>, Timings)> {
+    fn run_one(&self, job: &Job, tree: &Path) -> Result<(Vec<Session>, RawMeasure)> {
         let manifest = Manifest::read(tree)?;
         let inputs = tensors::read(&tree.join(tensors::INPUTS))?;
         let measure = self.params.measure.as_ref();
@@ -163,7 +162,7 @@ impl Target<'_> {
     }
 
     /// The same of a compiled model for each component, and the loop that calls them.
-    fn run_loop(&self, job: &Job, tree: &Path, looped: &Loop) -> Result<(Vec<Session>, Timings)> {
+    fn run_loop(&self, job: &Job, tree: &Path, looped: &Loop) -> Result<(Vec<Session>, RawMeasure)> {
         let inputs = tensors::read(&tree.join(tensors::INPUTS))?;
         let components = looped.components(tree)?;
         let open = |Component { tree, manifest, .. }: &Component| {

@@ -187,7 +187,6 @@ pub fn run_control(
     write(&out.join(CONTROL_OUTPUTS), &outputs)
 }
 
-/// Reads a whole safetensors file.
 pub fn read(path: &Path) -> anyhow::Result<Tensors> {
     let failed = || format!("failed to read tensors from `{}`", path.display());
     parse(&std::fs::read(path).with_context(failed)?).with_context(failed)

@@ -34,7 +34,6 @@ const IMPORTS: &[(&str, &str)] =
 /// What is timed, and how the page knows that the device is done.
 const SYNC: &str = "whole task: preprocessing, inference and postprocessing; the call resolves with the result";
 
-/// What its worker does.
 pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
     job.perform("transformers-js", &[("run", run)], progress)
 }

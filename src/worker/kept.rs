@@ -4,7 +4,7 @@
 //! is held to it. Whether it may do another job is not decided here.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{ChildStdin, Command};
 use std::time::Duration;
 
@@ -37,7 +37,6 @@ impl Kept {
         Ok(Self { process: Some((group, lines)), stdin, ear, jobs: 0, folder })
     }
 
-    /// How many jobs it was given.
     pub fn jobs(&self) -> u32 {
         self.jobs
     }
@@ -75,18 +74,13 @@ impl Kept {
             }
         }
         let ended = said.end(ended);
-        match handed_over(&out, &job.out) {
+        match std::fs::remove_dir(&job.out).and_then(|()| std::fs::rename(&out, &job.out)) {
             Err(e) if matches!(ended, Ended::Answered(_)) => {
                 Ended::Broken(format!("failed to take what was made: {e}"))
             }
             _ => ended,
         }
     }
-}
-
-fn handed_over(from: &Path, to: &Path) -> std::io::Result<()> {
-    std::fs::remove_dir(to)?;
-    std::fs::rename(from, to)
 }
 
 impl Drop for Kept {

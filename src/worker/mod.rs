@@ -41,11 +41,9 @@ pub use reads::{Project, warnings};
 pub use sandbox::grants;
 pub use server::Server;
 
-/// How a job ended.
 #[expect(clippy::large_enum_variant, reason = "one exists per job, and only until it is judged")]
 #[derive(Debug)]
 pub enum Ended {
-    /// The worker answered.
     Answered(JobOutput),
     /// It ended without an answer.
     Died {

@@ -21,7 +21,6 @@ const HEAD: u64 = 8 << 20;
 /// So many of the end, written when it is known.
 const TAIL: usize = 2 << 20;
 
-/// The output of one program.
 pub(super) struct Said<'a> {
     pipe: Ear,
     /// Where the pipe can be opened by its name.

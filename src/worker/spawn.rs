@@ -38,7 +38,6 @@ use rustix::io::Errno;
 use crate::confine::Confinement;
 use crate::worker::process::Group;
 
-/// A program to be started.
 pub(super) struct Program<'a> {
     pub(super) argv: &'a [String],
     /// Everything that it sees of the environment.
@@ -76,7 +75,6 @@ fn c_string(text: &OsStr) -> io::Result<std::ffi::CString> {
         .map_err(|_| io::Error::other(format!("{text:?} contains a NUL byte, which arguments cannot hold")))
 }
 
-/// What was started.
 pub(super) struct Started {
     pub(super) group: Group,
     /// The file that was executed.

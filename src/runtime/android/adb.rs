@@ -41,7 +41,6 @@ pub(super) struct Adb {
 }
 
 impl Adb {
-    /// Runs `script` in the phone's shell.
     pub(super) fn shell(&self, script: &str) -> Result<Said> {
         let (_, stdout, stderr) = self.call(&["shell", &format!("({script}); ended=$?; echo; echo {ENDED}$ended")])?;
         let ended = stdout.trim_end().rsplit_once(ENDED);

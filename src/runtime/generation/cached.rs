@@ -23,7 +23,6 @@ pub struct Decoder {
     pub cache: Vec<Kept>,
 }
 
-/// A tensor of the cache.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Kept {
     pub input: String,

@@ -12,9 +12,9 @@ use anyhow::Context;
 use serde::Deserialize;
 
 use super::manifest::Manifest;
-use super::measure::{self, MeasureParams, Timings};
+use super::measure::{self, MeasureParams};
 use super::tensors::{self, Tensors};
-use super::{Job, generation};
+use super::{Job, RawMeasure, generation};
 
 /// Of a model and of an artefact with components.
 pub const FILE: &str = "loop.json";
@@ -55,7 +55,6 @@ pub struct Loop {
     constants: Tensors,
 }
 
-/// A component's artefact.
 #[derive(Debug)]
 pub struct Component {
     pub name: String,
@@ -116,7 +115,7 @@ impl Loop {
         params: Option<&MeasureParams>,
         open: impl Fn(&Component) -> anyhow::Result<S>,
         infer: impl Fn(&mut S, &Manifest, &Tensors) -> anyhow::Result<Tensors>,
-    ) -> anyhow::Result<(Loaded<'c, S>, Tensors, Timings)> {
+    ) -> anyhow::Result<(Loaded<'c, S>, Tensors, RawMeasure)> {
         let open = |component: &'c Component| {
             let session = open(component).with_context(|| format!("component `{}`", component.name))?;
             Ok((component.name.as_str(), (component, session)))

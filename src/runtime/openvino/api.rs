@@ -176,7 +176,8 @@ impl Blob {
         let mut dims = tensor.shape().iter().map(|size| i64::try_from(*size)).collect::<Result<Vec<_>, _>>()?;
         // The struct is built by hand because ov_shape_create refuses scalars; the library reads it and keeps nothing.
         let shape = sys::ov_shape_t { rank: i64::try_from(dims.len())?, dims: dims.as_mut_ptr() };
-        let blob = Self(made(|blob| unsafe { sys::ov_tensor_create(raw_element(tensor.element()), shape, blob) })?);
+        let row = ELEMENTS.iter().find(|row| row.0 == tensor.element()).expect("BUG: a type without a row in ELEMENTS");
+        let blob = Self(made(|blob| unsafe { sys::ov_tensor_create(row.1, shape, blob) })?);
         unsafe { blob.memory()?.as_mut() }.copy_from_slice(tensor.bytes());
         Ok(blob)
     }
@@ -239,10 +240,6 @@ const ELEMENTS: &[(Element, ElementType)] = &[
     (Element::U8, ElementType::U8),
     (Element::Bool, ElementType::OV_BOOLEAN),
 ];
-
-fn raw_element(element: Element) -> ElementType {
-    ELEMENTS.iter().find(|row| row.0 == element).expect("BUG: every element type has its row in ELEMENTS").1
-}
 
 fn element_of(raw: ElementType) -> Result<Element> {
     match ELEMENTS.iter().find(|row| row.1 == raw) {

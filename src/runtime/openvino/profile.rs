@@ -12,7 +12,6 @@ use crate::runtime::{Job, JobOutput, tensors};
 
 /// The device whose counters are means over all inferences since it compiled the model, in whole microseconds. Others count the last one.
 const AVERAGED: &str = "CPU";
-/// The property that turns counters on.
 const COUNTERS: (&str, &str) = ("PERF_COUNT", "YES");
 
 pub(super) fn profile(job: &Job, _: &dyn Fn(&str)) -> Result<JobOutput> {

@@ -22,14 +22,12 @@ pub(super) const QNN: &str = "QNNExecutionProvider";
 /// The level that every session here runs at, as it stands in the facts.
 pub(super) const OPTIMISATION: &str = "all";
 
-/// ONNX Runtime, loaded from a path.
 pub(super) struct Host {
     pub(super) environment: Environment,
     /// `1.31.1`
     pub(super) version: String,
 }
 
-/// One message of ONNX Runtime's own log.
 #[derive(Debug, Clone)]
 pub(super) struct Message {
     pub(super) level: LogLevel,

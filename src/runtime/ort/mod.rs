@@ -44,7 +44,6 @@ const OPS: &[(&str, Op)] = &[
     ("profile", profile::profile),
 ];
 
-/// What its worker does.
 pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
     let Some((name, op)) = OPS.iter().find(|(name, _)| *name == job.op) else {
         let hint = crate::base::suggest::hint(&job.op, OPS.iter().map(|(name, _)| *name));

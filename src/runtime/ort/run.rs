@@ -60,7 +60,7 @@ pub(super) fn run_at(job: &Job, bench: &Bench<'_>) -> Result<JobOutput> {
     // After the memory was looked at: the decoder is another model.
     let open = |of| Cached::open(of, bench);
     let decoding = generation::run_with_cache(job, artefact, measured.as_ref(), open, &mut again)?;
-    let mut raw = timings.and_decoding(decoding).into_raw(place.sync(), &place.requested, &place.actual);
+    let mut raw = timings.and_decoding(decoding).on(place.sync(), &place.requested, &place.actual);
     raw.placement = placement.counts();
     raw.device = device;
     if place.provider == CPU {
@@ -114,7 +114,7 @@ fn run_loop(job: &Job, bench: &Bench<'_>, looped: &Loop) -> Result<JobOutput> {
     facts.insert("placement".to_owned(), json!(counts));
     facts.insert("components".to_owned(), json!(sessions.keys().collect::<Vec<_>>()));
     looped.write(job, artefact, outputs, |inputs| looped.run_loaded(&mut sessions, inputs, infer))?;
-    let mut raw = timings.into_raw(place.sync(), &place.requested, &place.actual);
+    let mut raw = timings.on(place.sync(), &place.requested, &place.actual);
     raw.placement = counts;
     if place.provider == CPU {
         cpu::note(&mut facts);

@@ -24,7 +24,6 @@ const SYNC_WAKE_UP: u64 = 1;
 /// Flags of an open that reads nothing which was there before.
 const NO_READ: i32 = libc::O_DIRECTORY | libc::O_PATH | libc::O_TRUNC | libc::O_EXCL;
 
-/// A filter for one program.
 pub(in crate::worker) struct Filter {
     code: Vec<libc::sock_filter>,
     /// Where in `code` the address of the program's name is compared, low and high half.
