@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::{Launch, Trouble, files};
+use super::{Launch, Trouble, broken, files};
 use crate::base::fs as bfs;
 use crate::base::lock;
 use crate::base::process::{self, Stat};
@@ -56,11 +56,10 @@ impl Child {
         also: impl FnOnce(&mut Command) -> io::Result<T>,
     ) -> Result<(Self, T), Trouble> {
         let profile = launch.scratch.join("browser-profile");
-        std::fs::create_dir_all(&profile).map_err(|e| {
-            Trouble::Broken(format!("failed to make a profile below `{}`: {e}", launch.scratch.display()))
-        })?;
+        std::fs::create_dir_all(&profile)
+            .map_err(|e| broken(&format!("make a profile below `{}`", launch.scratch.display()), &e))?;
         let made = Log::open().and_then(|(log, out)| Ok((log, out.try_clone()?, out)));
-        let (log, out, err) = made.map_err(|e| Trouble::Broken(format!("failed to listen to the browser: {e}")))?;
+        let (log, out, err) = made.map_err(|e| broken("listen to the browser", &e))?;
         let mut command = Command::new(launch.program);
         command.args(flags).arg(format!("--user-data-dir={}", profile.display()));
         // It looks for a session bus, a display and a home to write to; it has none here.
@@ -71,9 +70,8 @@ impl Child {
             .env_remove("DISPLAY");
         command.stdin(Stdio::null()).stdout(out).stderr(err).current_dir(launch.scratch);
         with_libraries(&mut command, launch.program);
-        let also = also(&mut command).map_err(|e| Trouble::Broken(format!("failed to prepare the browser: {e}")))?;
-        hold(&mut command, launch.scratch, port)
-            .map_err(|e| Trouble::Broken(format!("failed to make the browser's sandbox: {e}")))?;
+        let also = also(&mut command).map_err(|e| broken("prepare the browser", &e))?;
+        hold(&mut command, launch.scratch, port).map_err(|e| broken("make the browser's sandbox", &e))?;
         let child = command.spawn().map_err(|e| Trouble::Unavailable {
             reason: format!("the browser `{}` does not start: {e}", launch.program.display()),
             remedy: Some("`orch setup browser` installs one; ORCH_BROWSER names another".into()),
@@ -100,7 +98,7 @@ impl Child {
 
     /// An error if it has ended. `worked`: it had opened its page.
     pub(super) fn check(&mut self, worked: bool) -> Result<(), Trouble> {
-        let status = self.child.try_wait().map_err(|e| Trouble::Broken(format!("failed to watch the browser: {e}")))?;
+        let status = self.child.try_wait().map_err(|e| broken("watch the browser", &e))?;
         let Some(status) = status else { return Ok(()) };
         Err(if worked {
             Trouble::Died(format!("the browser {} while its page worked{}", ending(status), self.last_words()))

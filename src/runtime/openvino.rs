@@ -19,7 +19,8 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use api::{Compiled, Request};
+use api::Compiled;
+use ports::Runner;
 
 use super::control::{self, Witness};
 use super::generation;
@@ -106,7 +107,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     };
     let devices = sessions[0].devices.join(" ");
     for session in &sessions {
-        let now = execution_devices(&session.compiled)?.join(" ");
+        let now = execution_devices(&session.runner.compiled)?.join(" ");
         ensure!(now == devices, "the model was compiled for {devices}, and then ran on {now}");
         ensure!(session.precision == sessions[0].precision, "components are computed in different precisions");
     }
@@ -148,13 +149,13 @@ impl Target<'_> {
         let inputs = tensors::read(&tree.join(tensors::INPUTS))?;
         let measure = self.params.measure.as_ref();
         let load = || self.load(tree, &manifest, &inputs);
-        let (mut session, (), timings) = measure::run(measure, load, |session| Ok(session.request.infer()?))
+        let (mut session, (), timings) = measure::run(measure, load, |session| Ok(session.runner.request.infer()?))
             .map_err(|error| classified(error, "failed to run the model"))?;
 
         // Read after the last inference, so that a session that corrupts its state is noticed.
-        let Session { request, compiled, .. } = &mut session;
-        tensors::write(&job.out.join(tensors::OUTPUTS), &ports::outputs(request, compiled, &manifest)?)?;
-        let mut infer = |inputs: &Tensors| ports::infer(request, compiled, &manifest, inputs);
+        let runner = &mut session.runner;
+        tensors::write(&job.out.join(tensors::OUTPUTS), &runner.outputs(&manifest)?)?;
+        let mut infer = |inputs: &Tensors| runner.infer(&manifest, inputs);
         tensors::run_control(tree, &job.out, &mut infer)?;
         let open = |of| decoder::Cached::open(of, self);
         let decoding = generation::run_with_cache(job, tree, measure, open, &mut infer)?;
@@ -168,9 +169,8 @@ impl Target<'_> {
         let open = |Component { tree, manifest, .. }: &Component| {
             self.load(tree, manifest, &tensors::read(&tree.join(tensors::INPUTS))?)
         };
-        let infer = |Session { request, compiled, .. }: &mut Session, manifest: &Manifest, inputs: &Tensors| {
-            ports::infer(request, compiled, manifest, inputs)
-        };
+        let infer =
+            |session: &mut Session, manifest: &Manifest, inputs: &Tensors| session.runner.infer(manifest, inputs);
         let (mut sessions, outputs, timings) = looped
             .measure(&components, &inputs, self.params.measure.as_ref(), open, infer)
             .map_err(|error| classified(error, "failed to run the model"))?;
@@ -198,26 +198,17 @@ impl Target<'_> {
         let devices = placed(&compiled, &params.device)?;
         let in_force = options::read_back(&compiled);
         options::check_in_force(properties, &in_force)?;
-        ports::check(&compiled, manifest, inputs)?;
-        let mut request = compiled.request()?;
-        ports::set_inputs(&mut request, &compiled, manifest, inputs)?;
-        Ok(Session {
-            request,
-            devices,
-            precision: match compiled.property(options::PRECISION) {
-                Ok(precision) => precision,
-                // AUTO passes the hint on and does not report it; only the outputs show it.
-                Err(_) if options::is_auto(&params.device) => {
-                    format!("{} asked, and AUTO does not tell", params.inference_precision.names().0)
-                }
-                Err(error) => return Err(error.context("OpenVINO does not tell the precision in force")),
-            },
-            properties: in_force,
-            dynamic,
-            read_seconds,
-            compile_seconds: clock.elapsed().as_secs_f64(),
-            compiled,
-        })
+        let runner = Runner::of(compiled, manifest, inputs)?;
+        let precision = match runner.compiled.property(options::PRECISION) {
+            Ok(precision) => precision,
+            // AUTO passes the hint on and does not report it; only the outputs show it.
+            Err(_) if options::is_auto(&params.device) => {
+                format!("{} asked, and AUTO does not tell", params.inference_precision.names().0)
+            }
+            Err(error) => return Err(error.context("OpenVINO does not tell the precision in force")),
+        };
+        let compile_seconds = clock.elapsed().as_secs_f64();
+        Ok(Session { runner, devices, precision, properties: in_force, dynamic, read_seconds, compile_seconds })
     }
 }
 
@@ -235,20 +226,17 @@ fn reference(job: &Job, _: &dyn Fn(&str)) -> Result<JobOutput> {
         let properties = options::properties(&Map::new(), Precision::F32.names().0, None)?;
         let model = core.read(&tree.join("model.xml"), Some(&tree.join("model.bin")))?;
         let compiled = core.compile(&model, "CPU", &properties)?;
-        ports::check(&compiled, &manifest, &inputs)?;
-        let mut request = compiled.request()?;
-        let infer = move |inputs: &Tensors| ports::infer(&mut request, &compiled, &manifest, inputs);
-        Ok(Box::new(infer) as Box<Infer<'_>>)
+        let mut runner = Runner::of(compiled, &manifest, &inputs)?;
+        Ok(Box::new(move |inputs: &Tensors| runner.infer(&manifest, inputs)) as Box<Infer<'_>>)
     };
     let mut facts = control::reference(tree, &job.out, &BY, start)?;
     facts.insert("openvino".to_owned(), json!(version));
     Ok(JobOutput::ok(Value::Object(facts), None))
 }
 
-/// A compiled model that can infer, and what it says of itself. Fields are dropped in this order.
+/// A compiled model that can infer, and what it says of itself.
 struct Session {
-    request: Request,
-    compiled: Compiled,
+    runner: Runner,
     devices: Vec<String>,
     precision: String,
     properties: Map<String, Value>,

@@ -11,6 +11,7 @@ struct Place {
     dir: tempfile::TempDir,
     server: Server,
     cancel: Cancel,
+    memory: Option<u64>,
 }
 
 impl Place {
@@ -20,7 +21,7 @@ impl Place {
         let mut command = Command::new("python3");
         command.args(["-m", "tests.probe_server"]).current_dir(package).env("PYTHONDONTWRITEBYTECODE", "1");
         let server = Server::start(command, &[], &dir.path().join("server.log")).unwrap();
-        Self { dir, server, cancel: Cancel::default() }
+        Self { dir, server, cancel: Cancel::default(), memory: None }
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -28,22 +29,15 @@ impl Place {
     }
 
     fn run(&self, id: u32, op: &str, params: serde_json::Value) -> Ended {
-        self.run_within(id, op, params, Duration::from_secs(60), None)
+        self.run_within(id, op, params, Duration::from_secs(60))
     }
 
-    fn run_within(
-        &self,
-        id: u32,
-        op: &str,
-        params: serde_json::Value,
-        timeout: Duration,
-        memory: Option<u64>,
-    ) -> Ended {
+    fn run_within(&self, id: u32, op: &str, params: serde_json::Value, timeout: Duration) -> Ended {
         let out = self.at(&format!("out-{id}"));
         std::fs::create_dir(&out).unwrap();
         let job = Job { id, op: op.into(), params, out, sandbox: Grants::everything(), ..Job::default() };
         let log = self.at(&format!("log-{id}"));
-        self.server.run(&job, &Limits { memory, ..Limits::of_time(timeout, &self.cancel, &log) })
+        self.server.run(&job, &Limits { memory: self.memory, ..Limits::of_time(timeout, &self.cancel, &log) })
     }
 
     fn status(&self, id: u32, op: &str, params: serde_json::Value) -> JobStatus {
@@ -66,8 +60,8 @@ fn each_end_is_told_and_the_server_serves_on() {
     let log = std::fs::read_to_string(place.at("log-6")).unwrap();
     assert!(log.contains("from native code") && log.contains("raw stderr"), "{log}");
     let second = Duration::from_secs(1);
-    assert!(matches!(place.run_within(7, "sleep", json!({}), second, None), Ended::TimedOut));
-    assert!(matches!(place.run_within(8, "tidy", json!({"stays": true}), second, None), Ended::TimedOut));
+    assert!(matches!(place.run_within(7, "sleep", json!({}), second), Ended::TimedOut));
+    assert!(matches!(place.run_within(8, "tidy", json!({"stays": true}), second), Ended::TimedOut));
     assert!(place.at("out-8/clean").exists(), "it was asked before it was killed");
     assert_eq!(place.status(9, "echo", json!({})), JobStatus::Ok);
 }
@@ -75,8 +69,8 @@ fn each_end_is_told_and_the_server_serves_on() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_job_that_takes_too_much_memory_is_ended_with_both_figures() {
-    let place = Place::new();
-    let ended = place.run_within(1, "eat", json!({}), Duration::from_secs(60), Some(300 << 20));
+    let place = Place { memory: Some(300 << 20), ..Place::new() };
+    let ended = place.run(1, "eat", json!({}));
     let Ended::OutOfMemory(why) = ended else { panic!("{ended:?}") };
     assert!(why.starts_with("it held ") && why.ends_with(", more than its limit of 300 MiB"), "{why}");
     // What the server holds already is not the job's alone, and little of it is written to.
@@ -112,8 +106,7 @@ fn a_server_that_dies_is_told_as_such_and_leaves_nobody() {
 
 #[test]
 fn a_worn_server_still_does_the_jobs_that_it_has() {
-    let Place { dir, server, cancel } = Place::new();
-    let place = Arc::new(Place { dir, server, cancel });
+    let place = Arc::new(Place::new());
     assert_eq!(place.server.why_replace(), None);
     assert_eq!(place.status(1, "echo", json!({})), JobStatus::Ok);
     assert_eq!(place.server.why_replace(), None);

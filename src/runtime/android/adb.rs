@@ -33,6 +33,7 @@ pub(super) struct Said {
     pub(super) text: String,
 }
 
+#[derive(Clone)]
 pub(super) struct Adb {
     pub(super) program: PathBuf,
     /// None before a phone is chosen.

@@ -123,11 +123,7 @@ impl<'a> Run<'a> {
     fn remove(&mut self) -> Result<()> {
         self.is_open = false;
         let folder = quoted(&self.folder);
-        let adb = Adb {
-            program: self.adb.program.clone(),
-            serial: self.adb.serial.clone(),
-            deadline: Instant::now() + CLEANING,
-        };
+        let adb = Adb { deadline: Instant::now() + CLEANING, ..self.adb.clone() };
         let janitor = format!("kill -KILL -$(cat {folder}/janitor) 2>/dev/null");
         adb.do_shell(&format!("{janitor}; rm -rf {folder}")).map(drop).context("failed to clean up on the phone")
     }

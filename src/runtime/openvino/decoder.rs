@@ -40,10 +40,11 @@ impl Cached {
         let first: Tensors = of.manifest.inputs.iter().map(tensor).collect();
         let session = target.load(&of.tree, &of.manifest, &first)?;
         let port = |(index, name): (usize, &String)| {
-            Ok((ports::input_port(&session.compiled, &of.manifest, index)?, of.place(name)))
+            Ok((ports::input_port(&session.runner.compiled, &of.manifest, index)?, of.place(name)))
         };
         let inputs = of.manifest.inputs.iter().enumerate().map(port).collect::<Result<_>>()?;
-        let outputs = (0..of.manifest.outputs.len()).map(|at| ports::output_port(&session.compiled, &of.manifest, at));
+        let outputs =
+            (0..of.manifest.outputs.len()).map(|at| ports::output_port(&session.runner.compiled, &of.manifest, at));
         let outputs = outputs.collect::<Result<_>>()?;
         Ok(Self { session, inputs, outputs, past, of })
     }
@@ -56,7 +57,7 @@ impl Take for Cached {
     }
 
     fn take(&mut self, ids: &Tensor) -> Result<Tensor> {
-        let request = &mut self.session.request;
+        let request = &mut self.session.runner.request;
         for (port, place) in &self.inputs {
             let tensor = place.map_or(ids, |place| &self.past[place]);
             request.set_input(port, tensor).context("an input of the decoder")?;

@@ -30,7 +30,7 @@ pub(super) fn profile(job: &Job, _: &dyn Fn(&str)) -> Result<JobOutput> {
     let is_averaged = session.devices == [AVERAGED];
     let mut counted = Counted::default();
     for _ in 0..WARMUP {
-        session.request.infer()?;
+        session.runner.request.infer()?;
     }
     if is_averaged {
         add(&mut counted, &session, -f64::from(WARMUP))?;
@@ -38,7 +38,7 @@ pub(super) fn profile(job: &Job, _: &dyn Fn(&str)) -> Result<JobOutput> {
     let mut wall_ms = 0.0;
     for done in 1..=count {
         let clock = Instant::now();
-        session.request.infer()?;
+        session.runner.request.infer()?;
         wall_ms += clock.elapsed().as_secs_f64() * 1e3;
         match is_averaged {
             true if done == count => add(&mut counted, &session, f64::from(WARMUP + count))?,
@@ -53,7 +53,7 @@ pub(super) fn profile(job: &Job, _: &dyn Fn(&str)) -> Result<JobOutput> {
 /// Adds what is counted now, so many times.
 fn add(counted: &mut Counted, session: &Session, times: f64) -> Result<()> {
     let device = session.devices.join(" ");
-    for operator in session.request.counters()? {
+    for operator in session.runner.request.counters()? {
         let place = format!("{device} {}", operator.kernel);
         counted.add(&operator.name, &operator.kind, place.trim_end(), (operator.ms * times, times));
     }

@@ -11,7 +11,8 @@ use anyhow::{Result, bail};
 use serde_json::json;
 
 use super::Params;
-use super::options::{SWITCH, Table, whole, words};
+use super::options::Allowed::{Whole, Words};
+use super::options::{SWITCH, Table};
 use super::place::Place;
 use crate::device::shown;
 use crate::runtime::refusal::Refusal;
@@ -30,12 +31,12 @@ const CUDA_TABLE: Table = Table {
     provider: "CUDA",
     always: &[("cudnn_conv_algo_search", "HEURISTIC"), ("use_tf32", "0")],
     options: &[
-        words("arena_extend_strategy", ARENA),
-        words("cudnn_conv_algo_search", &["DEFAULT", "EXHAUSTIVE", "HEURISTIC"]),
-        words("cudnn_conv_use_max_workspace", SWITCH),
-        whole("gpu_mem_limit", 1, u64::MAX),
-        words("prefer_nhwc", SWITCH),
-        words("use_tf32", SWITCH),
+        ("arena_extend_strategy", Words(ARENA)),
+        ("cudnn_conv_algo_search", Words(&["DEFAULT", "EXHAUSTIVE", "HEURISTIC"])),
+        ("cudnn_conv_use_max_workspace", Words(SWITCH)),
+        ("gpu_mem_limit", Whole(1, u64::MAX)),
+        ("prefer_nhwc", Words(SWITCH)),
+        ("use_tf32", Words(SWITCH)),
     ],
 };
 
@@ -44,17 +45,17 @@ const TENSORRT_TABLE: Table = Table {
     provider: "TensorRT",
     always: &[("trt_engine_cache_enable", "0"), ("trt_fp16_enable", "0"), ("trt_timing_cache_enable", "0")],
     options: &[
-        words("trt_bf16_enable", SWITCH),
-        words("trt_builder_optimization_level", &["0", "1", "2", "3", "4", "5"]),
-        words("trt_fp16_enable", SWITCH),
-        whole("trt_max_workspace_size", 1, u64::MAX),
+        ("trt_bf16_enable", Words(SWITCH)),
+        ("trt_builder_optimization_level", Words(&["0", "1", "2", "3", "4", "5"])),
+        ("trt_fp16_enable", Words(SWITCH)),
+        ("trt_max_workspace_size", Whole(1, u64::MAX)),
     ],
 };
 
 const MIGRAPHX_TABLE: Table = Table {
     provider: "MIGraphX",
     always: &[("exhaustive_tune", "0"), ("fp16", "0")],
-    options: &[words("exhaustive_tune", SWITCH), words("fp16", SWITCH)],
+    options: &[("exhaustive_tune", Words(SWITCH)), ("fp16", Words(SWITCH))],
 };
 
 /// CoreML itself spreads a model over the units that it may use; which it used it does not tell.
@@ -62,9 +63,9 @@ const COREML_TABLE: Table = Table {
     provider: "CoreML",
     always: &[("AllowLowPrecisionAccumulationOnGPU", "0"), ("ModelFormat", "MLProgram")],
     options: &[
-        words("AllowLowPrecisionAccumulationOnGPU", SWITCH),
-        words("ModelFormat", &["MLProgram", "NeuralNetwork"]),
-        words("SpecializationStrategy", &["Default", "FastPrediction"]),
+        ("AllowLowPrecisionAccumulationOnGPU", Words(SWITCH)),
+        ("ModelFormat", Words(&["MLProgram", "NeuralNetwork"])),
+        ("SpecializationStrategy", Words(&["Default", "FastPrediction"])),
     ],
 };
 

@@ -9,7 +9,8 @@ use anyhow::{Result, bail};
 use serde_json::json;
 
 use super::Params;
-use super::options::{SWITCH, Table, words};
+use super::options::Allowed::Words;
+use super::options::{SWITCH, Table};
 use super::place::Place;
 use crate::device::native::vulkan::{self, Adapter};
 use crate::runtime::refusal::Refusal;
@@ -24,11 +25,11 @@ const TABLE: Table = Table {
     provider: "WebGPU",
     always: &[("enableInt64", "1")],
     options: &[
-        words("preferredLayout", &["NCHW", "NHWC"]),
-        words("enableInt64", SWITCH),
-        words("enableGraphCapture", SWITCH),
-        words("validationMode", &["disabled", "wgpuOnly", "basic", "full"]),
-        words("storageBufferCacheMode", &["disabled", "lazyRelease", "simple", "bucket"]),
+        ("preferredLayout", Words(&["NCHW", "NHWC"])),
+        ("enableInt64", Words(SWITCH)),
+        ("enableGraphCapture", Words(SWITCH)),
+        ("validationMode", Words(&["disabled", "wgpuOnly", "basic", "full"])),
+        ("storageBufferCacheMode", Words(&["disabled", "lazyRelease", "simple", "bucket"])),
     ],
 };
 

@@ -135,17 +135,14 @@ extern "C" fn become_program(told: *mut c_void) -> libc::c_int {
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
         die_with(told.parent);
         told.place.store(libc::getpid(), Ordering::SeqCst);
-        let shares_files = told.filter.is_some();
         // Before the filter, which asks about it: who would answer waits for the program to start.
-        if libc::chdir(told.cwd) != 0 {
-            ptr::write_volatile(&raw mut told.errno, *libc::__errno_location());
-            libc::_exit(127)
-        }
-        if let Some(filter) = &mut told.filter {
+        let mut ready = libc::chdir(told.cwd) == 0;
+        if ready && let Some(filter) = &mut told.filter {
             // Its descriptor appears in the table that is still shared with orch.
             filter.install();
+            ready = libc::unshare(libc::CLONE_FILES) == 0;
         }
-        let ready = (!shares_files || libc::unshare(libc::CLONE_FILES) == 0)
+        ready = ready
             && libc::dup2(told.null, 0) == 0
             && libc::dup2(told.output, 1) == 1
             && libc::dup2(told.output, 2) == 2
