@@ -12,7 +12,6 @@ mod pages;
 mod process;
 mod serve;
 
-use std::fmt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -65,25 +64,17 @@ pub struct Talk {
 }
 
 /// Why there is no answer.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Trouble {
     /// It does not start on this host; with the command that mends it, where there is one.
+    #[error("{reason}{}", remedy.as_ref().map_or_else(String::new, |remedy| format!("; hint: {remedy}")))]
     Unavailable { reason: String, remedy: Option<String> },
     /// It, or the process of its page, died while the page worked.
+    #[error("{0}")]
     Died(String),
     /// Anything else, such as a page that never came.
+    #[error("{0}")]
     Broken(String),
-}
-
-impl fmt::Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unavailable { reason, remedy: Some(remedy) } => write!(f, "{reason}; hint: {remedy}"),
-            Self::Unavailable { reason, remedy: None } | Self::Died(reason) | Self::Broken(reason) => {
-                f.write_str(reason)
-            }
-        }
-    }
 }
 
 /// Starts the browser with the page and waits for its answer. The caller limits the time, by ending this process.
@@ -149,7 +140,7 @@ fn hear(
     }
 }
 
-fn broken(what: &str, e: &dyn fmt::Display) -> Trouble {
+fn broken(what: &str, e: &dyn std::fmt::Display) -> Trouble {
     Trouble::Broken(format!("failed to {what}: {e}"))
 }
 

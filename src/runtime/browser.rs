@@ -118,10 +118,13 @@ pub(super) fn open(
     progress: &dyn Fn(&str),
 ) -> anyhow::Result<Talk> {
     let (Options { api, adapter }, program) = (*options, params.browser.as_path());
-    let folder = || tempfile::Builder::new().prefix("browser-").tempdir_in(".").context("failed to make a folder");
+    let folder = || {
+        let scratch = tempfile::Builder::new().prefix("browser-").tempdir_in(".").context("failed to make a folder")?;
+        progress("starting the browser");
+        anyhow::Ok(scratch)
+    };
     if !params.kept {
         let scratch = folder()?;
-        progress("starting the browser");
         let launch = Launch { program, api, adapter, scratch: scratch.path() };
         return browser::open(&launch, page, progress).map_err(refused);
     }
@@ -131,7 +134,6 @@ pub(super) fn open(
         Some(kept) => kept,
         None => {
             let scratch = folder()?;
-            progress("starting the browser");
             let pages = Pages::start(&Launch { program, api, adapter, scratch: scratch.path() }).map_err(refused)?;
             Kept { pages, _scratch: scratch, is_for }
         }

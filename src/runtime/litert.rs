@@ -148,11 +148,8 @@ impl<'a> Ports<'a> {
             ensure!(names.len() == ports.len(), "the manifest names {names:?}, and the model has {ports:?}");
             let found = names.iter().zip(known).map(|(name, known)| {
                 let index = ports.iter().position(|port| port.name == *known);
-                Ok((
-                    &**name,
-                    index
-                        .with_context(|| format!("the model has no `{known}`, which is `{name}`; it has {ports:?}"))?,
-                ))
+                let absent = || format!("the model has no `{known}`, which is `{name}`; it has {ports:?}");
+                Ok((name.as_str(), index.with_context(absent)?))
             });
             found.collect::<Result<Vec<_>>>()
         };

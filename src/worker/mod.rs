@@ -108,12 +108,9 @@ impl<'a> Limits<'a> {
     /// Why a job that began at `start` must end now, if it must.
     fn exceeded(&self, start: Instant) -> Option<Ended> {
         if self.cancel.is_cancelled() {
-            Some(Ended::Interrupted)
-        } else if start.elapsed() >= self.timeout {
-            Some(Ended::TimedOut)
-        } else {
-            None
+            return Some(Ended::Interrupted);
         }
+        (start.elapsed() >= self.timeout).then_some(Ended::TimedOut)
     }
 }
 

@@ -87,7 +87,7 @@ pub(super) fn cuda(params: &Params) -> Result<Place> {
         ));
     }
     let tf32 = if allows_tf32(&options) { "on (use_tf32)" } else { "off (NVIDIA_TF32_OVERRIDE=0)" };
-    let place = on_lease(params, provider, asked)?.with_options(options);
+    let place = Place { options, ..on_lease(params, provider, asked)? };
     Ok(place.with_fact("cuda_libraries", json!(loaded)).with_fact("tf32", json!(tf32)))
 }
 
@@ -118,7 +118,7 @@ pub(super) fn seen(mut place: Place) -> Result<Place> {
 
 pub(super) fn rocm(params: &Params) -> Result<Place> {
     let options = MIGRAPHX_TABLE.checked(&params.options).map_err(anyhow::Error::msg)?;
-    Ok(on_lease(params, MIGRAPHX, params.device.as_deref().unwrap_or("rocm"))?.with_options(options))
+    Ok(Place { options, ..on_lease(params, MIGRAPHX, params.device.as_deref().unwrap_or("rocm"))? })
 }
 
 pub(super) fn coreml(params: &Params) -> Result<Place> {
@@ -134,7 +134,7 @@ pub(super) fn coreml(params: &Params) -> Result<Place> {
     let mut options = COREML_TABLE.checked(&params.options).map_err(anyhow::Error::msg)?;
     options.push(("MLComputeUnits".to_owned(), (*units).to_owned()));
     // Not `gpu`: which of the units it used CoreML does not tell.
-    Ok(Place::new(COREML, asked, format!("coreml:{units}")).with_options(options))
+    Ok(Place { options, ..Place::new(COREML, asked, format!("coreml:{units}")) })
 }
 
 /// The leased device, by its own name.
@@ -143,7 +143,7 @@ fn on_lease(params: &Params, provider: &'static str, asked: &str) -> Result<Plac
         return Err(Refusal::unavailable(format!("no device `{asked}` was found for this process")));
     };
     lease.check().map_err(anyhow::Error::msg)?;
-    let place = Place::new(provider, asked, lease.id.clone()).on(lease.clone());
+    let place = Place { lease: Some(lease.clone()), ..Place::new(provider, asked, lease.id.clone()) };
     Ok(place.with_fact("device", json!({"id": lease.id, "name": lease.name, "uuid": lease.uuid})))
 }
 

@@ -72,17 +72,9 @@ impl Place {
         Self { provider, requested, actual, options: Vec::new(), lease: None, more: Map::new() }
     }
 
-    pub(super) fn with_options(self, options: Vec<(String, String)>) -> Self {
-        Self { options, ..self }
-    }
-
     pub(super) fn with_fact(mut self, name: &str, value: Value) -> Self {
         self.more.insert(name.to_owned(), value);
         self
-    }
-
-    pub(super) fn on(self, lease: Lease) -> Self {
-        Self { lease: Some(lease), ..self }
     }
 
     /// Loads the libraries that the params name.
@@ -100,7 +92,7 @@ impl Place {
         let library = params.ep_library()?;
         let host = Host::load(&params.library)?;
         host.add_plugin(QNN, library)?;
-        Ok((host, Self::new(QNN, "qnn-htp", qnn::actual_device()).with_options(options)))
+        Ok((host, Self { options, ..Self::new(QNN, "qnn-htp", qnn::actual_device()) }))
     }
 
     /// The provider's options, as facts have them.

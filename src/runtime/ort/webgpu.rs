@@ -45,7 +45,7 @@ pub(super) fn place(params: &Params) -> Result<Place> {
     }
     if !cfg!(target_os = "linux") {
         // Metal and Direct3D have one adapter by default, and it is a GPU.
-        return Ok(Place::new(WEBGPU, asked, "webgpu").with_options(options));
+        return Ok(Place { options, ..Place::new(WEBGPU, asked, "webgpu") });
     }
     let adapters = adapters(asked, params.vulkan.as_deref())
         .map_err(|why| Refusal::unavailable(format!("WebGPU needs Vulkan, and there is none here: {why}")))?;
@@ -64,7 +64,8 @@ pub(super) fn place(params: &Params) -> Result<Place> {
         // Vulkan driver, which read its own when it was asked.
         unsafe { std::env::set_var("ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER", "1") };
     }
-    let place = Place::new(WEBGPU, asked, if software { "webgpu-software" } else { "webgpu" }).with_options(options);
+    let actual = if software { "webgpu-software" } else { "webgpu" };
+    let place = Place { options, ..Place::new(WEBGPU, asked, actual) };
     Ok(place.with_fact("adapter", described(adapter)).with_fact("adapters_seen", json!(adapters.len())))
 }
 
