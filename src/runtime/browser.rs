@@ -20,7 +20,7 @@ use super::manifest::Manifest;
 use super::measure::MeasureParams;
 use super::refusal::Refusal;
 use super::tensors::Tensors;
-use super::{Job, JobOutput, JobStatus, onnx_change, onnx_file, tensors};
+use super::{Job, JobOutput, JobStatus, RawMeasure, onnx_change, onnx_file, tensors};
 use crate::base::lock;
 use crate::browser::{self, Adapter, Api, Launch, Page, Pages, Served, Talk, Trouble};
 
@@ -236,15 +236,8 @@ pub(super) fn finish(
         if let Some(control) = control {
             tensors::write(&job.out.join(tensors::CONTROL_OUTPUTS), &control)?;
         }
-        Ok(measured)
+        let peak_rss_bytes = talk.processes.peak_rss_bytes;
+        Ok(JobOutput::ok(Value::Null, Some(RawMeasure { peak_rss_bytes, ..measured })))
     });
-    let mut output = match judged {
-        Ok(mut measured) => {
-            measured.peak_rss_bytes = talk.processes.peak_rss_bytes;
-            JobOutput::ok(Value::Null, Some(measured))
-        }
-        Err(error) => super::refusal::answer(Err(error)),
-    };
-    output.facts = facts;
-    Ok(output)
+    Ok(JobOutput { facts, ..super::refusal::answer(judged) })
 }

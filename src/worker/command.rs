@@ -36,12 +36,14 @@ pub struct Workplace {
     pub project: Project,
 }
 
+/// Files by their paths in a step's tree.
+type Files = Vec<(String, PathBuf)>;
+
 /// How a program ended, and what it made.
 pub struct Ran {
     pub ended: Ended,
-    /// The files of its outputs, by their paths in the step's tree, if it ended well: to be moved away before this is
-    /// dropped, because then they go.
-    pub files: Vec<(String, PathBuf)>,
+    /// Those of its outputs, if it ended well: to be moved away before this is dropped, because then they go.
+    pub files: Files,
     /// What cannot be removed with it lies below the run's own folder.
     _sandbox: Option<Sandbox>,
 }
@@ -70,7 +72,7 @@ fn run_in(
     workplace: &Workplace,
     out: &Path,
     limits: &Limits<'_>,
-) -> Result<(Ended, Vec<(String, PathBuf)>), Box<Ended>> {
+) -> Result<(Ended, Files), Box<Ended>> {
     let failed = |why: String| JobOutput::failed(JobStatus::Error, why);
     let program = &call.argv[0];
     let mut reads = Reads::new(&workplace.project, &call.inputs, &sandbox.cwd);

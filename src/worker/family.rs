@@ -84,12 +84,8 @@ pub(super) fn sweep(known: impl Fn(i32) -> bool) -> Vec<String> {
 /// look at. It holds what the main thread has started, too, and the children of threads that have ended.
 fn strays(known: impl Fn(i32) -> bool) -> Vec<i32> {
     let own = std::process::id() as i32;
-    let children = match &*LIST {
-        Some(list) => {
-            let mut buffer = [0; 4096];
-            let read = list.read_at(&mut buffer, 0).unwrap_or(0);
-            numbers(&String::from_utf8_lossy(&buffer[..read]))
-        }
+    let children = match main_thread_s() {
+        Some((children, _)) => children,
         None => process::all().filter(|(_, stat)| stat.parent == own).map(|(pid, _)| pid).collect(),
     };
     // SAFETY: takes no pointers.
@@ -105,18 +101,21 @@ fn strays(known: impl Fn(i32) -> bool) -> Vec<i32> {
 /// Nobody has to wait for this. A list may leave out a child if one before it is reaped while the list is read; but that
 /// one stands in what was read, and who is reaped is not known any more.
 pub(super) fn knows_all(known: impl Fn(i32) -> bool) -> bool {
-    let Some(orphans) = &*LIST else { return false };
-    let mut buffer = [0; 4096];
-    let Ok(read) = orphans.read_at(&mut buffer, 0) else { return false };
+    let Some((orphans, is_whole)) = main_thread_s() else { return false };
     let Ok(own) = fs::read_to_string("/proc/thread-self/children") else { return false };
-    let all = [&*String::from_utf8_lossy(&buffer[..read]), &own].map(numbers).concat();
-    read < buffer.len() && all.into_iter().all(known)
+    is_whole && orphans.into_iter().chain(numbers(&own)).all(known)
 }
 
-/// The main thread's list of children, where the kernel keeps one (CONFIG_PROC_CHILDREN). It is opened once: each step
-/// looks at it.
-static LIST: LazyLock<Option<File>> =
-    LazyLock::new(|| File::open(format!("/proc/self/task/{}/children", std::process::id())).ok());
+/// The children of the main thread, and whether that is all of them; None where the kernel keeps no lists
+/// (CONFIG_PROC_CHILDREN).
+fn main_thread_s() -> Option<(Vec<i32>, bool)> {
+    // Opened once: each step looks at it.
+    static LIST: LazyLock<Option<File>> =
+        LazyLock::new(|| File::open(format!("/proc/self/task/{}/children", std::process::id())).ok());
+    let mut buffer = [0; 4096];
+    let read = LIST.as_ref()?.read_at(&mut buffer, 0).ok()?;
+    Some((numbers(&String::from_utf8_lossy(&buffer[..read])), read < buffer.len()))
+}
 
 fn is_alive(pid: i32) -> bool {
     Stat::of(pid).is_some_and(|stat| stat.is_alive())

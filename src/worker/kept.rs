@@ -96,9 +96,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::base::process::Stat;
     use crate::runtime::JobOutput;
     use crate::worker::Cancel;
-    use crate::worker::testing::is_alive;
 
     /// Does what a job's operation says, in a shell, and answers.
     const SHELL: &str = r#"while read -r job; do
@@ -165,7 +165,7 @@ mod tests {
                 "sleep 600" => assert!(matches!(ended, Ended::TimedOut), "{ended:?}"),
                 _ => assert!(matches!(ended, Ended::Died { signal: Some(9), .. }), "{ended:?}"),
             }
-            assert!(!is_alive(left), "what an earlier job started lives on");
+            assert!(Stat::of(left).is_none(), "what an earlier job started lives on");
             assert!(matches!(world.run(3, ":", 20).0, Ended::Broken(_)));
         }
     }

@@ -203,7 +203,9 @@ static SIZES: Mutex<BTreeMap<i32, u64>> = Mutex::new(BTreeMap::new());
 
 /// The kernel's count of processes that it killed for want of memory; None where it keeps none.
 fn kernel_kills() -> Option<u64> {
-    *lock(&LAST_COUNT).insert(device::kernel_oom_kills(&HOST))
+    let now = device::kernel_oom_kills(&HOST);
+    *lock(&LAST_COUNT) = Some(now);
+    now
 }
 
 /// The count as of the last look: jobs that end before anyone looks at them cost no count of their own.

@@ -269,7 +269,8 @@ pub fn tail(path: &Path, lines: usize) -> String {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
-    use crate::worker::testing::{eventually, is_alive};
+    use crate::base::process::Stat;
+    use crate::worker::testing::eventually;
 
     #[test]
     fn a_job_is_over_when_whoever_left_its_group_is_gone() {
@@ -289,6 +290,6 @@ mod tests {
                 false
             }
         });
-        assert!(!is_alive(pid));
+        assert!(Stat::of(pid).is_none());
     }
 }
