@@ -12,7 +12,6 @@ mod pages;
 mod process;
 mod serve;
 
-use std::fmt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -49,7 +48,7 @@ pub struct Launch<'a> {
 }
 
 /// What a page answered.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Talk {
     pub answer: Value,
     /// What the page posted as `outputs`.
@@ -65,25 +64,17 @@ pub struct Talk {
 }
 
 /// Why there is no answer.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Trouble {
     /// It does not start on this host; with the command that mends it, where there is one.
+    #[error("{reason}{}", remedy.as_ref().map_or_else(String::new, |remedy| format!("; hint: {remedy}")))]
     Unavailable { reason: String, remedy: Option<String> },
     /// It, or the process of its page, died while the page worked.
+    #[error("{0}")]
     Died(String),
     /// Anything else, such as a page that never came.
+    #[error("{0}")]
     Broken(String),
-}
-
-impl fmt::Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unavailable { reason, remedy: Some(remedy) } => write!(f, "{reason}; hint: {remedy}"),
-            Self::Unavailable { reason, remedy: None } | Self::Died(reason) | Self::Broken(reason) => {
-                f.write_str(reason)
-            }
-        }
-    }
 }
 
 /// Starts the browser with the page and waits for its answer. The caller limits the time, by ending this process.
@@ -99,18 +90,10 @@ pub fn open(launch: &Launch<'_>, page: &Page<'_>, progress: &dyn Fn(&str)) -> Re
     let heard = hear(&mut child, &server, launch.api, clock, progress, &mut || None)?;
     let processes = child.processes(high_water_mark);
     child.end();
-    let Heard { answer, outputs, start } = heard;
-    Ok(Talk { answer, outputs, start, processes, before: None, flags, version: ask_version(launch.program) })
+    Ok(Talk { processes, flags, version: ask_version(launch.program), ..heard })
 }
 
-/// What a page has said when it is done.
-struct Heard {
-    answer: Value,
-    outputs: Option<Vec<u8>>,
-    start: Duration,
-}
-
-/// Waits for the page's answer. `clock`: when its opening began; `crash` tells how its process ended, where that is known.
+/// Waits for the page's answer, and gives what it has said until then. `clock`: when its opening began; `crash` tells how its process ended, where that is known.
 fn hear(
     child: &mut Child,
     server: &Server<'_>,
@@ -118,7 +101,7 @@ fn hear(
     clock: Instant,
     progress: &dyn Fn(&str),
     crash: &mut dyn FnMut() -> Option<String>,
-) -> Result<Heard, Trouble> {
+) -> Result<Talk, Trouble> {
     let mut start = None;
     let mut outputs = None;
     let mut looked = Instant::now();
@@ -137,7 +120,9 @@ fn hear(
                 return Err(Trouble::Broken(format!("its page failed: {}{}", text.trim(), child.last_words())));
             }
             Some(Said::Outputs(bytes)) => outputs = Some(bytes),
-            Some(Said::Answer(answer)) => return Ok(Heard { answer, outputs, start: start.unwrap_or_default() }),
+            Some(Said::Answer(answer)) => {
+                return Ok(Talk { answer, outputs, start: start.unwrap_or_default(), ..Talk::default() });
+            }
             Some(Said::Nothing) | None => {}
         }
         child.check(start.is_some())?;
@@ -155,7 +140,7 @@ fn hear(
     }
 }
 
-fn broken(what: &str, e: &dyn fmt::Display) -> Trouble {
+fn broken(what: &str, e: &dyn std::fmt::Display) -> Trouble {
     Trouble::Broken(format!("failed to {what}: {e}"))
 }
 

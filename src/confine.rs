@@ -10,7 +10,7 @@ mod nothing;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
@@ -76,11 +76,11 @@ pub enum Why {
 impl Enforced {
     /// Asked of the kernel once.
     pub fn here() -> Self {
-        static HERE: OnceLock<Enforced> = OnceLock::new();
-        *HERE.get_or_init(|| match std::env::var_os(SWITCH) {
-            Some(value) if value == "off" => Self::Nothing(Why::SwitchedOff),
-            _ => Self::of_kernel(),
-        })
+        static HERE: LazyLock<Enforced> = LazyLock::new(|| match std::env::var_os(SWITCH) {
+            Some(value) if value == "off" => Enforced::Nothing(Why::SwitchedOff),
+            _ => Enforced::of_kernel(),
+        });
+        *HERE
     }
 
     /// What the kernel would enforce if nobody switched it off.
@@ -112,10 +112,10 @@ impl std::fmt::Display for Enforced {
 fn devices() -> &'static [PathBuf] {
     const USUAL: [&str; 8] = ["null", "zero", "full", "random", "urandom", "shm", "ptmx", "pts"];
     const ACCELERATORS: [&str; 9] = ["nvidia", "dri", "kfd", "accel", "fastrpc", "adsprpc", "dma_heap", "mali", "dxg"];
-    static FOUND: OnceLock<Vec<PathBuf>> = OnceLock::new();
-    FOUND.get_or_init(|| {
+    static FOUND: LazyLock<Vec<PathBuf>> = LazyLock::new(|| {
         let is_granted = |name: &str| USUAL.contains(&name) || ACCELERATORS.iter().any(|kind| name.starts_with(kind));
         let entries = fs::read_dir("/dev").into_iter().flatten().flatten();
         entries.filter(|entry| entry.file_name().to_str().is_some_and(is_granted)).map(|entry| entry.path()).collect()
-    })
+    });
+    &FOUND
 }

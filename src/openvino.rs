@@ -7,7 +7,6 @@
 mod words;
 
 use std::ffi::{CStr, CString, c_char};
-use std::fmt;
 use std::path::Path;
 use std::ptr::{NonNull, null, null_mut};
 
@@ -18,7 +17,8 @@ use openvino_sys::ov_status_e as Status;
 use words::telling;
 
 /// What OpenVINO said, whole.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{}", self.told())]
 pub(crate) struct Failure {
     pub(crate) status: Status,
     message: String,
@@ -28,16 +28,12 @@ impl Failure {
     pub(crate) fn is_not_implemented(&self) -> bool {
         self.status == Status::NOT_IMPLEMENTED
     }
-}
 
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn told(&self) -> String {
         let told = telling(&self.message);
-        if told.is_empty() { write!(f, "{:?}", self.status) } else { f.write_str(&told) }
+        if told.is_empty() { format!("{:?}", self.status) } else { told }
     }
 }
-
-impl std::error::Error for Failure {}
 
 pub(crate) fn check(status: Status) -> Result<(), Failure> {
     if status == Status::OK {

@@ -6,28 +6,24 @@ use jiff::Timestamp;
 
 /// Binary units: `1.5 GiB`, `312 MiB`.
 pub fn bytes(value: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut size = value as f64;
-    let mut unit = 0;
-    while size >= 999.5 && unit + 1 < UNITS.len() {
-        size /= 1024.0;
-        unit += 1;
-    }
-    let digits = usize::from(unit > 0 && size < 9.95);
-    format!("{size:.digits$} {}", UNITS[unit])
+    scaled(value, 1024.0, &[" B", " KiB", " MiB", " GiB", " TiB"], 9.95)
 }
 
 /// Decimal units: `83.9 k`, `1.2 M`, `7.0 B`.
 pub fn amount(value: u64) -> String {
-    const UNITS: [&str; 4] = ["", " k", " M", " B"];
+    scaled(value, 1000.0, &["", " k", " M", " B"], 99.95)
+}
+
+/// In the unit that leaves three digits, with a tenth below `fine`.
+fn scaled(value: u64, base: f64, units: &[&str], fine: f64) -> String {
     let mut size = value as f64;
     let mut unit = 0;
-    while size >= 999.5 && unit + 1 < UNITS.len() {
-        size /= 1000.0;
+    while size >= 999.5 && unit + 1 < units.len() {
+        size /= base;
         unit += 1;
     }
-    let digits = usize::from(unit > 0 && size < 99.95);
-    format!("{size:.digits$}{}", UNITS[unit])
+    let digits = usize::from(unit > 0 && size < fine);
+    format!("{size:.digits$}{}", units[unit])
 }
 
 /// `1 case`, `2 cases`.

@@ -2,6 +2,7 @@
 //! of one.
 
 use std::io::{self, Read};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -190,6 +191,35 @@ pub fn all() -> impl Iterator<Item = (i32, Stat)> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     pids.filter_map(|pid| Some((pid, Stat::of(pid)?)))
+}
+
+/// All that descend from a process, its own children first.
+pub fn descendants(leader: i32) -> Vec<i32> {
+    let mut found = vec![leader];
+    // Where the kernel keeps no lists of children (CONFIG_PROC_CHILDREN), every process tells its parent.
+    let has_lists = Path::new("/proc/thread-self/children").exists();
+    let all: Vec<_> = if has_lists { Vec::new() } else { all().map(|(pid, stat)| (pid, stat.parent)).collect() };
+    let mut at = 0;
+    while let Some(pid) = found.get(at).copied() {
+        found.extend(all.iter().filter(|(_, parent)| *parent == pid).map(|(child, _)| *child));
+        if has_lists {
+            found.extend(listed(pid));
+        }
+        at += 1;
+    }
+    found.split_off(1)
+}
+
+/// The children that all threads of a process have.
+fn listed(pid: i32) -> Vec<i32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    lists.flat_map(|list| numbers(&list)).collect()
+}
+
+/// Of a list of children. Each number is followed by a space; one that is cut off is left for the next look.
+pub fn numbers(list: &str) -> Vec<i32> {
+    list.split_inclusive(' ').filter_map(|word| word.strip_suffix(' ')?.parse().ok()).collect()
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ use std::str::FromStr;
 /// What to write in place of what is no size.
 pub const REMEDY: &str = "give a number and a unit: `500M`, `10G`, `1.5TiB`";
 
-/// A number of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size(pub u64);
 

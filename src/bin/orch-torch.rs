@@ -10,13 +10,13 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use orch::device::{Lease, shown, vram};
 use orch::runtime::control::{self, Witness};
 use orch::runtime::generation;
-use orch::runtime::loops::{self, Component, Loop};
+use orch::runtime::loops::{Component, Loop};
 use orch::runtime::manifest::Manifest;
-use orch::runtime::measure::{self, MeasureParams, Timings};
+use orch::runtime::measure::{self, MeasureParams};
 use orch::runtime::refusal::Refusal;
 use orch::runtime::serve::serve_one;
 use orch::runtime::tensors::{self, Element, Infer, Tensor as HostTensor, Tensors};
-use orch::runtime::{Job, JobOutput, JobStatus};
+use orch::runtime::{Job, JobOutput, JobStatus, RawMeasure};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tch::{CModule, Cuda, Device, IValue, Kind, Tensor, jit, utils};
@@ -67,7 +67,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     let state = meter.as_ref().filter(|_| params.measure.is_some()).and_then(vram::Meter::state);
 
     let actual = params.lease.as_ref().map_or_else(|| name(device), |lease| lease.id.clone());
-    let mut raw = timings.into_raw(sync(device), &params.device, &actual);
+    let mut raw = timings.on(sync(device), &params.device, &actual);
     raw.placement.insert(actual, 1);
     raw.device = state;
     let mut facts = versions();
@@ -94,7 +94,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
 }
 
 /// Measures one module, and writes its outputs.
-fn run_one(job: &Job, tree: &Path, params: &RunParams, device: Device) -> Result<(Vec<CModule>, Timings)> {
+fn run_one(job: &Job, tree: &Path, params: &RunParams, device: Device) -> Result<(Vec<CModule>, RawMeasure)> {
     let manifest = Manifest::read(tree)?;
     let inputs = tensors::read(&tree.join(tensors::INPUTS))?;
     let load = || load(&tree.join("model.pt"), &manifest, &inputs, device);
@@ -119,26 +119,18 @@ fn run_loop(
     looped: &Loop,
     params: &RunParams,
     device: Device,
-) -> Result<(Vec<CModule>, Timings)> {
+) -> Result<(Vec<CModule>, RawMeasure)> {
     let inputs = tensors::read(&tree.join(tensors::INPUTS))?;
     let components = looped.components(tree)?;
     let open = |component: &Component| {
         let own = tensors::read(&component.tree.join(tensors::INPUTS))?;
-        let module = load(&component.tree.join("model.pt"), &component.manifest, &own, device);
-        Ok(module.with_context(|| format!("component `{}`", component.name))?.0)
+        load(&component.tree.join("model.pt"), &component.manifest, &own, device).map(|(module, _)| module)
     };
-    let once = |modules: &[CModule], inputs: &Tensors| {
-        looped.run(inputs, |name, given| {
-            let known = components.iter().zip(modules).find(|(component, _)| component.name == name);
-            let (component, module) = known.context("BUG: every component was loaded")?;
-            called(module, &component.manifest, &loops::taken(component, given)?, device)
-        })
-    };
-    let load = || components.iter().map(open).collect::<Result<Vec<_>>>();
-    let (modules, outputs, timings) =
-        measure::run(params.measure.as_ref(), load, |modules| once(modules, &inputs)).map_err(classified)?;
-    looped.write(job, tree, outputs, |inputs| once(&modules, inputs))?;
-    Ok((modules, timings))
+    let infer = |module: &mut CModule, manifest: &Manifest, inputs: &Tensors| called(module, manifest, inputs, device);
+    let (mut modules, outputs, timings) =
+        looped.measure(&components, &inputs, params.measure.as_ref(), open, infer).map_err(classified)?;
+    looped.write(job, tree, outputs, |inputs| looped.run_loaded(&mut modules, inputs, infer))?;
+    Ok((modules.into_values().map(|(_, module)| module).collect(), timings))
 }
 
 fn called(module: &CModule, manifest: &Manifest, inputs: &Tensors, device: Device) -> Result<Tensors> {

@@ -10,7 +10,7 @@ use super::control::Control;
 use super::flags::of_many_pages;
 use super::process::Child;
 use super::serve::{KEEPER, Page, Port, Server};
-use super::{Api, Heard, Launch, Talk, Trouble, ask_version, broken, hear};
+use super::{Api, Launch, Talk, Trouble, ask_version, broken, hear};
 use crate::base::process::{held_now, high_water_mark};
 
 /// Below it every page has a name of its own; browsers know that what ends in `.localhost` is this machine.
@@ -56,18 +56,9 @@ impl Pages {
         self.child.forget_gpu();
         let target = self.control.open(&self.context, &server.address(&format!("page-{before}.{SITE}")))?;
         let control = &mut self.control;
-        let Heard { answer, outputs, start } =
-            hear(&mut self.child, &server, self.api, clock, progress, &mut || control.crash(&target))?;
+        let heard = hear(&mut self.child, &server, self.api, clock, progress, &mut || control.crash(&target))?;
         let processes = self.child.processes(memory);
         self.control.close(&target)?;
-        Ok(Talk {
-            answer,
-            outputs,
-            start,
-            processes,
-            before: Some(before),
-            flags: self.flags.clone(),
-            version: self.version.clone(),
-        })
+        Ok(Talk { processes, before: Some(before), flags: self.flags.clone(), version: self.version.clone(), ..heard })
     }
 }

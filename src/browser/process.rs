@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::{Launch, Trouble, files};
+use super::{Launch, Trouble, broken, files};
 use crate::base::fs as bfs;
 use crate::base::lock;
 use crate::base::process::{self, Stat};
@@ -56,11 +56,10 @@ impl Child {
         also: impl FnOnce(&mut Command) -> io::Result<T>,
     ) -> Result<(Self, T), Trouble> {
         let profile = launch.scratch.join("browser-profile");
-        std::fs::create_dir_all(&profile).map_err(|e| {
-            Trouble::Broken(format!("failed to make a profile below `{}`: {e}", launch.scratch.display()))
-        })?;
+        std::fs::create_dir_all(&profile)
+            .map_err(|e| broken(&format!("make a profile below `{}`", launch.scratch.display()), &e))?;
         let made = Log::open().and_then(|(log, out)| Ok((log, out.try_clone()?, out)));
-        let (log, out, err) = made.map_err(|e| Trouble::Broken(format!("failed to listen to the browser: {e}")))?;
+        let (log, out, err) = made.map_err(|e| broken("listen to the browser", &e))?;
         let mut command = Command::new(launch.program);
         command.args(flags).arg(format!("--user-data-dir={}", profile.display()));
         // It looks for a session bus, a display and a home to write to; it has none here.
@@ -71,10 +70,8 @@ impl Child {
             .env_remove("DISPLAY");
         command.stdin(Stdio::null()).stdout(out).stderr(err).current_dir(launch.scratch);
         with_libraries(&mut command, launch.program);
-        let also = also(&mut command).map_err(|e| Trouble::Broken(format!("failed to prepare the browser: {e}")))?;
-        confine(&mut command, launch.scratch, port)
-            .map_err(|e| Trouble::Broken(format!("failed to make the browser's sandbox: {e}")))?;
-        die_with_parent(&mut command);
+        let also = also(&mut command).map_err(|e| broken("prepare the browser", &e))?;
+        hold(&mut command, launch.scratch, port).map_err(|e| broken("make the browser's sandbox", &e))?;
         let child = command.spawn().map_err(|e| Trouble::Unavailable {
             reason: format!("the browser `{}` does not start: {e}", launch.program.display()),
             remedy: Some("`orch setup browser` installs one; ORCH_BROWSER names another".into()),
@@ -101,7 +98,7 @@ impl Child {
 
     /// An error if it has ended. `worked`: it had opened its page.
     pub(super) fn check(&mut self, worked: bool) -> Result<(), Trouble> {
-        let status = self.child.try_wait().map_err(|e| Trouble::Broken(format!("failed to watch the browser: {e}")))?;
+        let status = self.child.try_wait().map_err(|e| broken("watch the browser", &e))?;
         let Some(status) = status else { return Ok(()) };
         Err(if worked {
             Trouble::Died(format!("the browser {} while its page worked{}", ending(status), self.last_words()))
@@ -240,28 +237,22 @@ pub(super) fn with_libraries(command: &mut Command, program: &Path) {
     }
 }
 
-/// It writes to its scratch folder and reaches the page's own server, nothing else of this machine or of the network.
-fn confine(command: &mut Command, scratch: &Path, port: u16) -> io::Result<()> {
+/// It writes to its scratch folder and reaches the page's own server, nothing else of this machine or of the network; and
+/// it ends with this process.
+fn hold(command: &mut Command, scratch: &Path, port: u16) -> io::Result<()> {
     let mut grants = Grants::folders([scratch]).with_tcp(Tcp::Port(port));
     if !rustix::process::geteuid().is_root() {
         // Its own sandbox, which it makes for users only, is told to the kernel there.
         grants.write.push("/proc".into());
     }
-    if let Some(confinement) = Confinement::of(&grants)? {
-        // SAFETY: between fork and exec only system calls are made.
-        unsafe { command.pre_exec(move || confinement.enter()) };
-    }
-    Ok(())
-}
-
-fn die_with_parent(command: &mut Command) {
-    let parent = std::process::id();
-    let die_with_it = move || {
+    let (confinement, parent) = (Confinement::of(&grants)?, std::process::id());
+    let enter = move || {
         process::die_with(parent);
-        Ok(())
+        confinement.as_ref().map_or(Ok(()), Confinement::enter)
     };
     // SAFETY: between fork and exec only system calls are made.
-    unsafe { command.pre_exec(die_with_it) };
+    unsafe { command.pre_exec(enter) };
+    Ok(())
 }
 
 fn ending(status: ExitStatus) -> String {
@@ -274,23 +265,18 @@ fn ending(status: ExitStatus) -> String {
 /// What a browser's words mean that ended before it opened anything.
 fn not_started(words: &str, ending: &str) -> Trouble {
     const LOADER: &str = "error while loading shared libraries: ";
-    if let Some((_, rest)) = words.split_once(LOADER) {
+    let (reason, remedy) = if let Some((_, rest)) = words.split_once(LOADER) {
         let library = rest.split(':').next().unwrap_or(rest).trim();
-        return Trouble::Unavailable {
-            reason: format!("the browser needs the library {library}, which this system lacks"),
-            remedy: Some(package_of(library)),
-        };
-    }
-    if words.contains("Exec format error") || words.contains("cannot execute") {
-        let reason = format!("the browser is not made for this machine: {words}");
-        return Trouble::Unavailable { reason, remedy: Some("name another with ORCH_BROWSER".into()) };
-    }
-    if words.contains("No usable sandbox") {
+        (format!("the browser needs the library {library}, which this system lacks"), package_of(library))
+    } else if words.contains("Exec format error") || words.contains("cannot execute") {
+        (format!("the browser is not made for this machine: {words}"), "name another with ORCH_BROWSER".to_owned())
+    } else if words.contains("No usable sandbox") {
         let remedy = "allow unprivileged user namespaces (sysctl kernel.apparmor_restrict_unprivileged_userns=0)";
-        let reason = "the browser finds no sandbox that this user may use".to_owned();
-        return Trouble::Unavailable { reason, remedy: Some(remedy.into()) };
-    }
-    Trouble::Died(format!("the browser {ending} before it opened its page (its last words: {words})"))
+        ("the browser finds no sandbox that this user may use".to_owned(), remedy.to_owned())
+    } else {
+        return Trouble::Died(format!("the browser {ending} before it opened its page (its last words: {words})"));
+    };
+    Trouble::Unavailable { reason, remedy: Some(remedy) }
 }
 
 fn package_of(library: &str) -> String {
@@ -325,20 +311,9 @@ impl Member {
 
 /// A process and all that descend from it; empty where there is no /proc.
 fn family(root: u32) -> Vec<Member> {
-    let all: BTreeMap<i32, Stat> = process::all().filter(|(_, stat)| stat.is_alive()).collect();
-    let descends = |mut pid: i32| {
-        // A chain longer than the table is no chain: numbers may be given away while it is read.
-        for _ in 0..all.len() {
-            match all.get(&pid) {
-                _ if pid == root as i32 => return true,
-                Some(stat) => pid = stat.parent,
-                None => return false,
-            }
-        }
-        false
-    };
-    let found = all.iter().filter(|(pid, _)| descends(**pid));
-    found.map(|(pid, stat)| Member { pid: *pid, started: stat.started, kind: kind(*pid) }).collect()
+    let all = [root as i32].into_iter().chain(process::descendants(root as i32));
+    let living = all.filter_map(|pid| Some((pid, Stat::of(pid).filter(Stat::is_alive)?)));
+    living.map(|(pid, stat)| Member { pid, started: stat.started, kind: kind(pid) }).collect()
 }
 
 /// `renderer`, by its own `--type=renderer`; the one without a type is the browser.

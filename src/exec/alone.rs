@@ -42,7 +42,7 @@ impl Alone<'_> {
         let sandbox = grants(&call.access, &[&out, &scratch])?;
         let job = Job { id: 1, op: call.op.into(), params, inputs, sandbox, out, log: Some(self.log.to_owned()), env };
         let timeout = Duration::from_secs(self.timeout);
-        let limits = Limits { timeout, memory: None, cancel: self.cancel, log: self.log, progress: &|_| {} };
+        let limits = Limits::of_time(timeout, self.cancel, self.log);
         let ended = match call.worker {
             Worker::Orch(runtime) | Worker::Kept(runtime) => {
                 let mut command = Command::new(worker::own_program()?);

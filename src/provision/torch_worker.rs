@@ -54,9 +54,10 @@ pub(super) fn install(install: &Install<'_>, env: &PythonEnv) -> anyhow::Result<
     if let Some(binary) = ready(dir, lock) {
         return Ok(binary);
     }
-    let links = libtorch::link(&env.site, &links(dir, lock))?;
+    let links = links(dir, lock);
+    libtorch::link(&env.site, &links)?;
     let made = shipped().map_or_else(|| build(install, &home, &links), Ok)?;
-    libtorch::relink(&links.root, &home.join(libtorch::LINK))?;
+    libtorch::relink(&links, &home.join(libtorch::LINK))?;
     // Copied aside and renamed, so that what was cut short is never taken for a worker.
     let staged = home.join(format!(".tmp-{}", std::process::id()));
     bfs::copy_file(&made, &staged).with_context(|| format!("failed to copy `{}`", made.display()))?;
@@ -65,7 +66,7 @@ pub(super) fn install(install: &Install<'_>, env: &PythonEnv) -> anyhow::Result<
     Ok(binary)
 }
 
-fn build(install: &Install<'_>, home: &Path, links: &libtorch::Libtorch) -> anyhow::Result<PathBuf> {
+fn build(install: &Install<'_>, home: &Path, links: &Path) -> anyhow::Result<PathBuf> {
     let source = Path::new(SOURCES);
     let Some(cargo) = python::on_path("cargo").filter(|_| source.join("Cargo.lock").is_file()) else {
         bail!(
@@ -75,15 +76,11 @@ fn build(install: &Install<'_>, home: &Path, links: &libtorch::Libtorch) -> anyh
             if source.join("Cargo.lock").is_file() { "cargo is not on PATH" } else { "they are not on this machine" }
         );
     };
-    let build = libtorch::build_command(&cargo, source, links, &source.join("target"), profile(source));
+    // The profile that this orch was built with: its dependencies are compiled already.
+    let is_release = std::env::current_exe().is_ok_and(|exe| exe.starts_with(source.join("target/release")));
+    let (mut command, binary) = libtorch::build(&cargo, source, links, is_release);
     let log = home.join("build.log");
     let _ = std::fs::remove_file(&log);
-    install.run(&mut build.command(), &log)?;
-    Ok(build.binary)
-}
-
-/// The profile that this orch was built with: its dependencies are compiled already.
-fn profile(source: &Path) -> libtorch::Profile {
-    let exe = std::env::current_exe().unwrap_or_default();
-    if exe.starts_with(source.join("target/release")) { libtorch::Profile::Release } else { libtorch::Profile::Debug }
+    install.run(&mut command, &log)?;
+    Ok(binary)
 }

@@ -23,7 +23,7 @@ use self::phone::{Item, Run, bundle};
 use self::profile::Profile;
 use self::runner::OnPhone;
 use super::manifest::Manifest;
-use super::measure::{MeasureParams, Timings};
+use super::measure::MeasureParams;
 use super::ort::qnn;
 use super::refusal::Refusal;
 use super::tensors::{self, Tensor, Tensors};
@@ -37,7 +37,6 @@ pub const OWN_OPTIONS: &[&str] = &["htp_arch", "serial", "soc"];
 /// How the device is waited for.
 const SYNC: &str = "qnn-net-run's own figures; QnnGraph_execute returns when the outputs are complete";
 
-/// What its worker does.
 pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
     job.perform("android", &[("run", timed)], progress)
 }
@@ -277,17 +276,18 @@ fn outputs(out: &Path, prepared: &Prepared, manifest: &Manifest) -> Result<Tenso
 }
 
 fn measured(profile: Profile, measure: Option<MeasureParams>, htp: &str, soc: &str) -> RawMeasure {
-    let taken = measure.map(|measure| {
+    let times = measure.map(|measure| {
         let mut runs = profile.runs_ms.into_iter();
         let first_ms = runs.next().expect("BUG: the number of inferences was checked");
         let warmup_ms = runs.by_ref().take(measure.warmup as usize).collect();
         Times { load_ms: profile.load_ms, first_ms, warmup_ms, samples_ms: runs.collect(), ..Times::default() }
     });
     // The process was another machine's, and the runner does not tell what it held.
-    let timings = Timings { taken, peak_rss_bytes: None, threads: None };
-    let mut raw = timings.into_raw(SYNC, "qnn-android:htp", &format!("qnn-htp:{htp} of {soc}"));
-    raw.placement = [("QnnHtp".to_owned(), 1)].into();
-    raw
+    RawMeasure { times, placement: [("QnnHtp".to_owned(), 1)].into(), ..RawMeasure::default() }.on(
+        SYNC,
+        "qnn-android:htp",
+        &format!("qnn-htp:{htp} of {soc}"),
+    )
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use super::manifest::Manifest;
 use super::measure::MeasureParams;
 use super::refusal::Refusal;
 use super::tensors::Tensors;
-use super::{Job, JobOutput, JobStatus, onnx_change, onnx_file, tensors};
+use super::{Job, JobOutput, JobStatus, RawMeasure, onnx_change, onnx_file, tensors};
 use crate::base::lock;
 use crate::browser::{self, Adapter, Api, Launch, Page, Pages, Served, Talk, Trouble};
 
@@ -38,26 +38,26 @@ const OPTIMISATION: &str = "all";
 /// How a run here knows that the device is done.
 const SYNC: &str = "session.run resolves when the outputs are in the page's memory";
 
-/// What its worker does.
 pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
     job.perform("browser", &[("run", run)], progress)
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Params {
+pub(super) struct Params {
     /// The browser's executable, absolute.
     browser: PathBuf,
-    /// The folder of ONNX Runtime Web's bundles, absolute.
-    ort_web: PathBuf,
-    /// `webgpu-browser`, `webnn`
-    backend: String,
-    /// `webgpu`; of WebNN `cpu`, `gpu`, `npu`
-    device: String,
+    /// The folder of ONNX Runtime Web's bundles, or that of npm's packages; absolute.
+    #[serde(alias = "ort_web", alias = "packages")]
+    pub(super) scripts: PathBuf,
+    /// `webgpu-browser`, `webnn`; `cpu` where a runtime offers it
+    pub(super) backend: String,
+    /// `webgpu`; of WebNN `cpu`, `gpu`, `npu`; of the CPU `wasm`
+    pub(super) device: String,
     #[serde(default)]
-    options: Map<String, Value>,
+    pub(super) options: Map<String, Value>,
     #[serde(deserialize_with = "super::measure::asked")]
-    measure: Option<MeasureParams>,
+    pub(super) measure: Option<MeasureParams>,
     /// Other jobs follow in this process, so the browser stays open.
     #[serde(default)]
     kept: bool,
@@ -95,7 +95,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
         files.insert("model/model.onnx".to_owned(), Served::Bytes(model));
     }
     let page = Page { script: SCRIPT, params: &settings, files, imports: &[] };
-    let talk = open(&params.browser, params.kept, &options, &page, progress)?;
+    let talk = open(&params, &options, &page, progress)?;
     let facts = json!({"graph_optimisation": OPTIMISATION, "without_fusions": options.without_fusions()});
     finish(job, &manifest, &options, talk, facts, params.measure.map(|_| SYNC))
 }
@@ -112,17 +112,19 @@ struct Kept {
 
 /// Opens the page in the browser and waits for its answer. A worker that is kept keeps its browser.
 pub(super) fn open(
-    program: &Path,
-    kept: bool,
+    params: &Params,
     options: &Options,
     page: &Page<'_>,
     progress: &dyn Fn(&str),
 ) -> anyhow::Result<Talk> {
-    let Options { api, adapter, .. } = *options;
-    let folder = || tempfile::Builder::new().prefix("browser-").tempdir_in(".").context("failed to make a folder");
-    if !kept {
-        let scratch = folder()?;
+    let (Options { api, adapter }, program) = (*options, params.browser.as_path());
+    let folder = || {
+        let scratch = tempfile::Builder::new().prefix("browser-").tempdir_in(".").context("failed to make a folder")?;
         progress("starting the browser");
+        anyhow::Ok(scratch)
+    };
+    if !params.kept {
+        let scratch = folder()?;
         let launch = Launch { program, api, adapter, scratch: scratch.path() };
         return browser::open(&launch, page, progress).map_err(refused);
     }
@@ -132,7 +134,6 @@ pub(super) fn open(
         Some(kept) => kept,
         None => {
             let scratch = folder()?;
-            progress("starting the browser");
             let pages = Pages::start(&Launch { program, api, adapter, scratch: scratch.path() }).map_err(refused)?;
             Kept { pages, _scratch: scratch, is_for }
         }
@@ -158,7 +159,7 @@ fn files(
     let mut files = shared();
     files.insert("inputs".to_owned(), Served::Bytes(inputs));
     for name in [BUNDLE].iter().chain(&LOADED) {
-        let path = params.ort_web.join(name);
+        let path = params.scripts.join(name);
         if !path.is_file() {
             let reason = format!("ONNX Runtime Web is not at `{}`: run `orch setup browser`", path.display());
             return Err(Refusal::unavailable(reason));
@@ -235,15 +236,8 @@ pub(super) fn finish(
         if let Some(control) = control {
             tensors::write(&job.out.join(tensors::CONTROL_OUTPUTS), &control)?;
         }
-        Ok(measured)
+        let peak_rss_bytes = talk.processes.peak_rss_bytes;
+        Ok(JobOutput::ok(Value::Null, Some(RawMeasure { peak_rss_bytes, ..measured })))
     });
-    let mut output = match judged {
-        Ok(mut measured) => {
-            measured.peak_rss_bytes = talk.processes.peak_rss_bytes;
-            JobOutput::ok(Value::Null, Some(measured))
-        }
-        Err(error) => super::refusal::answer(Err(error)),
-    };
-    output.facts = facts;
-    Ok(output)
+    Ok(JobOutput { facts, ..super::refusal::answer(judged) })
 }

@@ -138,12 +138,12 @@ mod tests {
 
     use super::*;
 
-    fn floats(values: &[f32]) -> Tensor {
-        Tensor::new(Element::F32, vec![values.len()], values.iter().flat_map(|v| v.to_le_bytes()).collect()).unwrap()
+    fn floats(values: &[f64]) -> Tensor {
+        Tensor::of(Element::F32, &[values.len()], values).unwrap()
     }
 
-    fn numbers(values: &[i64]) -> Tensor {
-        Tensor::new(Element::I64, vec![values.len()], values.iter().flat_map(|v| v.to_le_bytes()).collect()).unwrap()
+    fn number(value: f64) -> Tensor {
+        Tensor::of(Element::I64, &[1], &[value]).unwrap()
     }
 
     fn named<const N: usize>(tensors: [(&str, Tensor); N]) -> Tensors {
@@ -156,16 +156,15 @@ mod tests {
         if times > 3.0 {
             bail!("too long");
         }
-        let x: Vec<f32> = inputs["x"].to_f64().iter().map(|value| *value as f32).collect();
-        Ok(named([("y", floats(&x.repeat(times as usize)))]))
+        Ok(named([("y", floats(&inputs["x"].to_f64().repeat(times as usize)))]))
     }
 
     fn given() -> Tensors {
-        named([("x", floats(&[1.0, 2.0])), ("scale", floats(&[1.0])), ("n", numbers(&[2]))])
+        named([("x", floats(&[1.0, 2.0])), ("scale", floats(&[1.0])), ("n", number(2.0))])
     }
 
-    fn found(scale: f32, n: i64) -> (Vec<String>, Vec<f64>) {
-        let other = named([("x", floats(&[2.0, 1.0])), ("scale", floats(&[scale])), ("n", numbers(&[n]))]);
+    fn found(scale: f64, n: f64) -> (Vec<String>, Vec<f64>) {
+        let other = named([("x", floats(&[2.0, 1.0])), ("scale", floats(&[scale])), ("n", number(n))]);
         let (inputs, outputs, kept) = find(&given(), &other, &model(&given()).unwrap(), &mut model).unwrap();
         assert_eq!(model(&inputs).unwrap(), outputs);
         (kept, outputs["y"].to_f64())
@@ -173,23 +172,23 @@ mod tests {
 
     #[test]
     fn all_values_are_others_where_the_shapes_stay() {
-        assert_eq!(found(1.0, 2), (vec![], vec![2.0, 1.0, 2.0, 1.0]));
-        assert_eq!(found(2.0, 1), (vec![], vec![2.0, 1.0, 2.0, 1.0]));
+        assert_eq!(found(1.0, 2.0), (vec![], vec![2.0, 1.0, 2.0, 1.0]));
+        assert_eq!(found(2.0, 1.0), (vec![], vec![2.0, 1.0, 2.0, 1.0]));
     }
 
     #[test]
     fn what_decides_a_shape_or_is_refused_is_kept() {
         let kept = || vec!["n".to_owned(), "scale".to_owned()];
-        assert_eq!(found(0.5, 3), (kept(), vec![2.0, 1.0, 2.0, 1.0]), "another shape");
-        assert_eq!(found(9.0, 3), (kept(), vec![2.0, 1.0, 2.0, 1.0]), "refused");
+        assert_eq!(found(0.5, 3.0), (kept(), vec![2.0, 1.0, 2.0, 1.0]), "another shape");
+        assert_eq!(found(9.0, 3.0), (kept(), vec![2.0, 1.0, 2.0, 1.0]), "refused");
     }
 
     #[test]
     fn shapes_that_the_model_computes_may_be_others_and_a_refusal_is_told() {
-        let many = named([("x", floats(&[1.0, 2.0])), ("scale", floats(&[1.0])), ("n", numbers(&[3]))]);
+        let many = named([("x", floats(&[1.0, 2.0])), ("scale", floats(&[1.0])), ("n", number(3.0))]);
         let (_, outputs, kept) = find(&given(), &many, &model(&given()).unwrap(), &mut model).unwrap();
         assert_eq!((kept, outputs["y"].to_f64().len()), (vec![], 6));
-        let refused = named([("x", floats(&[1.0, 2.0])), ("scale", floats(&[1.0])), ("n", numbers(&[4]))]);
+        let refused = named([("x", floats(&[1.0, 2.0])), ("scale", floats(&[1.0])), ("n", number(4.0))]);
         let error = find(&given(), &refused, &model(&given()).unwrap(), &mut model).unwrap_err();
         assert_eq!(error.to_string(), "too long");
     }

@@ -96,14 +96,20 @@ mod tests {
     use npyz::WriterBuilder;
     use std::io::Write;
 
+    /// An array as numpy writes it.
+    fn npy<T: npyz::AutoSerialize + npyz::Serialize>(shape: &[u64], values: impl IntoIterator<Item = T>) -> Vec<u8> {
+        let mut npy = Vec::new();
+        let mut array = npyz::WriteOptions::new().default_dtype().shape(shape).writer(&mut npy).begin_nd().unwrap();
+        array.extend(values).unwrap();
+        array.finish().unwrap();
+        npy
+    }
+
     #[test]
     fn an_npz_file_gives_its_arrays_by_name() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.npz");
-        let mut npy = Vec::new();
-        let mut array = npyz::WriteOptions::new().default_dtype().shape(&[1, 2]).writer(&mut npy).begin_nd().unwrap();
-        array.extend([1.5_f32, -2.0]).unwrap();
-        array.finish().unwrap();
+        let npy = npy(&[1, 2], [1.5_f32, -2.0]);
         let mut archive = zip::ZipWriter::new(File::create(&path).unwrap());
         archive.start_file("logits.npy", zip::write::SimpleFileOptions::default()).unwrap();
         archive.write_all(&npy).unwrap();
@@ -115,12 +121,8 @@ mod tests {
 
     #[test]
     fn every_type_of_numpy_s_keeps_its_width() {
-        fn one<T: npyz::AutoSerialize + npyz::Serialize + Copy>(value: T) -> Tensor {
-            let mut npy = Vec::new();
-            let mut array = npyz::WriteOptions::new().default_dtype().shape(&[1]).writer(&mut npy).begin_nd().unwrap();
-            array.push(&value).unwrap();
-            array.finish().unwrap();
-            npy_tensor(npy.as_slice()).unwrap()
+        fn one<T: npyz::AutoSerialize + npyz::Serialize>(value: T) -> Tensor {
+            npy_tensor(npy(&[1], [value]).as_slice()).unwrap()
         }
         let found = [one(2f64), one(2f32), one(2i64), one(2i32), one(2i16), one(2i8), one(2u64), one(2u32), one(2u16)];
         let types: Vec<_> = found.iter().map(|tensor| tensor.element().name()).collect();

@@ -32,7 +32,6 @@ const OF_FIXED_LENGTH: &str = "orch makes this form of a model for one length on
 /// The same of a model that a loop calls.
 pub const IN_A_LOOP: &str = "the loop of a model of several calls its components on their whole lengths";
 
-/// How tokens were decoded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decoded {
     pub cached: bool,
@@ -132,10 +131,9 @@ pub fn write(out: &Path, tokens: Tensor, decoded: &Decoded) -> anyhow::Result<()
 fn prompt(asked: &Asked, inputs: &Tensors) -> anyhow::Result<Tensor> {
     let (ids, shape) = ids(asked, inputs)?;
     let [rows, length] = shape;
-    let values: Vec<i64> = ids.to_f64().into_iter().map(|id| id as i64).collect();
     let known = length + 1 - asked.tokens;
-    let values: Vec<i64> = values.chunks(length).flat_map(|row| &row[..known]).copied().collect();
-    whole(Element::I64, &[rows, known], &values)
+    let values = ids.to_f64().chunks(length).flat_map(|row| &row[..known]).copied().collect::<Vec<_>>();
+    Tensor::of(Element::I64, &[rows, known], &values)
 }
 
 fn ids<'t>(asked: &Asked, inputs: &'t Tensors) -> anyhow::Result<(&'t Tensor, [usize; 2])> {
@@ -148,13 +146,13 @@ fn ids<'t>(asked: &Asked, inputs: &'t Tensors) -> anyhow::Result<(&'t Tensor, [u
 
 fn greedy(asked: &Asked, mut inputs: Tensors, infer: &mut Infer<'_>) -> anyhow::Result<Tensor> {
     if let Some(mask) = asked.mask.as_ref().and_then(|mask| inputs.get_mut(mask)) {
-        *mask = whole(mask.element(), mask.shape(), &vec![1; mask.shape().iter().product()])?;
+        *mask = Tensor::of(mask.element(), mask.shape(), &vec![1.0; mask.shape().iter().product()])?;
     }
     let (ids, shape) = ids(asked, &inputs)?;
     let ([rows, length], element) = (shape, ids.element());
-    let mut values: Vec<i64> = ids.to_f64().into_iter().map(|id| id as i64).collect();
+    let mut values = ids.to_f64();
     let first = length - asked.tokens;
-    let mut found = vec![0; rows * asked.tokens];
+    let mut found = vec![0.0; rows * asked.tokens];
     for step in 0..asked.tokens {
         let outputs = infer(&inputs)?;
         let scores = outputs.get(&asked.output).with_context(|| format!("there is no output `{}`", asked.output))?;
@@ -165,13 +163,13 @@ fn greedy(asked: &Asked, mut inputs: Tensors, infer: &mut Infer<'_>) -> anyhow::
                 values[row * length + place + 1] = token;
             }
         }
-        inputs.insert(asked.input.clone(), whole(element, &shape, &values)?);
+        inputs.insert(asked.input.clone(), Tensor::of(element, &shape, &values)?);
     }
-    whole(Element::I64, &[rows, asked.tokens], &found)
+    Tensor::of(Element::I64, &[rows, asked.tokens], &found)
 }
 
 /// The first greatest score of each row at `place`.
-fn likeliest(scores: &Tensor, ids: &[usize], place: usize) -> anyhow::Result<Vec<i64>> {
+fn likeliest(scores: &Tensor, ids: &[usize], place: usize) -> anyhow::Result<Vec<f64>> {
     let shape = scores.shape();
     ensure!(shape.len() == 3 && shape[..2] == *ids, "scores of the shape {shape:?} are not for each of {ids:?} tokens");
     let (length, kinds) = (shape[1], shape[2]);
@@ -181,21 +179,9 @@ fn likeliest(scores: &Tensor, ids: &[usize], place: usize) -> anyhow::Result<Vec
         // Of a long prompt's scores only one place counts, and to read them all would take time.
         let scores = Tensor::new(scores.element(), vec![kinds], scores.bytes()[at..at + size].to_vec())?.to_f64();
         ensure!(!scores.iter().any(|score| score.is_nan()), "a score is NaN at place {place} of row {row}");
-        Ok((0..kinds).fold(0, |best, token| if scores[token] > scores[best] { token } else { best }) as i64)
+        Ok((0..kinds).fold(0, |best, token| if scores[token] > scores[best] { token } else { best }) as f64)
     };
     (0..ids[0]).map(best).collect()
-}
-
-/// Whole numbers as a tensor of this type.
-fn whole(element: Element, shape: &[usize], values: &[i64]) -> anyhow::Result<Tensor> {
-    let bytes = match element {
-        Element::I64 => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
-        Element::I32 => values.iter().flat_map(|value| (*value as i32).to_le_bytes()).collect(),
-        Element::Bool => values.iter().map(|value| u8::from(*value != 0)).collect(),
-        Element::F32 => values.iter().flat_map(|value| (*value as f32).to_le_bytes()).collect(),
-        other => anyhow::bail!("token ids and masks in {} are not known", other.name()),
-    };
-    Tensor::new(element, shape.to_vec(), bytes)
 }
 
 #[cfg(test)]
@@ -207,23 +193,22 @@ mod tests {
     }
 
     fn inputs() -> Tensors {
-        let ids = whole(Element::I64, &[2, 4], &[1, 2, 9, 9, 3, 5, 9, 9]).unwrap();
-        let mask = whole(Element::I32, &[2, 4], &[1, 1, 0, 0, 1, 1, 0, 0]).unwrap();
+        let ids = Tensor::of(Element::I64, &[2, 4], &[1., 2., 9., 9., 3., 5., 9., 9.]).unwrap();
+        let mask = Tensor::of(Element::I32, &[2, 4], &[1., 1., 0., 0., 1., 1., 0., 0.]).unwrap();
         Tensors::from([("ids".to_owned(), ids), ("mask".to_owned(), mask)])
     }
 
     /// Its next token is the sum of those so far, modulo ten.
     fn sums(inputs: &Tensors) -> anyhow::Result<Tensors> {
         assert_eq!(inputs["mask"].to_f64(), [1.0; 8]);
-        let mut scores = vec![0f32; 2 * 4 * 10];
+        let mut scores = vec![0.0; 2 * 4 * 10];
         for (row, ids) in inputs["ids"].to_f64().chunks(4).enumerate() {
             for place in 0..4 {
                 let sum = ids[..=place].iter().sum::<f64>() as usize % 10;
                 scores[(row * 4 + place) * 10 + sum] = 1.0;
             }
         }
-        let bytes = scores.iter().flat_map(|score| score.to_le_bytes()).collect();
-        Ok(Tensors::from([("logits".to_owned(), Tensor::new(Element::F32, vec![2, 4, 10], bytes)?)]))
+        Ok(Tensors::from([("logits".to_owned(), Tensor::of(Element::F32, &[2, 4, 10], &scores)?)]))
     }
 
     #[test]
@@ -243,8 +228,7 @@ mod tests {
     #[test]
     fn scores_that_are_no_numbers_are_an_error() {
         let mut nan = |_: &Tensors| {
-            let bytes = f32::NAN.to_le_bytes().repeat(2 * 4);
-            Ok(Tensors::from([("logits".to_owned(), Tensor::new(Element::F32, vec![2, 4, 1], bytes)?)]))
+            Ok(Tensors::from([("logits".to_owned(), Tensor::of(Element::F32, &[2, 4, 1], &[f64::NAN; 2 * 4])?)]))
         };
         let error = greedy(&asked(1), inputs(), &mut nan).unwrap_err().to_string();
         assert_eq!(error, "a score is NaN at place 3 of row 0");

@@ -10,9 +10,7 @@ use anyhow::Context as _;
 use prost::Message;
 
 use crate::base::Precision;
-use crate::runtime::onnx_proto::{
-    Dimension, GraphProto, ModelProto, NodeProto, TensorProto, TensorShape, TensorType, TypeProto, ValueInfoProto,
-};
+use crate::runtime::onnx_proto::{GraphProto, ModelProto, NodeProto, TensorProto, TensorShape, ValueInfoProto};
 use crate::runtime::tensors::{self, Element, Tensor, Tensors};
 
 const ROWS: usize = 4;
@@ -25,9 +23,9 @@ const COARSE: f64 = 2e-5;
 /// Writes the artefact tree, with tensors of this type throughout.
 pub fn lay(tree: &Path, element: Element) -> anyhow::Result<()> {
     std::fs::create_dir_all(tree)?;
-    std::fs::write(tree.join("model.onnx"), model(element).encode_to_vec())?;
+    std::fs::write(tree.join("model.onnx"), model(element)?.encode_to_vec())?;
     std::fs::write(tree.join("manifest.json"), r#"{"format":"onnx","inputs":["x"],"outputs":["y"]}"#)?;
-    let x = Tensor::new(element, vec![ROWS, WIDTH], bytes(&input(), element))?;
+    let x = Tensor::of(element, &[ROWS, WIDTH], &input())?;
     tensors::write(&tree.join("inputs.safetensors"), &Tensors::from([("x".to_owned(), x)]))
 }
 
@@ -51,21 +49,17 @@ pub fn judge(out: &Path, precision: Precision) -> anyhow::Result<Result<f64, Str
     })
 }
 
-fn model(element: Element) -> ModelProto {
-    let node = |operator: &str, input: &[&str], output: &str| NodeProto {
-        op_type: Some(operator.to_owned()),
-        name: Some(operator.to_lowercase()),
-        input: input.iter().map(|name| (*name).to_owned()).collect(),
-        output: vec![output.to_owned()],
-        ..NodeProto::default()
+fn model(element: Element) -> anyhow::Result<ModelProto> {
+    let node = |operator: &str, inputs: &[&str], output: &str| {
+        NodeProto::of(operator, &operator.to_lowercase(), inputs, output)
     };
-    let constant = |name: &str, dims: &[usize], values: &[f64]| TensorProto {
-        name: Some(name.to_owned()),
-        dims: dims.iter().map(|size| *size as i64).collect(),
-        data_type: Some(element.onnx()),
-        raw_data: Some(bytes(values, element)),
-        ..TensorProto::default()
+    let constant = |name: &str, shape: &[usize], values: &[f64]| {
+        let dims: Vec<_> = shape.iter().map(|size| *size as i64).collect();
+        let raw = Tensor::of(element, shape, values)?.bytes().to_vec();
+        anyhow::Ok(TensorProto::of(name, element.onnx(), &dims, raw))
     };
+    let port =
+        |name: &str| ValueInfoProto::of(name, element.onnx(), Some(TensorShape::of(&[ROWS as i64, WIDTH as i64])));
     let graph = GraphProto {
         name: Some("half".to_owned()),
         node: vec![
@@ -73,24 +67,16 @@ fn model(element: Element) -> ModelProto {
             node("LayerNormalization", &["product", "scale", "shift"], "y"),
         ],
         initializer: vec![
-            constant("weight", &[WIDTH, WIDTH], &weight()),
-            constant("scale", &[WIDTH], &[1.0; WIDTH]),
-            constant("shift", &[WIDTH], &[0.0; WIDTH]),
+            constant("weight", &[WIDTH, WIDTH], &weight())?,
+            constant("scale", &[WIDTH], &[1.0; WIDTH])?,
+            constant("shift", &[WIDTH], &[0.0; WIDTH])?,
         ],
-        input: vec![port("x", element)],
-        output: vec![port("y", element)],
+        input: vec![port("x")],
+        output: vec![port("y")],
         ..GraphProto::default()
     };
     // The opset of the usual domain, as a message of its own: version 17.
-    ModelProto { ir_version: Some(8), graph: Some(graph), opset_import: vec![vec![0x10, 17]], ..ModelProto::default() }
-}
-
-fn port(name: &str, element: Element) -> ValueInfoProto {
-    let dim = |size: usize| Dimension { dim_value: Some(size as i64), ..Dimension::default() };
-    let shape = TensorShape { dim: vec![dim(ROWS), dim(WIDTH)] };
-    let tensor = TensorType { elem_type: Some(element.onnx()), shape: Some(shape) };
-    let r#type = TypeProto { tensor_type: Some(tensor), ..TypeProto::default() };
-    ValueInfoProto { name: Some(name.to_owned()), r#type: Some(r#type), ..ValueInfoProto::default() }
+    Ok(ModelProto { ir_version: Some(8), opset_import: vec![vec![0x10, 17]], ..ModelProto::of(graph) })
 }
 
 /// Whole sixty-fourths within 1, spread by `step`.
@@ -104,14 +90,6 @@ fn input() -> Vec<f64> {
 
 fn weight() -> Vec<f64> {
     values(WIDTH * WIDTH, 59)
-}
-
-fn bytes(values: &[f64], element: Element) -> Vec<u8> {
-    match element {
-        Element::F16 => values.iter().flat_map(|value| half::f16::from_f64(*value).to_le_bytes()).collect(),
-        Element::Bf16 => values.iter().flat_map(|value| half::bf16::from_f64(*value).to_le_bytes()).collect(),
-        _ => values.iter().flat_map(|value| (*value as f32).to_le_bytes()).collect(),
-    }
 }
 
 /// The product that the probe computes, in fp64.
@@ -135,7 +113,7 @@ mod tests {
     fn judged(precision: Precision, element: Element, change: impl Fn(f64) -> f64) -> Result<f64, String> {
         let out = tempfile::tempdir().unwrap();
         let values: Vec<f64> = expected().into_iter().map(change).collect();
-        let y = Tensor::new(element, vec![ROWS, WIDTH], bytes(&values, element)).unwrap();
+        let y = Tensor::of(element, &[ROWS, WIDTH], &values).unwrap();
         tensors::write(&out.path().join("outputs.safetensors"), &Tensors::from([("y".to_owned(), y)])).unwrap();
         judge(out.path(), precision).unwrap()
     }

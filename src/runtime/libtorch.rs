@@ -3,11 +3,11 @@
 //! Makes a folder of links and says which command to run; runs nothing, and knows nothing of how the environment came
 //! to be.
 
-use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
@@ -20,43 +20,12 @@ pub const WORKER: &str = "orch-torch";
 /// The link beside the worker to the folder that [`link`] makes.
 pub const LINK: &str = "libtorch";
 
-/// A folder in the shape that torch-sys looks for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Libtorch {
-    pub root: PathBuf,
-    /// As the wheel tells it, e.g. `2.13.0+cu130`.
-    pub version: String,
-}
-
-/// A command as data, so that its caller can run it or print it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BuildCommand {
-    pub argv: Vec<OsString>,
-    pub cwd: PathBuf,
-    pub env: Vec<(&'static str, OsString)>,
-    /// Variables of the caller that would lead the build to another libtorch.
-    pub env_remove: Vec<&'static str>,
-    /// Where the executable stands afterwards.
-    pub binary: PathBuf,
-}
-
-impl BuildCommand {
-    pub fn command(&self) -> std::process::Command {
-        let mut command = std::process::Command::new(&self.argv[0]);
-        command.args(&self.argv[1..]).current_dir(&self.cwd).envs(self.env.iter().cloned());
-        for name in &self.env_remove {
-            command.env_remove(name);
-        }
-        command
-    }
-}
-
 /// Makes `root` a libtorch folder of links into the torch wheel below `site_packages`; an older folder is renewed.
 ///
 /// `lib` is one link to the wheel's whole folder, not a folder of links: the libraries find CUDA's by run paths relative
 /// to themselves (`$ORIGIN/../../nvidia/...`), and the kernel resolves `..` behind a linked folder but a linked file
 /// would leave them searching here.
-pub fn link(site_packages: &Path, root: &Path) -> Result<Libtorch> {
+pub fn link(site_packages: &Path, root: &Path) -> Result<()> {
     let torch = site_packages.join("torch");
     let version = wheel_version(&torch)?;
     if version.split('+').next() != Some(TORCH_VERSION) {
@@ -76,54 +45,35 @@ pub fn link(site_packages: &Path, root: &Path) -> Result<Libtorch> {
     relink(&torch.join("lib"), &root.join("lib"))?;
     // torch-sys refuses another release by this file; the wheel itself has none.
     let stamp = root.join("build-version");
-    fs::write(&stamp, format!("{version}\n")).with_context(|| format!("failed to write {}", stamp.display()))?;
-    Ok(Libtorch { root: root.to_owned(), version })
+    fs::write(&stamp, format!("{version}\n")).with_context(|| format!("failed to write {}", stamp.display()))
 }
 
-/// Which of cargo's profiles to build with: the one whose dependencies are compiled already is the fastest. What runs in
-/// a measured inference is libtorch, compiled long ago, so either measures the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Profile {
-    Debug,
-    Release,
-}
+/// Variables of the caller that would lead the build to another libtorch, or elsewhere.
+const MISLEADING: [&str; 7] = [
+    "LIBTORCH_USE_PYTORCH",
+    "LIBTORCH_INCLUDE",
+    "LIBTORCH_LIB",
+    "LIBTORCH_STATIC",
+    "LIBTORCH_BYPASS_VERSION_CHECK",
+    "CARGO_BUILD_TARGET",
+    "CARGO_TARGET_DIR",
+];
 
-/// The command that builds the worker from the sources at `source` against `libtorch`, with all output in `target_dir`.
+/// The command that builds the worker from the sources at `source` against the libtorch at `root`, and the executable that
+/// it makes.
 ///
-/// The run path of the result is `libtorch/lib` beside it ([`LINK`]), so it needs no LD_LIBRARY_PATH, and no build of its own for
-/// another environment.
-pub fn build_command(
-    cargo: &Path,
-    source: &Path,
-    libtorch: &Libtorch,
-    target_dir: &Path,
-    profile: Profile,
-) -> BuildCommand {
-    let folder = match profile {
-        Profile::Debug => "debug",
-        Profile::Release => "release",
-    };
-    let mut argv: Vec<OsString> = vec![cargo.into()];
-    argv.extend(["build", "--locked", "--package", WORKER, "--target-dir"].map(OsString::from));
-    argv.push(target_dir.into());
-    if profile == Profile::Release {
-        argv.push("--release".into());
+/// The profile whose dependencies are compiled already is the fastest. What runs in a measured inference is libtorch,
+/// compiled long ago, so either measures the same. The run path of the result is `libtorch/lib` beside it ([`LINK`]), so it
+/// needs no LD_LIBRARY_PATH, and no build of its own for another environment.
+pub fn build(cargo: &Path, source: &Path, root: &Path, is_release: bool) -> (Command, PathBuf) {
+    let target = source.join("target");
+    let mut command = Command::new(cargo);
+    command.args(["build", "--locked", "--package", WORKER, "--target-dir"]).arg(&target).current_dir(source);
+    command.args(is_release.then_some("--release")).env("LIBTORCH", root).env("LIBTORCH_CXX11_ABI", "1");
+    for name in MISLEADING {
+        command.env_remove(name);
     }
-    BuildCommand {
-        argv,
-        cwd: source.to_owned(),
-        env: vec![("LIBTORCH", libtorch.root.clone().into()), ("LIBTORCH_CXX11_ABI", "1".into())],
-        env_remove: vec![
-            "LIBTORCH_USE_PYTORCH",
-            "LIBTORCH_INCLUDE",
-            "LIBTORCH_LIB",
-            "LIBTORCH_STATIC",
-            "LIBTORCH_BYPASS_VERSION_CHECK",
-            "CARGO_BUILD_TARGET",
-            "CARGO_TARGET_DIR",
-        ],
-        binary: target_dir.join(folder).join(WORKER),
-    }
+    (command, target.join(if is_release { "release" } else { "debug" }).join(WORKER))
 }
 
 /// `__version__` of the wheel, read without Python: importing torch takes seconds and needs all of CUDA's wheels.
@@ -171,8 +121,7 @@ mod tests {
         let old = wheel("2.13.0+cu130");
         link(old.path(), &at).unwrap();
         let new = wheel("2.13.0");
-        let libtorch = link(new.path(), &at).unwrap();
-        assert_eq!(libtorch.version, "2.13.0");
+        link(new.path(), &at).unwrap();
         assert_eq!(fs::read_link(at.join("lib")).unwrap(), new.path().join("torch/lib"));
         assert_eq!(fs::read_to_string(at.join("build-version")).unwrap(), "2.13.0\n");
     }
@@ -191,15 +140,15 @@ mod tests {
 
     #[test]
     fn the_command_builds_only_the_worker_and_ignores_the_callers_libtorch() {
-        let libtorch = Libtorch { root: "/lt".into(), version: TORCH_VERSION.into() };
-        let with = |profile| build_command("cargo".as_ref(), "/src".as_ref(), &libtorch, "/out".as_ref(), profile);
-        let build = with(Profile::Debug);
-        assert_eq!(build.argv[3..5], ["--package", "orch-torch"]);
-        assert_eq!(build.binary, Path::new("/out/debug/orch-torch"));
-        assert!(build.env.contains(&("LIBTORCH", "/lt".into())));
-        assert!(build.env_remove.contains(&"LIBTORCH_USE_PYTORCH"));
-        let release = with(Profile::Release);
-        assert_eq!(release.binary, Path::new("/out/release/orch-torch"));
-        assert!(release.argv.contains(&"--release".into()) && !build.argv.contains(&"--release".into()));
+        let with = |is_release| build("cargo".as_ref(), "/src".as_ref(), "/lt".as_ref(), is_release);
+        let (command, binary) = with(false);
+        let arguments = ["build", "--locked", "--package", "orch-torch", "--target-dir", "/src/target"];
+        assert!(command.get_args().eq(arguments));
+        assert_eq!(binary, Path::new("/src/target/debug/orch-torch"));
+        let variable = |name: &str| command.get_envs().find(|(known, _)| *known == name).unwrap().1;
+        assert_eq!((variable("LIBTORCH"), variable("LIBTORCH_USE_PYTORCH")), (Some("/lt".as_ref()), None));
+        let (command, binary) = with(true);
+        assert_eq!(binary, Path::new("/src/target/release/orch-torch"));
+        assert!(command.get_args().eq(arguments.into_iter().chain(["--release"])));
     }
 }

@@ -22,9 +22,8 @@ use super::manifest::Manifest;
 use super::measure::{self, MeasureParams};
 use super::refusal::Refusal;
 use super::tensors::{self, Tensors};
-use super::{Job, JobOutput, JobStatus, cpu};
+use super::{Job, JobOutput, cpu};
 
-/// What its worker does.
 pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
     job.perform("litert", &[("run", run)], progress)
 }
@@ -57,7 +56,8 @@ struct Options {
 fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     let params: RunParams = job.params()?;
     ensure!(params.device == DEVICE, "LiteRT has no device `{}` here; known: `{DEVICE}`", params.device);
-    let threads = params.options.num_threads.map_or_else(usable_threads, Ok)?.get();
+    let threads = params.options.num_threads.map_or_else(std::thread::available_parallelism, Ok);
+    let threads = threads.context("the system does not say how many threads there are")?.get();
     let tree = job.artefact()?;
     let manifest = Manifest::read(tree)?;
     let inputs = tensors::read(&tree.join(tensors::INPUTS))?;
@@ -106,7 +106,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
             facts.insert("cast_to_fp32".to_owned(), told.into());
         }
     }
-    let mut raw = timings.into_raw(SYNC, &params.device, DEVICE);
+    let mut raw = timings.on(SYNC, &params.device, DEVICE);
     raw.placement = placed.counts();
     Ok(JobOutput::ok(facts, Some(raw)))
 }
@@ -126,10 +126,6 @@ fn version(library: &Path) -> Result<String> {
         Some(other) => Err(absent(format!("it is version {other}, and orch knows how to call {}", api::VERSION))),
         None => Err(absent(format!("no `{WHEEL}….dist-info` says of which version it is"))),
     }
-}
-
-fn usable_threads() -> Result<NonZero<usize>> {
-    std::thread::available_parallelism().context("the system does not say how many threads there are")
 }
 
 /// A model that can run on the inputs that it was given.
@@ -152,11 +148,8 @@ impl<'a> Ports<'a> {
             ensure!(names.len() == ports.len(), "the manifest names {names:?}, and the model has {ports:?}");
             let found = names.iter().zip(known).map(|(name, known)| {
                 let index = ports.iter().position(|port| port.name == *known);
-                Ok((
-                    &**name,
-                    index
-                        .with_context(|| format!("the model has no `{known}`, which is `{name}`; it has {ports:?}"))?,
-                ))
+                let absent = || format!("the model has no `{known}`, which is `{name}`; it has {ports:?}");
+                Ok((name.as_str(), index.with_context(absent)?))
             });
             found.collect::<Result<Vec<_>>>()
         };
@@ -232,12 +225,10 @@ impl Placed {
 
 /// LiteRT's own status for a missing operator or for memory, as the status that says so.
 fn classified(error: anyhow::Error) -> anyhow::Error {
-    let status = match error.downcast_ref::<Failure>() {
-        Some(failure) if failure.is_out_of_memory() => JobStatus::Oom,
-        Some(failure) if failure.is_unsupported() => JobStatus::Unsupported,
-        _ => return error,
-    };
-    Refusal::because(status, format!("{error:#}"))
+    match error.downcast_ref().and_then(Failure::status) {
+        Some(status) => Refusal::because(status, format!("{error:#}")),
+        None => error,
+    }
 }
 
 #[cfg(test)]
@@ -245,6 +236,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::runtime::JobStatus;
 
     const SUMMARY: &str = "\
 ============== Run Order ==============

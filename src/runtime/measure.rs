@@ -42,34 +42,22 @@ const FASTER: f64 = 0.02;
 const SAMPLED: Duration = Duration::from_millis(40);
 const ENOUGH: u32 = 250;
 
-/// What the loop took; [`Timings::into_raw`] adds what only the runtime knows.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Timings {
-    /// But for how the device was waited for.
-    pub taken: Option<Times>,
-    pub peak_rss_bytes: Option<u64>,
-    pub threads: Option<u32>,
-}
-
-impl Timings {
+/// What only the runtime knows of what the loop took.
+impl RawMeasure {
     /// With the times of a text that was decoded afterwards.
     pub fn and_decoding(mut self, decoding: Option<Decoding>) -> Self {
-        if let Some(taken) = &mut self.taken {
-            taken.decoding = decoding;
+        if let Some(times) = &mut self.times {
+            times.decoding = decoding;
         }
         self
     }
 
     /// `sync` says how the device was waited for. Placement may be filled in afterwards.
-    pub fn into_raw(self, sync: &str, requested_device: &str, actual_device: &str) -> RawMeasure {
-        RawMeasure {
-            times: self.taken.map(|taken| Times { sync: sync.to_owned(), ..taken }),
-            peak_rss_bytes: self.peak_rss_bytes,
-            threads: self.threads,
-            requested_device: requested_device.to_owned(),
-            actual_device: actual_device.to_owned(),
-            ..RawMeasure::default()
+    pub fn on(mut self, sync: &str, requested_device: &str, actual_device: &str) -> Self {
+        if let Some(times) = &mut self.times {
+            times.sync = sync.to_owned();
         }
+        Self { requested_device: requested_device.to_owned(), actual_device: actual_device.to_owned(), ..self }
     }
 }
 
@@ -79,12 +67,11 @@ pub fn run<S, O>(
     params: Option<&MeasureParams>,
     load: impl FnOnce() -> anyhow::Result<S>,
     mut infer: impl FnMut(&mut S) -> anyhow::Result<O>,
-) -> anyhow::Result<(S, O, Timings)> {
+) -> anyhow::Result<(S, O, RawMeasure)> {
     let Some(params) = params else {
         let mut loaded = load()?;
         let outputs = infer(&mut loaded)?;
-        let timings = Timings { taken: None, peak_rss_bytes: peak_rss_bytes(), threads: None };
-        return Ok((loaded, outputs, timings));
+        return Ok((loaded, outputs, RawMeasure { peak_rss_bytes: peak_rss_bytes(), ..RawMeasure::default() }));
     };
     let threads = own_threads();
     let clock = Instant::now();
@@ -103,7 +90,8 @@ pub fn run<S, O>(
     // The calling one, and those that loading and inferring started.
     let threads = threads.zip(own_threads()).map(|(before, after)| 1 + after.saturating_sub(before));
     let taken = Times { load_ms, first_ms, warmup_ms, samples_ms, cpu_ms, use_of_cpu, ..Times::default() };
-    Ok((loaded, outputs, Timings { taken: Some(taken), peak_rss_bytes: peak_rss_bytes(), threads }))
+    let raw = RawMeasure { times: Some(taken), peak_rss_bytes: peak_rss_bytes(), threads, ..RawMeasure::default() };
+    Ok((loaded, outputs, raw))
 }
 
 /// Infers until times are stable. Who asks for no warm-up gets none.
@@ -210,7 +198,7 @@ mod tests {
         };
         let (count, first, timings) = run(Some(&params), load, infer).unwrap();
         let threads = timings.threads;
-        let timings = timings.taken.unwrap();
+        let timings = timings.times.unwrap();
         let (warmup, samples) = (timings.warmup_ms.len(), timings.samples_ms.len());
         assert_eq!((count as usize, first), (1 + warmup + samples, 1));
         assert!(warmup > 2 && millis(WARM) <= timings.warmup_ms.iter().sum::<f64>() + 1.0, "it warms up for some time");
@@ -234,7 +222,7 @@ mod tests {
             Ok(())
         };
         let (_, (), timings) = run(Some(&params), || Ok(()), infer).unwrap();
-        let timings = timings.taken.unwrap();
+        let timings = timings.times.unwrap();
         assert_eq!((timings.warmup_ms.len(), timings.samples_ms.len()), (0, 1));
     }
 
@@ -242,7 +230,7 @@ mod tests {
     fn who_asks_for_no_warm_up_gets_none_and_short_samples_are_many() {
         let params = MeasureParams { warmup: 0, samples: 3, max_seconds: 60.0, timeout_seconds: None };
         let (_, (), timings) = run(Some(&params), || Ok(()), |(): &mut ()| Ok(())).unwrap();
-        let timings = timings.taken.unwrap();
+        let timings = timings.times.unwrap();
         assert_eq!((timings.warmup_ms.len(), timings.samples_ms.len()), (0, ENOUGH as usize));
     }
 
@@ -278,8 +266,8 @@ mod tests {
             Ok(*count)
         };
         let (count, first, timings) = run(None, || Ok(0), infer).unwrap();
-        assert_eq!((count, first, &timings.taken), (1, 1, &None));
-        let raw = serde_json::to_value(timings.into_raw("call", "cpu", "cpu")).unwrap();
+        assert_eq!((count, first, &timings.times), (1, 1, &None));
+        let raw = serde_json::to_value(timings.on("call", "cpu", "cpu")).unwrap();
         let told: Vec<_> = raw.as_object().unwrap().keys().map(String::as_str).collect();
         assert_eq!(told, ["peak_rss_bytes", "requested_device", "actual_device", "placement"]);
         assert!(serde_json::from_value::<RawMeasure>(raw).unwrap().times.is_none());

@@ -77,7 +77,6 @@ impl Job {
         tree.map(PathBuf::as_path).with_context(|| format!("job `{}` has no input tree `artefact`", self.op))
     }
 
-    /// Performs one of a worker's operations.
     pub fn perform(&self, worker: &str, known: &[(&str, Operation)], progress: &dyn Fn(&str)) -> JobOutput {
         let Some((_, operation)) = known.iter().find(|(name, _)| *name == self.op) else {
             let hint = suggest::hint(&self.op, known.iter().map(|(name, _)| *name));

@@ -37,7 +37,7 @@ pub fn closed(path: &Path, inputs: &Tensors) -> anyhow::Result<Closed> {
     graph.input.retain(|input| input.name.as_ref().is_none_or(|name| !constant.contains(name)));
     let mut changed = graph.input.len() < before;
     for input in &mut graph.input {
-        let name = input.name.clone().unwrap_or_default();
+        let name = input.name().to_owned();
         let Some(tensor) = inputs.get(&name) else { continue };
         let Some(told) = input.r#type.as_mut().and_then(|told| told.tensor_type.as_mut()) else { continue };
         changed |= told.shape.is_none();
@@ -53,7 +53,7 @@ pub fn closed(path: &Path, inputs: &Tensors) -> anyhow::Result<Closed> {
                     _ => {}
                 },
                 Open::Unknown => {
-                    *dim = Dimension { dim_value: Some(*size as i64), ..Default::default() };
+                    *dim = Dimension::of(*size as i64);
                     changed = true;
                 }
             }
@@ -115,12 +115,12 @@ fn names(graph: &GraphProto) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::onnx_proto::{ModelProto, TensorProto, TensorType, TypeProto};
+    use crate::runtime::onnx_proto::{ModelProto, TensorProto};
     use crate::runtime::tensors::{Element, Tensor};
 
     fn dim(of: &str) -> Dimension {
         match of.parse() {
-            Ok(size) => Dimension { dim_value: Some(size), ..Default::default() },
+            Ok(size) => Dimension::of(size),
             Err(_) if of.is_empty() => Dimension::default(),
             Err(_) => Dimension { dim_param: Some(of.to_owned()), ..Default::default() },
         }
@@ -128,45 +128,38 @@ mod tests {
 
     fn value(name: &str, sizes: Option<&[&str]>) -> ValueInfoProto {
         let shape = sizes.map(|sizes| TensorShape { dim: sizes.iter().map(|size| dim(size)).collect() });
-        let tensor_type = Some(TensorType { elem_type: Some(1), shape });
-        let kind = TypeProto { tensor_type, ..Default::default() };
-        ValueInfoProto { name: Some(name.into()), r#type: Some(kind), ..Default::default() }
+        ValueInfoProto::of(name, 1, shape)
     }
 
-    fn written(dir: &Path, graph: GraphProto) -> std::path::PathBuf {
-        let path = dir.join("m.onnx");
-        std::fs::write(&path, ModelProto { graph: Some(graph), ..Default::default() }.encode_to_vec()).unwrap();
+    fn written(graph: GraphProto) -> tempfile::TempPath {
+        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+        std::fs::write(&path, ModelProto::of(graph).encode_to_vec()).unwrap();
         path
     }
 
     fn shapes(bytes: &[u8]) -> Vec<Vec<String>> {
-        let told = |dim: &Dimension| {
-            dim.dim_value.map_or_else(|| dim.dim_param.clone().unwrap_or_default(), |size| size.to_string())
-        };
+        let told = |dim: &Dimension| dim.dim_value.map_or_else(|| dim.dim_param().to_owned(), |size| size.to_string());
         let graph = ModelProto::decode(bytes).unwrap().graph.unwrap();
         let shape = |value: &ValueInfoProto| {
-            let tensor = value.r#type.clone().unwrap().tensor_type.unwrap();
-            tensor.shape.map(|shape| shape.dim.iter().map(told).collect()).unwrap_or_default()
+            value.tensor().unwrap().shape.iter().flat_map(|shape| &shape.dim).map(told).collect()
         };
         graph.input.iter().chain(&graph.output).map(shape).collect()
     }
 
     fn zeros(shape: &[usize]) -> Tensor {
-        Tensor::new(Element::F32, shape.into(), vec![0; 4 * shape.iter().product::<usize>()]).unwrap()
+        Tensor::of(Element::F32, shape, &vec![0.0; shape.iter().product()]).unwrap()
     }
 
     #[test]
     fn unnamed_sizes_are_closed_by_their_place_and_named_ones_keep_their_name() {
-        let dir = tempfile::tempdir().unwrap();
         let graph = GraphProto {
             input: vec![value("x", Some(&["-1", "3", "?", "?"])), value("y", Some(&["", "seq"])), value("z", None)],
             output: vec![value("out", Some(&["-1", "?", "seq"]))],
             ..Default::default()
         };
-        let path = written(dir.path(), graph);
         let given = [("x", zeros(&[1, 3, 4, 5])), ("y", zeros(&[2, 7])), ("z", zeros(&[6]))];
         let inputs: Tensors = given.map(|(name, tensor)| (name.to_owned(), tensor)).into();
-        let closed = closed(&path, &inputs).unwrap();
+        let closed = closed(&written(graph), &inputs).unwrap();
         assert_eq!(closed.named, BTreeMap::from([("seq".to_owned(), 7)]));
         assert_eq!(
             shapes(&closed.model.unwrap()),
@@ -176,11 +169,10 @@ mod tests {
 
     #[test]
     fn a_model_without_unnamed_sizes_stays_as_it_is() {
-        let dir = tempfile::tempdir().unwrap();
         let inputs = Tensors::from([("x".to_owned(), zeros(&[2, 2])), ("y".to_owned(), zeros(&[3]))]);
         let of = |sizes: &[&str], other: &str| {
             let input = vec![value("x", Some(sizes)), value("y", Some(&[other]))];
-            closed(&written(dir.path(), GraphProto { input, ..Default::default() }), &inputs)
+            closed(&written(GraphProto { input, ..Default::default() }), &inputs)
         };
         assert!(of(&["batch", "2"], "3").unwrap().model.is_none());
         let error = of(&["batch", "2"], "batch").unwrap_err().to_string();
@@ -189,28 +181,25 @@ mod tests {
 
     #[test]
     fn an_input_with_a_value_of_its_own_is_none() {
-        let dir = tempfile::tempdir().unwrap();
         let graph = GraphProto {
-            initializer: vec![TensorProto { name: Some("w".into()), ..Default::default() }],
+            initializer: vec![TensorProto::of("w", 1, &[], vec![])],
             input: vec![value("x", Some(&["2"])), value("w", Some(&["3"]))],
             ..Default::default()
         };
         let inputs = Tensors::from([("x".to_owned(), zeros(&[2]))]);
-        let closed = closed(&written(dir.path(), graph), &inputs).unwrap();
+        let closed = closed(&written(graph), &inputs).unwrap();
         assert_eq!(shapes(&closed.model.unwrap()), [["2"]]);
     }
 
     #[test]
     fn outputs_are_those_that_are_asked_for_and_a_given_initializer_is_an_input() {
-        let dir = tempfile::tempdir().unwrap();
-        let weight = TensorProto { name: Some("w".into()), ..Default::default() };
         let graph = GraphProto {
-            initializer: vec![weight],
+            initializer: vec![TensorProto::of("w", 1, &[], vec![])],
             input: vec![value("x", None), value("w", None)],
             output: vec![value("a", None), value("b", None)],
             ..Default::default()
         };
-        let path = written(dir.path(), graph);
+        let path = written(graph);
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         assert!(adapted(&path, &[], &names(&["a", "b"])).unwrap().is_none());
         let bytes = adapted(&path, &names(&["w"]), &names(&["b"])).unwrap().unwrap();

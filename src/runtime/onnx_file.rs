@@ -78,11 +78,11 @@ pub fn facts(path: &Path) -> anyhow::Result<OnnxFacts> {
     let values = graph.input.iter().map(|v| ("input", v)).chain(graph.output.iter().map(|v| ("output", v)));
     let inexpressible = values.filter_map(|(side, value)| {
         let what = inexpressible(value.r#type.as_ref())?;
-        Some(format!("its {side} `{}` is {what}", value.name.as_deref().unwrap_or_default()))
+        Some(format!("its {side} `{}` is {what}", value.name()))
     });
     let inexpressible = inexpressible.collect();
     let entries = graph.initializer.iter().flat_map(|tensor| &tensor.external_data);
-    let places = entries.filter(|entry| entry.key.as_deref() == Some("location"));
+    let places = entries.filter(|entry| entry.key() == "location");
     let external = places.filter_map(|entry| entry.value.clone()).collect::<BTreeSet<_>>();
     if let Some(outside) = external.iter().find(|name| name.contains("..") || Path::new(name).is_absolute()) {
         bail!("`{}` keeps data outside its own folder: `{outside}`", path.display());
@@ -114,7 +114,7 @@ pub fn ports(path: &Path) -> anyhow::Result<Vec<Port>> {
     let has_value = |name: &str| graph.initializer.iter().any(|tensor| tensor.name.as_deref() == Some(name));
     let port = |value: &ValueInfoProto| {
         let name = value.name.clone().filter(|name| !has_value(name))?;
-        let kind = value.r#type.as_ref()?.tensor_type.as_ref()?;
+        let kind = value.tensor()?;
         let sizes = kind.shape.iter().flat_map(|shape| &shape.dim).map(size).collect();
         let vocabulary = vocabulary(&graph, &name);
         Some(Port { name, element: element(kind.elem_type?).ok()?, sizes, vocabulary })
@@ -134,9 +134,9 @@ fn size(dim: &Dimension) -> Size {
 fn vocabulary(graph: &GraphProto, input: &str) -> Option<u64> {
     let reads = |node: &NodeProto, at: usize, name: &str| node.input.get(at).is_some_and(|input| input == name);
     let mut names = vec![input];
-    let casts = graph.node.iter().filter(|node| node.op_type.as_deref() == Some("Cast") && reads(node, 0, input));
+    let casts = graph.node.iter().filter(|node| node.op_type() == "Cast" && reads(node, 0, input));
     names.extend(casts.filter_map(|node| node.output.first()).map(String::as_str));
-    let gathers = graph.node.iter().filter(|node| node.op_type.as_deref() == Some("Gather"));
+    let gathers = graph.node.iter().filter(|node| node.op_type() == "Gather");
     let mut tables = gathers.filter(|node| names.iter().any(|name| reads(node, 1, name)));
     let table =
         tables.find_map(|node| graph.initializer.iter().find(|tensor| tensor.name.as_ref() == node.input.first()))?;
@@ -179,18 +179,26 @@ pub fn read_pb(path: &Path) -> anyhow::Result<(String, Tensor)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::onnx_proto::{GraphProto, StringStringEntryProto, TensorType, ValueInfoProto};
+    use crate::runtime::onnx_proto::StringStringEntryProto;
 
-    fn write(dir: &Path, name: &str, message: &impl Message) -> std::path::PathBuf {
-        let path = dir.join(name);
-        std::fs::write(&path, message.encode_to_vec()).unwrap();
-        path
+    /// A file that holds this, for as long as it is kept.
+    fn file(bytes: &[u8]) -> tempfile::TempPath {
+        let file = tempfile::Builder::new().suffix("m.onnx").tempfile().unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        file.into_temp_path()
+    }
+
+    fn facts_of(graph: GraphProto) -> OnnxFacts {
+        facts(&file(&ModelProto::of(graph).encode_to_vec())).unwrap()
+    }
+
+    fn tensor_of(proto: &TensorProto) -> anyhow::Result<(String, Tensor)> {
+        read_pb(&file(&proto.encode_to_vec()))
     }
 
     #[test]
     fn names_come_in_graph_order_without_the_weights() {
-        let dir = tempfile::tempdir().unwrap();
-        let value = |name: &str| ValueInfoProto { name: Some(name.into()), ..Default::default() };
+        let value = ValueInfoProto::named;
         let entry =
             |key: &str, value: &str| StringStringEntryProto { key: Some(key.into()), value: Some(value.into()) };
         let weight = TensorProto {
@@ -204,8 +212,7 @@ mod tests {
             output: vec![value("y")],
             ..Default::default()
         };
-        let path = write(dir.path(), "m.onnx", &ModelProto { graph: Some(graph), ..Default::default() });
-        let facts = facts(&path).unwrap();
+        let facts = facts_of(graph);
         assert_eq!(facts.inputs, ["x", "a"]);
         assert_eq!(facts.optional, ["w"]);
         assert_eq!(facts.outputs, ["y"]);
@@ -214,36 +221,22 @@ mod tests {
 
     #[test]
     fn a_text_file_is_not_a_model() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("m.onnx");
-        std::fs::write(&path, "version https://git-lfs.github.com/spec/v1").unwrap();
+        let path = file(b"version https://git-lfs.github.com/spec/v1");
         assert!(facts(&path).unwrap_err().to_string().ends_with("m.onnx` is not an ONNX model"));
     }
 
     #[test]
     fn what_no_tensor_holds_is_told_by_its_name() {
-        let dir = tempfile::tempdir().unwrap();
-        let value = |name: &str, kind: TypeProto| ValueInfoProto {
-            name: Some(name.into()),
-            r#type: Some(kind),
-            ..Default::default()
-        };
-        let of = |number| TypeProto {
-            tensor_type: Some(TensorType { elem_type: Some(number), shape: None }),
-            ..Default::default()
-        };
+        let value = |name, number| ValueInfoProto::of(name, number, None);
+        let sequence = TypeProto { sequence_type: Some(vec![]), ..Default::default() };
+        let list = ValueInfoProto { r#type: Some(sequence), ..ValueInfoProto::named("list") };
         let graph = GraphProto {
-            input: vec![
-                value("words", of(8)),
-                value("x", of(1)),
-                value("list", TypeProto { sequence_type: Some(vec![]), ..Default::default() }),
-            ],
-            output: vec![value("z", of(14))],
+            input: vec![value("words", 8), value("x", 1), list],
+            output: vec![value("z", 14)],
             ..Default::default()
         };
-        let path = write(dir.path(), "m.onnx", &ModelProto { graph: Some(graph), ..Default::default() });
         assert_eq!(
-            facts(&path).unwrap().inexpressible,
+            facts_of(graph).inexpressible,
             [
                 "its input `words` is a tensor of strings",
                 "its input `list` is a sequence",
@@ -254,7 +247,6 @@ mod tests {
 
     #[test]
     fn every_element_type_is_read_from_its_own_field() {
-        let dir = tempfile::tempdir().unwrap();
         let one = |number: i32| TensorProto { dims: vec![1], data_type: Some(number), ..Default::default() };
         let cases = [
             TensorProto { double_data: vec![2.0], ..one(11) },
@@ -266,16 +258,15 @@ mod tests {
             TensorProto { int32_data: vec![0x4000], ..one(16) },
         ];
         for case in cases {
-            let (_, tensor) = read_pb(&write(dir.path(), "x.pb", &case)).unwrap();
+            let (_, tensor) = tensor_of(&case).unwrap();
             assert_eq!(tensor.to_f64(), [2.0], "{:?}", case.data_type);
         }
-        let error = read_pb(&write(dir.path(), "x.pb", &one(8))).unwrap_err().to_string();
+        let error = tensor_of(&one(8)).unwrap_err().to_string();
         assert!(error.contains("holds strings, and tensors here are of float64, float32"), "{error}");
     }
 
     #[test]
     fn tensors_are_read_from_raw_and_typed_fields() {
-        let dir = tempfile::tempdir().unwrap();
         let typed = TensorProto {
             dims: vec![2],
             data_type: Some(1),
@@ -283,11 +274,9 @@ mod tests {
             name: Some("y".into()),
             ..Default::default()
         };
-        let (name, tensor) = read_pb(&write(dir.path(), "output_0.pb", &typed)).unwrap();
+        let (name, tensor) = tensor_of(&typed).unwrap();
         assert_eq!((name.as_str(), tensor.to_f64()), ("y", vec![1.0, -2.0]));
         let short = TensorProto { dims: vec![3], ..typed };
-        assert!(
-            read_pb(&write(dir.path(), "short.pb", &short)).unwrap_err().to_string().contains("not a whole tensor")
-        );
+        assert!(tensor_of(&short).unwrap_err().to_string().contains("not a whole tensor"));
     }
 }

@@ -5,7 +5,6 @@
 
 mod api;
 mod decoder;
-mod looped;
 mod options;
 mod ports;
 mod profile;
@@ -20,19 +19,19 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use api::{Compiled, Request};
+use api::Compiled;
+use ports::Runner;
 
 use super::control::{self, Witness};
 use super::generation;
-use super::loops::Loop;
+use super::loops::{Component, Loop};
 use super::manifest::Manifest;
-use super::measure::{self, MeasureParams, Timings};
+use super::measure::{self, MeasureParams};
 use super::refusal::Refusal;
 use super::tensors::{self, Infer, Tensors};
-use super::{Job, JobOutput, JobStatus, cpu};
+use super::{Job, JobOutput, JobStatus, RawMeasure, cpu};
 use crate::openvino::{self, Core, Failure};
 
-/// What its worker does.
 pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
     job.perform("openvino", &[("run", run), ("reference", reference), ("profile", profile::profile)], progress)
 }
@@ -101,19 +100,20 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     let runtime_seconds = clock.elapsed().as_secs_f64();
 
     progress(&format!("compiling for {}", params.device));
+    let target = Target { core: &core, params: &params, properties: &properties };
     let (mut sessions, timings) = match Loop::read(tree)? {
-        Some(looped) => looped::run(job, &core, tree, &looped, &params, &properties)?,
-        None => run_one(job, &core, tree, &params, &properties)?,
+        Some(looped) => target.run_loop(job, tree, &looped)?,
+        None => target.run_one(job, tree)?,
     };
     let devices = sessions[0].devices.join(" ");
     for session in &sessions {
-        let now = execution_devices(&session.compiled)?.join(" ");
+        let now = execution_devices(&session.runner.compiled)?.join(" ");
         ensure!(now == devices, "the model was compiled for {devices}, and then ran on {now}");
         ensure!(session.precision == sessions[0].precision, "components are computed in different precisions");
     }
     // The device that AUTO chose is known now; it too must compute in the requested precision.
     let (name, capabilities) = able(&core, &version, &devices, params.inference_precision)?;
-    let mut raw = timings.into_raw(SYNC, &params.device, &devices);
+    let mut raw = timings.on(SYNC, &params.device, &devices);
     // OpenVINO compiles a model as a whole for a device, so there is one piece per device.
     raw.placement = sessions[0].devices.iter().map(|device| (device.clone(), sessions.len() as u64)).collect();
     let seconds = |of: fn(&Session) -> f64| sessions.iter().map(of).sum::<f64>();
@@ -135,33 +135,81 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     Ok(JobOutput::ok(facts, Some(raw)))
 }
 
-/// Measures one model, and writes its outputs. Gives its session.
-fn run_one(
-    job: &Job,
-    core: &Core,
-    tree: &Path,
-    params: &RunParams,
-    properties: &[(String, String)],
-) -> Result<(Vec<Session>, Timings)> {
-    let manifest = Manifest::read(tree)?;
-    let inputs = tensors::read(&tree.join(tensors::INPUTS))?;
-    let load = || load(core, tree, &manifest, &inputs, params, properties);
-    let (mut session, (), timings) =
-        measure::run(params.measure.as_ref(), load, |session| Ok(session.request.infer()?))
+/// What the models of a job are compiled for, and with which properties.
+struct Target<'j> {
+    core: &'j Core,
+    params: &'j RunParams,
+    properties: &'j [(String, String)],
+}
+
+impl Target<'_> {
+    /// Measures one model, and writes its outputs. Gives its session.
+    fn run_one(&self, job: &Job, tree: &Path) -> Result<(Vec<Session>, RawMeasure)> {
+        let manifest = Manifest::read(tree)?;
+        let inputs = tensors::read(&tree.join(tensors::INPUTS))?;
+        let measure = self.params.measure.as_ref();
+        let load = || self.load(tree, &manifest, &inputs);
+        let (mut session, (), timings) = measure::run(measure, load, |session| Ok(session.runner.request.infer()?))
             .map_err(|error| classified(error, "failed to run the model"))?;
 
-    // Read after the last inference, so that a session that corrupts its state is noticed.
-    let Session { request, compiled, .. } = &mut session;
-    tensors::write(&job.out.join("outputs.safetensors"), &ports::outputs(request, compiled, &manifest)?)?;
-    let mut infer = |inputs: &Tensors| {
-        ports::set_inputs(request, compiled, &manifest, inputs)?;
-        request.infer()?;
-        ports::outputs(request, compiled, &manifest)
-    };
-    tensors::run_control(tree, &job.out, &mut infer)?;
-    let open = |of| decoder::Cached::open(of, core, params, properties);
-    let decoding = generation::run_with_cache(job, tree, params.measure.as_ref(), open, &mut infer)?;
-    Ok((vec![session], timings.and_decoding(decoding)))
+        // Read after the last inference, so that a session that corrupts its state is noticed.
+        let runner = &mut session.runner;
+        tensors::write(&job.out.join(tensors::OUTPUTS), &runner.outputs(&manifest)?)?;
+        let mut infer = |inputs: &Tensors| runner.infer(&manifest, inputs);
+        tensors::run_control(tree, &job.out, &mut infer)?;
+        let open = |of| decoder::Cached::open(of, self);
+        let decoding = generation::run_with_cache(job, tree, measure, open, &mut infer)?;
+        Ok((vec![session], timings.and_decoding(decoding)))
+    }
+
+    /// The same of a compiled model for each component, and the loop that calls them.
+    fn run_loop(&self, job: &Job, tree: &Path, looped: &Loop) -> Result<(Vec<Session>, RawMeasure)> {
+        let inputs = tensors::read(&tree.join(tensors::INPUTS))?;
+        let components = looped.components(tree)?;
+        let open = |Component { tree, manifest, .. }: &Component| {
+            self.load(tree, manifest, &tensors::read(&tree.join(tensors::INPUTS))?)
+        };
+        let infer =
+            |session: &mut Session, manifest: &Manifest, inputs: &Tensors| session.runner.infer(manifest, inputs);
+        let (mut sessions, outputs, timings) = looped
+            .measure(&components, &inputs, self.params.measure.as_ref(), open, infer)
+            .map_err(|error| classified(error, "failed to run the model"))?;
+        looped.write(job, tree, outputs, |inputs| looped.run_loaded(&mut sessions, inputs, infer))?;
+        Ok((sessions.into_values().map(|(_, session)| session).collect(), timings))
+    }
+
+    fn load(&self, tree: &Path, manifest: &Manifest, inputs: &Tensors) -> Result<Session> {
+        let Self { core, params, properties } = self;
+        let clock = Instant::now();
+        let (ir, onnx) = (tree.join("model.xml"), tree.join("model.onnx"));
+        let model = if ir.is_file() {
+            core.read(&ir, Some(&tree.join("model.bin"))).context("failed to read model.xml")?
+        } else if onnx.is_file() {
+            core.read(&onnx, None).map_err(unread).context("failed to read model.onnx")?
+        } else {
+            bail!("`{}` holds neither model.xml nor model.onnx", tree.display());
+        };
+        let (dynamic, read_seconds) = (model.is_dynamic(), clock.elapsed().as_secs_f64());
+
+        let clock = Instant::now();
+        let compiled = core
+            .compile(&model, &params.device, properties)
+            .with_context(|| format!("failed to compile for {}", params.device))?;
+        let devices = placed(&compiled, &params.device)?;
+        let in_force = options::read_back(&compiled);
+        options::check_in_force(properties, &in_force)?;
+        let runner = Runner::of(compiled, manifest, inputs)?;
+        let precision = match runner.compiled.property(options::PRECISION) {
+            Ok(precision) => precision,
+            // AUTO passes the hint on and does not report it; only the outputs show it.
+            Err(_) if options::is_auto(&params.device) => {
+                format!("{} asked, and AUTO does not tell", params.inference_precision.names().0)
+            }
+            Err(error) => return Err(error.context("OpenVINO does not tell the precision in force")),
+        };
+        let compile_seconds = clock.elapsed().as_secs_f64();
+        Ok(Session { runner, devices, precision, properties: in_force, dynamic, read_seconds, compile_seconds })
+    }
 }
 
 const BY: Witness = Witness { name: "openvino cpu", is_tested: true };
@@ -178,78 +226,23 @@ fn reference(job: &Job, _: &dyn Fn(&str)) -> Result<JobOutput> {
         let properties = options::properties(&Map::new(), Precision::F32.names().0, None)?;
         let model = core.read(&tree.join("model.xml"), Some(&tree.join("model.bin")))?;
         let compiled = core.compile(&model, "CPU", &properties)?;
-        ports::check(&compiled, &manifest, &inputs)?;
-        let mut request = compiled.request()?;
-        let infer = move |inputs: &Tensors| {
-            ports::set_inputs(&mut request, &compiled, &manifest, inputs)?;
-            request.infer()?;
-            ports::outputs(&request, &compiled, &manifest)
-        };
-        Ok(Box::new(infer) as Box<Infer<'_>>)
+        let mut runner = Runner::of(compiled, &manifest, &inputs)?;
+        Ok(Box::new(move |inputs: &Tensors| runner.infer(&manifest, inputs)) as Box<Infer<'_>>)
     };
     let mut facts = control::reference(tree, &job.out, &BY, start)?;
     facts.insert("openvino".to_owned(), json!(version));
     Ok(JobOutput::ok(Value::Object(facts), None))
 }
 
-/// A compiled model that can infer, and what it says of itself. Fields are dropped in this order.
+/// A compiled model that can infer, and what it says of itself.
 struct Session {
-    request: Request,
-    compiled: Compiled,
+    runner: Runner,
     devices: Vec<String>,
     precision: String,
     properties: Map<String, Value>,
     dynamic: bool,
     read_seconds: f64,
     compile_seconds: f64,
-}
-
-fn load(
-    core: &Core,
-    tree: &Path,
-    manifest: &Manifest,
-    inputs: &Tensors,
-    params: &RunParams,
-    properties: &[(String, String)],
-) -> Result<Session> {
-    let clock = Instant::now();
-    let (ir, onnx) = (tree.join("model.xml"), tree.join("model.onnx"));
-    let model = if ir.is_file() {
-        core.read(&ir, Some(&tree.join("model.bin"))).context("failed to read model.xml")?
-    } else if onnx.is_file() {
-        core.read(&onnx, None).map_err(unread).context("failed to read model.onnx")?
-    } else {
-        bail!("`{}` holds neither model.xml nor model.onnx", tree.display());
-    };
-    let (dynamic, read_seconds) = (model.is_dynamic(), clock.elapsed().as_secs_f64());
-
-    let clock = Instant::now();
-    let compiled = core
-        .compile(&model, &params.device, properties)
-        .with_context(|| format!("failed to compile for {}", params.device))?;
-    let devices = placed(&compiled, &params.device)?;
-    let in_force = options::read_back(&compiled);
-    options::check_in_force(properties, &in_force)?;
-    ports::check(&compiled, manifest, inputs)?;
-    let mut request = compiled.request()?;
-    ports::set_inputs(&mut request, &compiled, manifest, inputs)?;
-    Ok(Session {
-        request,
-        devices,
-        precision: match compiled.property(options::PRECISION) {
-            Ok(precision) => precision,
-            // AUTO passes the hint on and does not report it; only the outputs show it.
-            Err(_) if options::is_auto(&params.device) => {
-                format!("{} asked, and AUTO does not tell", params.inference_precision.names().0)
-            }
-            Err(error) => return Err(error.context("OpenVINO does not tell the precision in force")),
-        },
-        properties: in_force,
-        dynamic,
-        read_seconds,
-        compile_seconds: clock.elapsed().as_secs_f64(),
-        compiled,
-    })
 }
 
 /// The devices that the compiled model executes on: the one that was asked for.

@@ -1,5 +1,7 @@
 //! An error that carries a job status, so that a runtime can report "unavailable" through `?`.
 
+use serde_json::Value;
+
 use super::{JobOutput, JobStatus};
 
 /// Why a job ended without a result. Every other error of a job is [`JobStatus::Error`].
@@ -8,11 +10,17 @@ use super::{JobOutput, JobStatus};
 pub struct Refusal {
     pub status: JobStatus,
     pub reason: String,
+    /// What was seen until then.
+    facts: Value,
 }
 
 impl Refusal {
     pub fn because(status: JobStatus, reason: impl Into<String>) -> anyhow::Error {
-        Self { status, reason: reason.into() }.into()
+        Self::with_facts(status, reason, Value::Null)
+    }
+
+    pub fn with_facts(status: JobStatus, reason: impl Into<String>, facts: Value) -> anyhow::Error {
+        Self { status, reason: reason.into(), facts }.into()
     }
 
     /// The status of the refusal in an error's chain.
@@ -40,7 +48,10 @@ pub fn folds_to_constants(provider: &str) -> String {
 
 /// The answer to a job: what it made, or its whole chain of errors under the status that the chain names.
 pub fn answer(result: anyhow::Result<JobOutput>) -> JobOutput {
-    result.unwrap_or_else(|error| JobOutput::failed(Refusal::status_of(&error), format!("{error:#}")))
+    result.unwrap_or_else(|error| {
+        let facts = error.downcast_ref::<Refusal>().map_or(Value::Null, |refusal| refusal.facts.clone());
+        JobOutput { facts, ..JobOutput::failed(Refusal::status_of(&error), format!("{error:#}")) }
+    })
 }
 
 #[cfg(test)]

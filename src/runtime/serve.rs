@@ -1,4 +1,4 @@
-//! The worker's end of the job protocol: take one job, send its replies, exit.
+//! The worker's end of the job protocol: take a job, send its replies, and exit or take the next one.
 //!
 //! Knows the descriptors and the wire (docs/design.md, "Jobs"); knows nothing of what a job does.
 
@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-use super::{Job, JobOutput, JobStatus, Reply};
+use super::{Execute, Job, JobOutput, JobStatus, Reply};
 
 /// Names the descriptor that replies are written to.
 pub const RESULT_FD: &str = "ORCH_RESULT_FD";
@@ -22,7 +22,19 @@ const BROKEN_PROTOCOL: u8 = 2;
 
 /// Reads one job from stdin, does it and answers on the result descriptor. stdout and stderr stay the job's log.
 pub fn serve_one(execute: impl FnOnce(&Job, &dyn Fn(&str)) -> JobOutput) -> ExitCode {
-    let served = result_channel().and_then(|channel| serve(io::stdin().lock(), &channel, execute));
+    ended(result_channel().and_then(|channel| serve(io::stdin().lock(), &channel, execute)))
+}
+
+/// Does one job after another, until stdin ends.
+pub fn serve_kept(execute: Execute) -> ExitCode {
+    let serve = |channel: File| {
+        let mut lines = io::stdin().lock().lines();
+        lines.try_for_each(|line| perform(&line.context("failed to read a job")?, &channel, execute))
+    };
+    ended(result_channel().and_then(serve))
+}
+
+fn ended(served: Result<()>) -> ExitCode {
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -65,12 +77,17 @@ fn serve(
     if line.trim().is_empty() {
         bail!("stdin ended without a job");
     }
-    let job: Job = match serde_json::from_str(&line) {
+    perform(&line, channel, execute)
+}
+
+/// Does the job that a line holds, and sends its replies.
+fn perform(line: &str, channel: &File, execute: impl FnOnce(&Job, &dyn Fn(&str)) -> JobOutput) -> Result<()> {
+    let job: Job = match serde_json::from_str(line) {
         Ok(job) => job,
         Err(error) => {
             let reason = format!("the job line cannot be read: {error}");
             // With an id the sender can be answered; without one it is no job.
-            let Ok(Numbered { id }) = serde_json::from_str(&line) else { bail!(reason) };
+            let Ok(Numbered { id }) = serde_json::from_str(line) else { bail!(reason) };
             return send(channel, &Reply::Result { id, output: JobOutput::failed(JobStatus::Error, reason) });
         }
     };

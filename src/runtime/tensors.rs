@@ -110,6 +110,20 @@ impl Tensor {
         Ok(Self { element, shape, bytes })
     }
 
+    /// The inverse of [`Tensor::to_f64`] for the types that orch itself makes tensors of.
+    pub fn of(element: Element, shape: &[usize], values: &[f64]) -> anyhow::Result<Self> {
+        let bytes = match element {
+            Element::F32 => bytes_of(values, |value| (value as f32).to_le_bytes()),
+            Element::F16 => bytes_of(values, |value| half::f16::from_f64(value).to_le_bytes()),
+            Element::Bf16 => bytes_of(values, |value| half::bf16::from_f64(value).to_le_bytes()),
+            Element::I64 => bytes_of(values, |value| (value as i64).to_le_bytes()),
+            Element::I32 => bytes_of(values, |value| (value as i32).to_le_bytes()),
+            Element::Bool => bytes_of(values, |value| [u8::from(value != 0.0)]),
+            other => bail!("token ids and masks in {} are not known", other.name()),
+        };
+        Self::new(element, shape.to_vec(), bytes)
+    }
+
     pub fn element(&self) -> Element {
         self.element
     }
@@ -145,6 +159,10 @@ fn each<const N: usize>(bytes: &[u8], value: impl Fn([u8; N]) -> f64) -> Vec<f64
     bytes.as_chunks::<N>().0.iter().map(|chunk| value(*chunk)).collect()
 }
 
+fn bytes_of<const N: usize>(values: &[f64], bytes: impl Fn(f64) -> [u8; N]) -> Vec<u8> {
+    values.iter().flat_map(|value| bytes(*value)).collect()
+}
+
 /// Files of an artefact: the example inputs, and those of the control.
 pub const INPUTS: &str = "inputs.safetensors";
 pub const CONTROL_INPUTS: &str = "control-inputs.safetensors";
@@ -169,7 +187,6 @@ pub fn run_control(
     write(&out.join(CONTROL_OUTPUTS), &outputs)
 }
 
-/// Reads a whole safetensors file.
 pub fn read(path: &Path) -> anyhow::Result<Tensors> {
     let failed = || format!("failed to read tensors from `{}`", path.display());
     parse(&std::fs::read(path).with_context(failed)?).with_context(failed)

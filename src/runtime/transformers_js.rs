@@ -7,15 +7,13 @@
 //! made.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context;
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::browser::{self as page, Options};
+use super::browser::{self as page, Options, Params};
 use super::manifest::Manifest;
-use super::measure::MeasureParams;
 use super::refusal::Refusal;
 use super::{Job, JobOutput, tensors};
 use crate::browser::{Api, Page, Served};
@@ -36,43 +34,20 @@ const IMPORTS: &[(&str, &str)] =
 /// What is timed, and how the page knows that the device is done.
 const SYNC: &str = "whole task: preprocessing, inference and postprocessing; the call resolves with the result";
 
-/// What its worker does.
 pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
     job.perform("transformers-js", &[("run", run)], progress)
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Params {
-    /// The browser's executable, absolute.
-    browser: PathBuf,
-    /// The folder of npm's packages, absolute.
-    packages: PathBuf,
-    /// `webgpu-browser`, `webnn`, `cpu`
-    backend: String,
-    /// `webgpu`; of WebNN `cpu`, `gpu`, `npu`; of the CPU `wasm`
-    device: String,
-    #[serde(default)]
-    options: Map<String, Value>,
-    #[serde(deserialize_with = "super::measure::asked")]
-    measure: Option<MeasureParams>,
-    /// Other jobs follow in this process, so the browser stays open.
-    #[serde(default)]
-    kept: bool,
-}
-
-impl Params {
-    fn options(&self) -> anyhow::Result<Options> {
-        match self.backend.as_str() {
-            "cpu" => Options::wasm(&self.device, &self.options),
-            backend => Options::of(backend, &self.device, &self.options),
-        }
+fn options(params: &Params) -> anyhow::Result<Options> {
+    match params.backend.as_str() {
+        "cpu" => Options::wasm(&params.device, &params.options),
+        backend => Options::of(backend, &params.device, &params.options),
     }
 }
 
 fn run(job: &Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
     let params: Params = job.params()?;
-    let options = params.options()?;
+    let options = options(&params)?;
     let artefact = job.artefact()?;
     let manifest = Manifest::read(artefact)?;
     let inputs = tensors::read(&artefact.join("inputs.safetensors"))?;
@@ -82,7 +57,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
         "task": task.get("task").context("the artefact's manifest names no task")?,
         "call": task.get("call").context("the artefact's manifest does not say what the task is asked for")?,
         "labels": task.get("labels"),
-        "device": device(options.api),
+        "device": options.device(),
         "provider": options.provider(),
         "provider_name": options.provider_name(),
         "device_type": params.device,
@@ -94,7 +69,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
     });
     let files = files(&params, artefact, bytes)?;
     let page = Page { script: PAGE, params: &settings, files, imports: IMPORTS };
-    let talk = page::open(&params.browser, params.kept, &options, &page, progress)?;
+    let talk = page::open(&params, &options, &page, progress)?;
     let mut facts = json!({
         "task": settings["task"], "call": settings["call"], "session_options": settings["session"],
     });
@@ -102,15 +77,6 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
         facts["timed"] = json!("the whole call of the pipeline: preprocessing, inference and postprocessing");
     }
     page::finish(job, &manifest, &options, talk, facts, params.measure.map(|_| SYNC))
-}
-
-/// The device, as Transformers.js calls it.
-fn device(api: Api) -> &'static str {
-    match api {
-        Api::WebGpu => "webgpu",
-        Api::WebNn => "webnn-cpu",
-        Api::Wasm => "wasm",
-    }
 }
 
 /// Options of the session: a verbose log, which tells where nodes went, and no fallback to the CPU. All others are the
@@ -130,7 +96,7 @@ fn files(params: &Params, artefact: &Path, inputs: Vec<u8>) -> anyhow::Result<BT
     files.insert("inputs".to_owned(), Served::Bytes(inputs));
     let bundles = ORT_FILES.iter().map(|name| ("ort", format!("{ORT_WEB}/{name}")));
     for (folder, name) in bundles.chain([("transformers", SCRIPT.to_owned())]) {
-        let path = params.packages.join(&name);
+        let path = params.scripts.join(&name);
         if !path.is_file() {
             let reason = format!("Transformers.js lacks `{}`: run `orch setup transformers-js`", path.display());
             return Err(Refusal::unavailable(reason));
@@ -158,6 +124,8 @@ fn file_name(path: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use serde::Deserialize;
+
     use super::*;
     use crate::runtime::JobStatus;
 
@@ -177,12 +145,13 @@ mod tests {
             ("webnn", "cpu", "webnn-cpu", "WebNNExecutionProvider"),
             ("cpu", "wasm", "wasm", "CPUExecutionProvider"),
         ] {
-            let options = params(backend, asked, json!({})).options().unwrap();
-            assert_eq!((super::device(options.api), options.provider_name()), (device, provider));
+            let options = super::options(&params(backend, asked, json!({}))).unwrap();
+            assert_eq!((options.device(), options.provider_name()), (device, provider));
             let fallback = session(options.api)["extra"]["session"]["disable_cpu_ep_fallback"].clone();
             assert_eq!(fallback, if backend == "cpu" { Value::Null } else { json!("1") }, "{backend}");
         }
-        let error = |backend, device, options| params(backend, device, options).options().err().unwrap().to_string();
+        let error =
+            |backend, device, options| super::options(&params(backend, device, options)).err().unwrap().to_string();
         assert!(error("cpu", "cpu", json!({})).contains("write `device: wasm`, not `cpu`"));
         assert!(error("cpu", "wasm", json!({"threads": 4})).contains("takes no option `threads`"));
         assert!(error("cuda", "cuda", json!({})).contains("no backend `cuda`"));
@@ -198,7 +167,8 @@ mod tests {
         {
             std::fs::write(artefact.path().join(name), "").unwrap();
         }
-        let params = Params { packages: packages.path().to_owned(), ..params("cpu", "wasm", json!({})) };
+        let mut params = params("cpu", "wasm", json!({}));
+        params.scripts = packages.path().to_owned();
         let missing = files(&params, artefact.path(), vec![]).unwrap_err();
         assert_eq!(missing.downcast_ref::<Refusal>().unwrap().status, JobStatus::Unavailable);
         assert!(missing.to_string().contains("orch setup transformers-js"), "{missing}");

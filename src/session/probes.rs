@@ -47,7 +47,7 @@ impl Probes {
         // Browsers leave their profile there.
         command.args(["worker", "probe"]).current_dir(&out);
         let log = out.join("log");
-        let limits = Limits { timeout: PATIENCE, memory: None, cancel: &self.cancel, log: &log, progress: &|_| {} };
+        let limits = Limits::of_time(PATIENCE, &self.cancel, &log);
         match run_oneshot(command, &job, &limits) {
             Ended::Answered(output) => serde_json::from_value(output.facts).map_err(|e| e.to_string()),
             Ended::Died { signal: Some(signal), .. } => Err(format!("the probe was ended by signal {signal}")),

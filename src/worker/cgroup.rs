@@ -9,6 +9,10 @@ use std::ffi::CString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags, open, rmdir};
+use rustix::io::write;
 
 use crate::device::Host;
 use crate::device::cgroups::own;
@@ -51,13 +55,8 @@ impl Cell {
     /// Ends all that is in them. Async-signal-safe.
     pub(super) fn kill(&self) {
         for group in &self.groups {
-            // SAFETY: the path ends with zero, the buffer is as long as it is said to be; errors do not matter.
-            unsafe {
-                let file = libc::open(group.kill.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
-                if file >= 0 {
-                    libc::write(file, c"1".as_ptr().cast(), 1);
-                    libc::close(file);
-                }
+            if let Ok(file) = open(&*group.kill, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
+                let _ = write(&file, b"1");
             }
         }
     }
@@ -65,14 +64,9 @@ impl Cell {
     /// Removes them, as soon as who was ended in them is gone. Async-signal-safe.
     pub(super) fn remove(&self) {
         for group in &self.groups {
-            for _ in 0..400 {
-                // SAFETY: the path ends with zero; no pointers are kept.
-                unsafe {
-                    if libc::rmdir(group.dir.as_ptr()) == 0 {
-                        break;
-                    }
-                    libc::usleep(5_000);
-                }
+            let mut looks = 0..400;
+            while rmdir(&*group.dir).is_err() && looks.next().is_some() {
+                std::thread::sleep(Duration::from_millis(5));
             }
         }
     }

@@ -36,24 +36,16 @@ pub struct Workplace {
     pub project: Project,
 }
 
+/// Files by their paths in a step's tree.
+type Files = Vec<(String, PathBuf)>;
+
 /// How a program ended, and what it made.
 pub struct Ran {
     pub ended: Ended,
-    /// The files of its outputs, by their paths in the step's tree, if it ended well: to be moved away before this is
-    /// dropped, because then they go.
-    pub files: Vec<(String, PathBuf)>,
+    /// Those of its outputs, if it ended well: to be moved away before this is dropped, because then they go.
+    pub files: Files,
     /// What cannot be removed with it lies below the run's own folder.
     _sandbox: Option<Sandbox>,
-}
-
-impl Ran {
-    fn broken(&mut self, what: String) {
-        self.ended = Ended::Broken(what);
-    }
-
-    fn failed(&mut self, why: String) {
-        self.ended = Ended::Answered(JobOutput::failed(JobStatus::Error, why));
-    }
 }
 
 /// Runs `call` in a sandbox. Outputs that somebody may still write to are copied to the empty folder `out`.
@@ -61,31 +53,31 @@ impl Ran {
 /// PATH is passed on to find programs; HOME and TMPDIR are empty folders; besides these only the declared variables
 /// are seen. Nothing is run if an input has gone.
 pub fn run_command(call: &CommandCall, workplace: &Workplace, out: &Path, limits: &Limits<'_>) -> Result<Ran, Gone> {
-    let mut ran = Ran { ended: Ended::Interrupted, files: Vec::new(), _sandbox: None };
+    let broken = |what: &str, e: std::io::Error| Ended::Broken(format!("failed to {what}: {e}"));
     let sandbox = match Sandbox::make(&workplace.sandboxes) {
-        Ok(sandbox) => ran._sandbox.insert(sandbox),
-        Err(e) => {
-            ran.broken(format!("failed to make a working folder: {e}"));
-            return Ok(ran);
-        }
+        Ok(sandbox) => sandbox,
+        Err(e) => return Ok(Ran { ended: broken("make a working folder", e), files: vec![], _sandbox: None }),
     };
-    match lay_in(call, &sandbox.cwd) {
-        Ok(()) => {}
+    let (ended, files) = match lay_in(call, &sandbox.cwd) {
+        Ok(()) => run_in(&sandbox, call, workplace, out, limits).unwrap_or_else(|ended| (*ended, vec![])),
         Err(NotLaid::Gone(gone)) => return Err(gone),
-        Err(NotLaid::Io(e)) => {
-            ran.broken(format!("failed to lay in the inputs: {e}"));
-            return Ok(ran);
-        }
-    }
-    let cwd = sandbox.cwd.clone();
-    let mut reads = Reads::new(&workplace.project, &call.inputs, &cwd);
-    let mut running = match Running::start(call, sandbox, &mut reads, limits.log) {
-        Ok(running) => running,
-        Err(e) => {
-            ran.failed(format!("failed to start `{}`: {e}", call.argv[0]));
-            return Ok(ran);
-        }
+        Err(NotLaid::Io(e)) => (broken("lay in the inputs", e), vec![]),
     };
+    Ok(Ran { ended, files, _sandbox: Some(sandbox) })
+}
+
+fn run_in(
+    sandbox: &Sandbox,
+    call: &CommandCall,
+    workplace: &Workplace,
+    out: &Path,
+    limits: &Limits<'_>,
+) -> Result<(Ended, Files), Box<Ended>> {
+    let failed = |why: String| JobOutput::failed(JobStatus::Error, why);
+    let program = &call.argv[0];
+    let mut reads = Reads::new(&workplace.project, &call.inputs, &sandbox.cwd);
+    let mut running = Running::start(call, sandbox, &mut reads, limits.log)
+        .map_err(|e| Ended::Answered(failed(format!("failed to start `{program}`: {e}"))))?;
     let ended = running.wait(limits, &mut reads);
     let End { watched, is_quiet, left, log, peak_rss_bytes } = running.finish(&mut reads);
     let mut facts = json!({"argv": call.argv});
@@ -93,40 +85,27 @@ pub fn run_command(call: &CommandCall, workplace: &Workplace, out: &Path, limits
         facts["peak_rss_bytes"] = peak.into();
     }
     reads::tell(&mut facts, &watched, &reads, &left);
-    match (ended, log) {
-        (Err(ended), _) => ran.ended = *ended,
-        (Ok(_), Err(error)) => {
-            ran.broken(format!("failed to write the log {}: {error}", limits.log.display()));
+    let status = ended?;
+    log.map_err(|e| Ended::Broken(format!("failed to write the log {}: {e}", limits.log.display())))?;
+    let (output, files) = if !status.success() {
+        let last = tail(limits.log, 1);
+        let said = if last.is_empty() { String::new() } else { format!(": {last}") };
+        // How it ended, so that one kind of failure can be told from another.
+        match (status.code(), status.signal()) {
+            (Some(code), _) => facts["exit_code"] = json!(code),
+            (None, signal) => facts["signal"] = json!(signal),
         }
-        (Ok(status), Ok(())) if !status.success() => {
-            let last = tail(limits.log, 1);
-            let said = if last.is_empty() { String::new() } else { format!(": {last}") };
-            // How it ended, so that one kind of failure can be told from another.
-            match (status.code(), status.signal()) {
-                (Some(code), _) => facts["exit_code"] = json!(code),
-                (None, signal) => facts["signal"] = json!(signal),
-            }
-            let hint = if last.contains("Permission denied") && Enforced::here().is_some() { HINT } else { "" };
-            ran.failed(format!("`{}` ended with {status}{said}{hint}", call.argv[0]));
+        let hint = if last.contains("Permission denied") && Enforced::here().is_some() { HINT } else { "" };
+        (failed(format!("`{program}` ended with {status}{said}{hint}")), vec![])
+    } else {
+        let taken = call.outputs.iter().map(|name| take_out(name, &sandbox.cwd, out, is_quiet));
+        match taken.collect::<Result<Vec<_>, _>>() {
+            Ok(files) => (JobOutput::ok(json!(null), None), files.into_iter().flatten().collect()),
+            Err(Refused::Output(why)) => (failed(format!("`{program}` ended well but {why}")), vec![]),
+            Err(Refused::Io(why)) => return Err(Box::new(Ended::Broken(why))),
         }
-        (Ok(_), Ok(())) => match take_all(&call.outputs, &cwd, out, is_quiet) {
-            Ok(files) => (ran.ended, ran.files) = (Ended::Answered(JobOutput::ok(json!(null), None)), files),
-            Err(Refused::Output(why)) => ran.failed(format!("`{}` ended well but {why}", call.argv[0])),
-            Err(Refused::Io(why)) => ran.broken(why),
-        },
-    }
-    if let Ended::Answered(output) = &mut ran.ended {
-        output.facts = facts;
-    }
-    Ok(ran)
-}
-
-fn take_all(names: &[String], cwd: &Path, out: &Path, is_quiet: bool) -> Result<Vec<(String, PathBuf)>, Refused> {
-    let mut files = Vec::new();
-    for name in names {
-        files.append(&mut take_out(name, cwd, out, is_quiet)?);
-    }
-    Ok(files)
+    };
+    Ok((Ended::Answered(JobOutput { facts, ..output }), files))
 }
 
 /// A program at work.

@@ -7,9 +7,11 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use super::*;
+use crate::base::fs as bfs;
 use crate::confine::Enforced;
 use crate::step::{Access, StoredFile};
 use crate::worker::Cancel;
+use crate::worker::testing::{eventually, is_alive};
 
 /// A project with a store in it, as `cache/` lies in the user's folder.
 struct Place {
@@ -18,18 +20,17 @@ struct Place {
     trees: BTreeMap<String, Vec<StoredFile>>,
     cancel: Cancel,
     network: bool,
+    memory: Option<u64>,
 }
 
 impl Place {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let at = |name: &str| dir.path().canonicalize().unwrap().join(name);
-        for name in ["project/store", "out"] {
-            fs::create_dir_all(at(name)).unwrap();
-        }
-        let store = at("project/store");
-        let workplace = Workplace { sandboxes: store.join("tmp"), project: Project::new(&at("project"), &[&store]) };
-        Self { dir, workplace, trees: BTreeMap::new(), cancel: Cancel::default(), network: false }
+        let [project, store, out] = ["project", "project/store", "out"].map(|name| dir.path().join(name));
+        fs::create_dir_all(&store).and_then(|()| fs::create_dir(out)).unwrap();
+        let sandboxes = store.canonicalize().unwrap().join("tmp");
+        let workplace = Workplace { sandboxes, project: Project::new(&project, &[&store]) };
+        Self { dir, workplace, trees: BTreeMap::new(), cancel: Cancel::default(), network: false, memory: None }
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -37,27 +38,11 @@ impl Place {
     }
 
     fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
-        fs::create_dir_all(self.at(name).parent().unwrap()).unwrap();
-        fs::write(self.at(name), bytes).unwrap();
+        bfs::write_atomic(&self.at(name), bytes.as_ref()).unwrap();
         self.at(name)
     }
 
     fn run(&self, script: &str, inputs: &[(&str, PathBuf)], outputs: &[&str], timeout: Duration) -> Ended {
-        self.run_as(script, inputs, outputs, timeout, None)
-    }
-
-    fn run_within(&self, script: &str, memory: Option<u64>) -> Ended {
-        self.run_as(script, &[], &[], Duration::from_secs(60), memory)
-    }
-
-    fn run_as(
-        &self,
-        script: &str,
-        inputs: &[(&str, PathBuf)],
-        outputs: &[&str],
-        timeout: Duration,
-        memory: Option<u64>,
-    ) -> Ended {
         let call = CommandCall {
             argv: ["sh", "-c", script].map(str::to_owned).to_vec(),
             inputs: inputs.iter().map(|(name, from)| ((*name).to_owned(), from.clone())).collect(),
@@ -68,7 +53,7 @@ impl Place {
         };
         let log = self.at("logs/one.log");
         let _ = fs::remove_file(&log);
-        let limits = Limits { timeout, memory, cancel: &self.cancel, log: &log, progress: &|_| {} };
+        let limits = Limits { memory: self.memory, ..Limits::of_time(timeout, &self.cancel, &log) };
         let mut ran = run_command(&call, &self.workplace, &self.at("out"), &limits).unwrap();
         // As the store would.
         for (name, at) in &ran.files {
@@ -80,19 +65,21 @@ impl Place {
     }
 
     #[track_caller]
-    fn passes(&self, script: &str, inputs: &[(&str, PathBuf)], outputs: &[&str]) -> serde_json::Value {
+    fn answers(&self, script: &str, inputs: &[(&str, PathBuf)], outputs: &[&str], status: JobStatus) -> JobOutput {
         match self.run(script, inputs, outputs, Duration::from_secs(30)) {
-            Ended::Answered(output) if output.status == JobStatus::Ok => output.facts,
+            Ended::Answered(output) if output.status == status => output,
             other => panic!("{other:?}"),
         }
     }
 
     #[track_caller]
-    fn fails(&self, script: &str, inputs: &[(&str, PathBuf)], outputs: &[&str]) -> String {
-        match self.run(script, inputs, outputs, Duration::from_secs(30)) {
-            Ended::Answered(output) if output.status == JobStatus::Error => output.reason.unwrap(),
-            other => panic!("{other:?}"),
-        }
+    fn passes(&self, script: &str, inputs: &[(&str, PathBuf)], outputs: &[&str]) -> serde_json::Value {
+        self.answers(script, inputs, outputs, JobStatus::Ok).facts
+    }
+
+    #[track_caller]
+    fn fails(&self, script: &str, outputs: &[&str]) -> String {
+        self.answers(script, &[], outputs, JobStatus::Error).reason.unwrap()
     }
 
     /// What the last program said, if it left a log.
@@ -110,21 +97,6 @@ fn stored(path: &str, at: &Path, is_shared: bool) -> StoredFile {
     StoredFile { path: path.into(), at: at.to_owned(), is_shared }
 }
 
-fn is_alive(pid: i32) -> bool {
-    let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // SAFETY: signal 0 only asks whether the process exists.
-    unsafe { libc::kill(pid, 0) == 0 && !state.contains(") Z") }
-}
-
-#[track_caller]
-fn eventually(what: &str, holds: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(30), "waited in vain until {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 #[test]
 fn outputs_are_moved() {
     let place = Place::new();
@@ -137,9 +109,9 @@ fn outputs_are_moved() {
 #[test]
 fn an_output_that_is_a_link_or_missing_is_the_programs_fault() {
     let place = Place::new();
-    let why = place.fails("ln -s /etc/hostname out", &[], &["out"]);
+    let why = place.fails("ln -s /etc/hostname out", &["out"]);
     assert_eq!(why, "`sh` ended well but made its output `out` a symbolic link; hint: make it a regular file");
-    let why = place.fails("true", &[], &["out"]);
+    let why = place.fails("true", &["out"]);
     assert_eq!(why, "`sh` ended well but did not make its declared output `out`");
 }
 
@@ -153,7 +125,7 @@ fn silence_leaves_no_log_and_speech_a_whole_one() {
     let said = place.said().unwrap();
     assert_eq!(said.lines().count(), 20_001);
     assert!(said.starts_with("line 0\n") && said.ends_with("line 19999\nlast\n"));
-    let why = place.fails("echo first; echo no disk >&2; exit 3", &[], &[]);
+    let why = place.fails("echo first; echo no disk >&2; exit 3", &[]);
     assert_eq!(why, "`sh` ended with exit status: 3: no disk");
 }
 
@@ -210,7 +182,7 @@ fn who_leaves_its_group_and_session_is_ended_with_the_step_and_told() {
     // Another test that ends at the same moment may have found them first.
     assert!(left[0] == "sh" || left[0] == "a process", "{facts}");
     fs::remove_file(&pid_file).unwrap();
-    place.fails(&format!("{}; kill -9 $$", escape(&pid_file)), &[], &[]);
+    place.fails(&format!("{}; kill -9 $$", escape(&pid_file)), &[]);
     assert!(!is_alive(place.pid()), "after a crash");
     fs::remove_file(&pid_file).unwrap();
     let ended = place.run(&format!("{}; sleep 100", escape(&pid_file)), &[], &[], Duration::from_millis(500));
@@ -232,16 +204,17 @@ fn a_program_is_asked_to_end_and_may_clean_up() {
 #[test]
 fn memory_without_end_is_told_with_both_figures_whoever_takes_it() {
     const LIMIT: u64 = 200 << 20;
-    let place = Place::new();
+    let place = Place { memory: Some(LIMIT), ..Place::new() };
+    let minute = Duration::from_secs(60);
     let eat = "b = []\nwhile True: b.append(bytearray(b'x') * (4 << 20))";
     for script in [format!("exec python3 -c \"{eat}\""), format!("python3 -c \"{eat}\" & wait")] {
-        let ended = place.run_within(&script, Some(LIMIT));
+        let ended = place.run(&script, &[], &[], minute);
         let Ended::OutOfMemory(why) = ended else { panic!("{ended:?}") };
         assert!(why.starts_with("it held ") && why.ends_with(", more than its limit of 200 MiB"), "{why}");
     }
     // Pages that a fork shares are counted once.
     let share = "import os, time\nb = bytearray(b'x') * (90 << 20)\nfor i in range(4): os.fork() or (time.sleep(1.5), os._exit(0))\nfor i in range(4): os.wait()";
-    let ended = place.run_within(&format!("exec python3 -c \"{share}\""), Some(LIMIT));
+    let ended = place.run(&format!("exec python3 -c \"{share}\""), &[], &[], minute);
     assert!(matches!(&ended, Ended::Answered(output) if output.status == JobStatus::Ok), "{ended:?}");
 }
 
@@ -281,11 +254,11 @@ fn nobody_writes_to_a_shared_input_or_outside_of_his_folders() {
         return;
     }
     for script in ["echo x >> in/model.bin", "chmod u+w in/model.bin; echo x >> in/model.bin"] {
-        let why = place.fails(script, &[], &[]);
+        let why = place.fails(script, &[]);
         assert!(why.ends_with(HINT) && why.contains("Permission denied"), "{why}");
     }
     for script in [format!("echo x > {project}/new"), format!("rm {}", large.display()), format!("mkdir {project}/d")] {
-        place.fails(&script, &[], &[]);
+        place.fails(&script, &[]);
     }
     assert_eq!(fs::read_to_string(large).unwrap(), "whole");
     assert_eq!(fs::read_dir(project).unwrap().count(), 1, "only the store");
@@ -297,7 +270,7 @@ fn nobody_reaches_the_network_who_did_not_ask() {
     let script = format!("exec bash -c 'exec 3<>/dev/tcp/127.0.0.1/{}'", listener.local_addr().unwrap().port());
     let mut place = Place::new();
     if Enforced::here().denies_tcp() {
-        assert!(place.fails(&script, &[], &[]).ends_with(HINT));
+        assert!(place.fails(&script, &[]).ends_with(HINT));
     }
     place.network = true;
     place.passes(&script, &[], &[]);
@@ -312,8 +285,8 @@ fn a_file_of_a_tree_that_went_is_told_and_nothing_is_run() {
         trees: place.trees.clone(),
         ..CommandCall::default()
     };
-    let (timeout, log) = (Duration::from_secs(30), place.at("log"));
-    let limits = Limits { timeout, memory: None, cancel: &place.cancel, log: &log, progress: &|_| {} };
+    let log = place.at("log");
+    let limits = Limits::of_time(Duration::from_secs(30), &place.cancel, &log);
     let gone = run_command(&call, &place.workplace, &place.at("out"), &limits).err().expect("it was run");
     assert_eq!(gone.input, "in");
     assert!(!place.at("ran").exists());

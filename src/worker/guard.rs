@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{LazyLock, Mutex};
 
 #[cfg(target_os = "linux")]
 use crate::base::lock;
@@ -59,11 +59,11 @@ impl Slot {
 
 /// The value of [`MARK`] for the children of this process.
 pub(super) fn mark() -> &'static str {
-    static VALUE: OnceLock<String> = OnceLock::new();
-    VALUE.get_or_init(|| {
+    static VALUE: LazyLock<String> = LazyLock::new(|| {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         format!("{}-{}", std::process::id(), now.as_nanos())
-    })
+    });
+    &VALUE
 }
 
 /// Ends what leaders that have ended left behind; gives the names of the processes.
@@ -91,9 +91,9 @@ impl Drop for Slot {
 }
 
 fn guard() -> io::Result<&'static Guard> {
-    static GUARD: OnceLock<Result<Guard, i32>> = OnceLock::new();
-    let started = GUARD.get_or_init(|| start().map_err(|e| e.raw_os_error().unwrap_or(libc::EIO)));
-    started.as_ref().map_err(|code| io::Error::from_raw_os_error(*code))
+    static GUARD: LazyLock<Result<Guard, i32>> =
+        LazyLock::new(|| start().map_err(|e| e.raw_os_error().unwrap_or(libc::EIO)));
+    GUARD.as_ref().map_err(|code| io::Error::from_raw_os_error(*code))
 }
 
 fn start() -> io::Result<Guard> {
@@ -149,7 +149,7 @@ fn watch(socket: RawFd, table: &Table) {
             libc::close(other);
         }
         // Nobody writes: it returns when the other end closes, or by a signal.
-        while libc::recv(socket, (&raw mut byte).cast(), 1, 0) == -1 && *errno() == libc::EINTR {}
+        while libc::recv(socket, (&raw mut byte).cast(), 1, 0) == -1 && was_interrupted() {}
     }
     kill_groups(table);
 }
@@ -171,13 +171,8 @@ pub fn kill_all() {
     }
 }
 
-unsafe fn errno() -> *mut libc::c_int {
-    // SAFETY: gives the address of this thread's own error number.
-    #[cfg(target_vendor = "apple")]
-    return unsafe { libc::__error() };
-    // SAFETY: as above.
-    #[cfg(not(target_vendor = "apple"))]
-    return unsafe { libc::__errno_location() };
+fn was_interrupted() -> bool {
+    io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
 }
 
 #[cfg(test)]

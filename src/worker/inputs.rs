@@ -40,7 +40,6 @@ pub(super) fn lay_in(call: &CommandCall, cwd: &Path) -> Result<(), NotLaid> {
     Ok(())
 }
 
-/// Why inputs could not be laid in.
 pub(super) enum NotLaid {
     Gone(Gone),
     Io(io::Error),

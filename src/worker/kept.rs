@@ -3,10 +3,8 @@
 //! It is overseen as a worker of one job is, job by job. It works in a folder of its own for as long as it lives, and
 //! is held to it. Whether it may do another job is not decided here.
 
-mod child;
-
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{ChildStdin, Command};
 use std::time::Duration;
 
@@ -14,13 +12,10 @@ use crate::base::fs as bfs;
 use crate::confine::{Confinement, Grants};
 use crate::runtime::Job;
 use crate::worker::lines::Lines;
-use crate::worker::oneshot::{AtWork, Output, spawn_with_result_pipe};
-use crate::worker::oversee::Overseer;
+use crate::worker::oneshot::{AtWork, spawn_with_result_pipe};
 use crate::worker::process::Group;
 use crate::worker::said::Ear;
 use crate::worker::{Ended, Limits, family};
-
-pub use child::serve_kept;
 
 /// Ended with all below it when dropped, and its folder removed.
 pub struct Kept {
@@ -37,12 +32,11 @@ impl Kept {
     pub fn start(mut command: Command, folder: PathBuf, sandbox: &Grants) -> std::io::Result<Self> {
         let ear = Ear::new()?;
         let confinement = Confinement::of(sandbox)?;
-        let (lines, mut group) = spawn_with_result_pipe(&mut command, Output::Pipe(ear.output()), confinement)?;
+        let (lines, mut group) = spawn_with_result_pipe(&mut command, ear.output(), confinement)?;
         let stdin = group.stdin().expect("BUG: stdin is piped");
         Ok(Self { process: Some((group, lines)), stdin, ear, jobs: 0, folder })
     }
 
-    /// How many jobs it was given.
     pub fn jobs(&self) -> u32 {
         self.jobs
     }
@@ -67,9 +61,7 @@ impl Kept {
         line.push(b'\n');
         // One that has died is told apart by its end.
         let _ = self.stdin.write_all(&line);
-        let mut overseer = Overseer::new(limits);
-        overseer.watch(group.leader());
-        let mut worker = AtWork::of(group, lines, said, overseer, true);
+        let mut worker = AtWork::of(group, lines, said, limits, true);
         let ended =
             worker.wait(job, limits).unwrap_or_else(|e| Ended::Broken(format!("failed to wait for the worker: {e}")));
         let (mut group, lines, said) = worker.rest();
@@ -82,18 +74,13 @@ impl Kept {
             }
         }
         let ended = said.end(ended);
-        match handed_over(&out, &job.out) {
+        match std::fs::remove_dir(&job.out).and_then(|()| std::fs::rename(&out, &job.out)) {
             Err(e) if matches!(ended, Ended::Answered(_)) => {
                 Ended::Broken(format!("failed to take what was made: {e}"))
             }
             _ => ended,
         }
     }
-}
-
-fn handed_over(from: &Path, to: &Path) -> std::io::Result<()> {
-    std::fs::remove_dir(to)?;
-    std::fs::rename(from, to)
 }
 
 impl Drop for Kept {
@@ -109,6 +96,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::base::process::Stat;
     use crate::runtime::JobOutput;
     use crate::worker::Cancel;
 
@@ -142,8 +130,7 @@ mod tests {
             std::fs::create_dir(at("out")).unwrap();
             let job = Job { id, op: op.into(), params: json!({}), out: at("out"), ..Job::default() };
             let (log, cancel) = (at("log"), Cancel::default());
-            let timeout = Duration::from_secs(seconds);
-            let limits = Limits { timeout, memory: None, cancel: &cancel, log: &log, progress: &|_| {} };
+            let limits = Limits::of_time(Duration::from_secs(seconds), &cancel, &log);
             let ended = self.worker.run(&job, &limits);
             let read = |path: PathBuf| std::fs::read_to_string(path).ok();
             (ended, read(at("out").join("made")), read(log).unwrap_or_default())
@@ -178,8 +165,7 @@ mod tests {
                 "sleep 600" => assert!(matches!(ended, Ended::TimedOut), "{ended:?}"),
                 _ => assert!(matches!(ended, Ended::Died { signal: Some(9), .. }), "{ended:?}"),
             }
-            // SAFETY: signal 0 only asks whether the process exists.
-            assert_ne!(unsafe { libc::kill(left, 0) }, 0, "what an earlier job started lives on");
+            assert!(Stat::of(left).is_none(), "what an earlier job started lives on");
             assert!(matches!(world.run(3, ":", 20).0, Ended::Broken(_)));
         }
     }

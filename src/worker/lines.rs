@@ -1,6 +1,6 @@
 //! Lines of a pipe, taken as they come and never waited for.
 
-use std::io::{self, PipeReader, Read};
+use std::io::{self, BufRead, BufReader, PipeReader, Read};
 use std::os::fd::{AsRawFd, RawFd};
 
 /// A longer line is junk: the largest answers hold some thousand samples.
@@ -18,48 +18,35 @@ pub(super) enum Next {
 }
 
 pub(super) struct Lines {
-    pipe: PipeReader,
-    buffer: Vec<u8>,
-    /// So much of the buffer holds no end of a line.
-    searched: usize,
+    pipe: BufReader<PipeReader>,
+    /// The beginning of a line whose end has not come yet.
+    half: Vec<u8>,
 }
 
 impl Lines {
     pub(super) fn new(pipe: PipeReader) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&pipe, true)?;
-        Ok(Self { pipe, buffer: Vec::new(), searched: 0 })
+        Ok(Self { pipe: BufReader::with_capacity(64 * 1024, pipe), half: Vec::new() })
     }
 
     /// Readable when something has come.
     pub(super) fn fd(&self) -> RawFd {
-        self.pipe.as_raw_fd()
+        self.pipe.get_ref().as_raw_fd()
     }
 
     /// Whether the beginning of a line has come, and not its end.
     pub(super) fn has_half(&self) -> bool {
-        !self.buffer.is_empty()
+        !self.half.is_empty()
     }
 
     pub(super) fn next(&mut self) -> Next {
-        loop {
-            if let Some(at) = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') {
-                let end = self.searched + at;
-                let line = self.buffer.drain(..=end).take(end).collect();
-                self.searched = 0;
-                return Next::Line(line);
-            }
-            self.searched = self.buffer.len();
-            if self.searched > LONGEST_LINE {
-                return Next::TooLong(LONGEST_LINE);
-            }
-            let mut chunk = [0; 64 * 1024];
-            match self.pipe.read(&mut chunk) {
-                Ok(0) => return Next::End(!self.buffer.is_empty()),
-                Ok(read) => self.buffer.extend_from_slice(&chunk[..read]),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Next::Nothing,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Next::Failed(e),
-            }
+        let room = LONGEST_LINE + 1 - self.half.len();
+        match self.pipe.by_ref().take(room as u64).read_until(b'\n', &mut self.half) {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Next::Nothing,
+            Err(e) => Next::Failed(e),
+            Ok(_) if self.half.pop_if(|last| *last == b'\n').is_some() => Next::Line(std::mem::take(&mut self.half)),
+            Ok(_) if self.half.len() > LONGEST_LINE => Next::TooLong(LONGEST_LINE),
+            Ok(_) => Next::End(self.has_half()),
         }
     }
 }

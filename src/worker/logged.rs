@@ -1,15 +1,17 @@
 //! Installers: programs that run to their end, with what they say last and how much they have written.
 
+use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::worker::process::{Group, tail};
+use crate::worker::process::{Group, open_log, speak_to, tail};
 use crate::worker::{Ended, Limits, TICK};
 
 /// Runs an installer to its end, telling the last line of its log, and the bytes that it has written, as they change.
 pub fn run_logged(command: &mut Command, limits: &Limits<'_>, written: &dyn Fn(u64)) -> anyhow::Result<()> {
     let start = Instant::now();
-    let mut group = Group::spawn(command.stdin(Stdio::null()), limits.log)?;
+    speak_to(command.stdin(Stdio::null()), open_log(limits.log)?.as_fd())?;
+    let mut group = Group::spawn(command, None)?;
     let (mut said, mut counted) = (String::new(), 0);
     loop {
         match group.wait(TICK * 4)? {
@@ -57,8 +59,7 @@ mod tests {
         let (log, cancel) = (dir.path().join("log"), Cancel::default());
         let (lines, most) = (RefCell::new(vec![]), Cell::new(0));
         let progress = |line: &str| lines.borrow_mut().push(line.to_owned());
-        let limits =
-            Limits { timeout: Duration::from_secs(60), memory: None, cancel: &cancel, log: &log, progress: &progress };
+        let limits = Limits { progress: &progress, ..Limits::of_time(Duration::from_secs(60), &cancel, &log) };
         // Python writes by itself, as uv and pip do; it ends when both were told, however slow the machine is.
         let script = "import sys, time, os\nopen(sys.argv[1], 'wb').write(bytes(5_000_000))\nprint('unpacking', flush=True)\n\
             while not os.path.exists(sys.argv[2]): time.sleep(0.01)";

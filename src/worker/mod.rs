@@ -33,7 +33,7 @@ use crate::runtime::JobOutput;
 pub use command::{Workplace, run_command};
 pub use guard::kill_all;
 pub use inputs::Gone;
-pub use kept::{Kept, serve_kept};
+pub use kept::Kept;
 pub use logged::run_logged;
 pub use oneshot::run_oneshot;
 pub use process::tail;
@@ -41,11 +41,9 @@ pub use reads::{Project, warnings};
 pub use sandbox::grants;
 pub use server::Server;
 
-/// How a job ended.
 #[expect(clippy::large_enum_variant, reason = "one exists per job, and only until it is judged")]
 #[derive(Debug)]
 pub enum Ended {
-    /// The worker answered.
     Answered(JobOutput),
     /// It ended without an answer.
     Died {
@@ -101,16 +99,18 @@ pub struct Limits<'a> {
     pub progress: &'a dyn Fn(&str),
 }
 
-impl Limits<'_> {
+impl<'a> Limits<'a> {
+    /// No more than a time, for a job whose progress nobody waits for.
+    pub fn of_time(timeout: Duration, cancel: &'a Cancel, log: &'a Path) -> Self {
+        Self { timeout, memory: None, cancel, log, progress: &|_| {} }
+    }
+
     /// Why a job that began at `start` must end now, if it must.
     fn exceeded(&self, start: Instant) -> Option<Ended> {
         if self.cancel.is_cancelled() {
-            Some(Ended::Interrupted)
-        } else if start.elapsed() >= self.timeout {
-            Some(Ended::TimedOut)
-        } else {
-            None
+            return Some(Ended::Interrupted);
         }
+        (start.elapsed() >= self.timeout).then_some(Ended::TimedOut)
     }
 }
 
@@ -122,4 +122,25 @@ const TICK: Duration = Duration::from_millis(50);
 pub fn own_program() -> std::io::Result<std::path::PathBuf> {
     // A child between fork and exec still is this program.
     if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
+}
+
+#[cfg(test)]
+mod testing {
+    use super::*;
+
+    /// Neither gone nor a zombie.
+    pub(super) fn is_alive(pid: i32) -> bool {
+        let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // SAFETY: signal 0 only asks whether the process exists.
+        unsafe { libc::kill(pid, 0) == 0 && !state.contains(") Z") }
+    }
+
+    #[track_caller]
+    pub(super) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+        let start = Instant::now();
+        while !holds() {
+            assert!(start.elapsed() < Duration::from_secs(30), "waited in vain until {what}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
 }

@@ -9,17 +9,15 @@ use std::time::{Duration, Instant};
 use command_fds::{CommandFdExt, FdMapping};
 
 use crate::confine::Confinement;
-use crate::runtime::{Job, JobOutput, Reply};
+use crate::runtime::{Job, JobOutput, Reply, serve};
 use crate::worker::lines::{Lines, Next};
 use crate::worker::oversee::{Overseer, Verdict};
-use crate::worker::process::{Group, poll, readable};
+use crate::worker::process::{Group, poll, readable, speak_to};
 use crate::worker::said::Said;
 use crate::worker::{Ended, Limits, TICK};
 
 /// The descriptor on which a child answers.
 pub(super) const RESULT_FD: i32 = 3;
-/// The environment variable that names it.
-pub(super) const RESULT_FD_VAR: &str = "ORCH_RESULT_FD";
 /// How long a worker may live that has answered, or can answer no more.
 const LEAVING: Duration = Duration::from_secs(5);
 
@@ -35,8 +33,7 @@ pub fn run_oneshot(mut command: Command, job: &Job, limits: &Limits<'_>) -> Ende
         Ok(confinement) => confinement,
         Err(e) => return broken("make a sandbox", e),
     };
-    let output = Output::Pipe(said.output());
-    let (lines, mut group) = match spawn_with_result_pipe(&mut command, output, confinement) {
+    let (lines, mut group) = match spawn_with_result_pipe(&mut command, said.output(), confinement) {
         Ok(pair) => pair,
         Err(e) => return broken(&format!("start `{}`", command.get_program().display()), e),
     };
@@ -46,9 +43,7 @@ pub fn run_oneshot(mut command: Command, job: &Job, limits: &Limits<'_>) -> Ende
     // A child that died before reading is told apart below, by its exit status.
     let _ = stdin.write_all(&line);
     drop(stdin);
-    let mut overseer = Overseer::new(limits);
-    overseer.watch(group.leader());
-    let mut worker = AtWork::of(group, lines, said, overseer, false);
+    let mut worker = AtWork::of(group, lines, said, limits, false);
     let ended = worker.wait(job, limits);
     let (mut group, _, said) = worker.rest();
     let _ = group.finish(Duration::ZERO);
@@ -77,7 +72,9 @@ pub(super) struct AtWork<'a> {
 }
 
 impl<'a> AtWork<'a> {
-    pub(super) fn of(group: Group, lines: Lines, said: Said<'a>, overseer: Overseer<'a>, is_kept: bool) -> Self {
+    pub(super) fn of(group: Group, lines: Lines, said: Said<'a>, limits: &'a Limits<'a>, is_kept: bool) -> Self {
+        let mut overseer = Overseer::new(limits);
+        overseer.watch(group.leader());
         Self { group, lines: Some(lines), said, overseer, answer: None, leave_by: None, is_kept }
     }
 
@@ -112,14 +109,8 @@ impl<'a> AtWork<'a> {
             }
             if self.leave_by.is_some_and(|by| Instant::now() >= by) {
                 // Native libraries may hang on their way out; an answer that was given stands all the same.
-                return Ok(self.answer.take().map_or_else(
-                    || {
-                        Ended::Broken(
-                            "the worker closed its result descriptor without an answer and kept running".into(),
-                        )
-                    },
-                    Ended::Answered,
-                ));
+                let silent = "the worker closed its result descriptor without an answer and kept running";
+                return Ok(self.answer.take().map_or_else(|| Ended::Broken(silent.into()), Ended::Answered));
             }
             match self.overseer.look() {
                 Verdict::GoesOn => {}
@@ -180,29 +171,19 @@ fn junk(what: &str) -> Ended {
     Ended::Broken(format!("the worker wrote invalid data to its result descriptor: {what}"))
 }
 
-/// Where stdout and stderr of a child go.
-pub(super) enum Output<'a> {
-    Pipe(BorrowedFd<'a>),
-    File(&'a std::path::Path),
-}
-
+/// Starts `command`, whose stdout and stderr go to `output`. Jobs go to its stdin, and its answers come as lines.
 pub(super) fn spawn_with_result_pipe(
     command: &mut Command,
-    output: Output<'_>,
+    output: BorrowedFd<'_>,
     confinement: Option<Confinement>,
 ) -> std::io::Result<(Lines, Group)> {
     let (reader, writer) = std::io::pipe()?;
-    command.stdin(Stdio::piped()).env(RESULT_FD_VAR, RESULT_FD.to_string());
+    command.stdin(Stdio::piped()).env(serve::RESULT_FD, RESULT_FD.to_string());
     command
         .fd_mappings(vec![FdMapping { parent_fd: writer.into(), child_fd: RESULT_FD }])
         .map_err(|e| std::io::Error::other(e.to_string()))?;
-    let group = match output {
-        Output::File(log) => Group::spawn(command, log)?,
-        Output::Pipe(pipe) => {
-            command.stdout(pipe.try_clone_to_owned()?).stderr(pipe.try_clone_to_owned()?);
-            Group::spawn_as_is(command, confinement)?
-        }
-    };
+    speak_to(command, output)?;
+    let group = Group::spawn(command, confinement)?;
     // The writing end lives in `command`'s mapping; with it gone, the reader sees the child's end.
     *command = Command::new("");
     Ok((Lines::new(reader)?, group))
@@ -213,20 +194,24 @@ mod tests {
     use super::*;
     use crate::confine::{Enforced, Grants};
     use crate::worker::Cancel;
+    use crate::worker::testing::{eventually, is_alive};
     use std::path::Path;
 
-    fn job(dir: &Path) -> Job {
-        Job { id: 1, op: "x".into(), out: dir.into(), sandbox: Grants::everything(), ..Job::default() }
+    fn job() -> Job {
+        Job { id: 1, op: "x".into(), sandbox: Grants::everything(), ..Job::default() }
     }
 
     fn shell(script: &str, timeout: Duration) -> (Ended, String) {
         let dir = tempfile::tempdir().unwrap();
-        let log = dir.path().join("log");
-        let cancel = Cancel::default();
+        shell_of(&job(), script, timeout, dir.path())
+    }
+
+    /// How a job ended that a shell did in a folder, and what it said.
+    fn shell_of(job: &Job, script: &str, timeout: Duration, dir: &Path) -> (Ended, String) {
+        let (log, cancel) = (dir.join("log"), Cancel::default());
         let mut command = Command::new("sh");
-        command.args(["-c", script]);
-        let limits = Limits { timeout, memory: None, cancel: &cancel, log: &log, progress: &|_| {} };
-        let ended = run_oneshot(command, &job(dir.path()), &limits);
+        command.args(["-c", script]).current_dir(dir);
+        let ended = run_oneshot(command, job, &Limits::of_time(timeout, &cancel, &log));
         (ended, std::fs::read_to_string(&log).unwrap_or_default())
     }
 
@@ -243,14 +228,11 @@ mod tests {
     #[test]
     fn a_worker_starts_with_the_environment_of_its_job() {
         let dir = tempfile::tempdir().unwrap();
-        let (log, cancel, mut job) = (dir.path().join("log"), Cancel::default(), job(dir.path()));
-        job.env.insert("CUDA_VISIBLE_DEVICES".into(), "GPU-a1".into());
-        let mut command = Command::new("sh");
-        command.args(["-c", &format!("echo shown $CUDA_VISIBLE_DEVICES; {ANSWER}")]);
-        let timeout = Duration::from_secs(10);
-        let limits = Limits { timeout, memory: None, cancel: &cancel, log: &log, progress: &|_| {} };
-        assert!(matches!(run_oneshot(command, &job, &limits), Ended::Answered(_)));
-        assert_eq!(std::fs::read_to_string(&log).unwrap(), "shown GPU-a1\n");
+        let job = Job { env: [("CUDA_VISIBLE_DEVICES".to_owned(), "GPU-a1".to_owned())].into(), ..job() };
+        let script = format!("echo shown $CUDA_VISIBLE_DEVICES; {ANSWER}");
+        let (ended, said) = shell_of(&job, &script, Duration::from_secs(10), dir.path());
+        assert!(matches!(ended, Ended::Answered(_)), "{ended:?}");
+        assert_eq!(said, "shown GPU-a1\n");
     }
 
     #[test]
@@ -258,13 +240,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         std::fs::create_dir(at("own")).unwrap();
-        let sandbox = Grants::folders([at("own").as_path()]);
-        let (log, cancel, job) = (at("log"), Cancel::default(), Job { sandbox, ..job(&at("own")) });
-        let mut command = Command::new("sh");
-        command.args(["-c", &format!("read job; echo x > own/made; echo x > theirs; {ANSWER}")]).current_dir(&dir);
-        let timeout = Duration::from_secs(10);
-        let limits = Limits { timeout, memory: None, cancel: &cancel, log: &log, progress: &|_| {} };
-        assert!(matches!(run_oneshot(command, &job, &limits), Ended::Answered(_)));
+        let job = Job { sandbox: Grants::folders([at("own").as_path()]), ..job() };
+        let script = format!("read job; echo x > own/made; echo x > theirs; {ANSWER}");
+        let (ended, _) = shell_of(&job, &script, Duration::from_secs(10), dir.path());
+        assert!(matches!(ended, Ended::Answered(_)), "{ended:?}");
         assert!(at("own/made").exists());
         assert_eq!(at("theirs").exists(), !Enforced::here().is_some());
     }
@@ -277,15 +256,19 @@ mod tests {
 
     #[test]
     fn deaths_are_told_apart() {
-        let (ended, _) = shell("kill -SEGV $$", Duration::from_secs(10));
-        assert!(matches!(ended, Ended::Died { signal: Some(11), .. }), "{ended:?}");
-        let (ended, _) = shell("exit 7", Duration::from_secs(10));
-        assert!(matches!(ended, Ended::Died { code: Some(7), .. }), "{ended:?}");
-        let (ended, _) = shell("kill -KILL $$", Duration::from_secs(10));
-        assert!(matches!(ended, Ended::Died { signal: Some(9), .. }), "by hand: {ended:?}");
-        // Who holds the descriptor open must not keep the job waiting for the dead.
-        let (ended, _) = shell("setsid sleep 60 & exit 7", Duration::from_secs(10));
-        assert!(matches!(ended, Ended::Died { code: Some(7), .. }), "{ended:?}");
+        for (script, by, with) in [
+            ("kill -SEGV $$", Some(11), None),
+            ("exit 7", None, Some(7)),
+            ("kill -KILL $$", Some(9), None),
+            // Who holds the descriptor open must not keep the job waiting for the dead.
+            ("setsid sleep 60 & exit 7", None, Some(7)),
+        ] {
+            let (ended, _) = shell(script, Duration::from_secs(10));
+            assert!(
+                matches!(ended, Ended::Died { signal, code } if (signal, code) == (by, with)),
+                "{script}: {ended:?}"
+            );
+        }
     }
 
     #[test]
@@ -330,12 +313,6 @@ mod tests {
         let (ended, _) = shell(&script, Duration::from_millis(300));
         assert!(matches!(ended, Ended::TimedOut), "{ended:?}");
         let pid: i32 = std::fs::read_to_string(pid_file).unwrap().trim().parse().unwrap();
-        let gone = (0..100).any(|_| {
-            std::thread::sleep(Duration::from_millis(20));
-            let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            // SAFETY: signal 0 only asks whether the process exists.
-            unsafe { libc::kill(pid, 0) != 0 || state.contains(") Z") }
-        });
-        assert!(gone, "grandchild {pid} outlived its group");
+        eventually("the grandchild is gone", || !is_alive(pid));
     }
 }

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use crate::base::fs as bfs;
 
-/// Why an output was not taken.
 pub(super) enum Refused {
     /// The program's fault.
     Output(String),

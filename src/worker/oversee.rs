@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::base::figures::bytes;
@@ -84,7 +84,7 @@ impl<'a> Overseer<'a> {
     /// Nobody is to be measured any more: the number may be given away.
     pub(super) fn unwatch(&mut self) {
         if let Some(leader) = self.leader.take() {
-            sizes().remove(&leader);
+            lock(&SIZES).remove(&leader);
         }
     }
 
@@ -143,11 +143,11 @@ impl<'a> Overseer<'a> {
     }
 
     fn last(&self) -> Option<u64> {
-        self.leader.and_then(|leader| sizes().get(&leader).copied()).filter(|bytes| *bytes > 0)
+        self.leader.and_then(|leader| lock(&SIZES).get(&leader).copied()).filter(|bytes| *bytes > 0)
     }
 
     fn too_much_memory(&mut self, leader: i32, now: Instant) -> Option<String> {
-        let total = total()?;
+        let total = (*TOTAL)?;
         let most = self.limits.memory.unwrap_or(part(total, 1. - RESERVE));
         let mut held = family::held_bytes(leader)?;
         // Between looks at all of it, what stands below the leader is taken to be as large as it was.
@@ -157,11 +157,11 @@ impl<'a> Overseer<'a> {
         } else {
             held = held.max(self.last().unwrap_or(0));
         }
-        sizes().insert(leader, held);
+        lock(&SIZES).insert(leader, held);
         if held > most {
             // Shared pages were counted more than once.
             held = family::exact_bytes(leader).unwrap_or(held);
-            sizes().insert(leader, held);
+            lock(&SIZES).insert(leader, held);
             if held > most {
                 let whose = if self.limits.memory.is_some() { "its limit of" } else { "what one job may use here," };
                 return Some(format!("it held {}, more than {whose} {}", bytes(held), bytes(most)));
@@ -173,8 +173,9 @@ impl<'a> Overseer<'a> {
     /// Why this job must go for the machine's sake: memory is nearly gone, and no other job holds more.
     fn fills_the_machine(&self, leader: i32, held: u64) -> Option<String> {
         static LAST_ENDED: Mutex<Option<Instant>> = Mutex::new(None);
-        let (total, available) = (total()?, free_memory(host())?);
-        if available >= part(total, FLOOR) || sizes().iter().any(|(other, size)| *other != leader && *size > held) {
+        let (total, available) = ((*TOTAL)?, free_memory(&HOST)?);
+        if available >= part(total, FLOOR) || lock(&SIZES).iter().any(|(other, size)| *other != leader && *size > held)
+        {
             return None;
         }
         let mut last = lock(&LAST_ENDED);
@@ -193,38 +194,24 @@ impl Drop for Overseer<'_> {
     }
 }
 
-fn total() -> Option<u64> {
-    static TOTAL: OnceLock<Option<u64>> = OnceLock::new();
-    *TOTAL.get_or_init(|| whole_memory(host()))
-}
-
-fn host() -> &'static Host {
-    static HOST: OnceLock<Host> = OnceLock::new();
-    HOST.get_or_init(Host::real)
-}
+static HOST: LazyLock<Host> = LazyLock::new(Host::real);
+static TOTAL: LazyLock<Option<u64>> = LazyLock::new(|| whole_memory(&HOST));
+/// The kernel's count of kills as of the last look.
+static LAST_COUNT: Mutex<Option<Option<u64>>> = Mutex::new(None);
+/// What each job that is watched held when it was last measured, by leader.
+static SIZES: Mutex<BTreeMap<i32, u64>> = Mutex::new(BTreeMap::new());
 
 /// The kernel's count of processes that it killed for want of memory; None where it keeps none.
 fn kernel_kills() -> Option<u64> {
-    let now = device::kernel_oom_kills(host());
-    *last_count() = Some(now);
+    let now = device::kernel_oom_kills(&HOST);
+    *lock(&LAST_COUNT) = Some(now);
     now
 }
 
 /// The count as of the last look: jobs that end before anyone looks at them cost no count of their own.
 fn known_kernel_kills() -> Option<u64> {
-    let known = *last_count();
+    let known = *lock(&LAST_COUNT);
     known.unwrap_or_else(kernel_kills)
-}
-
-fn last_count() -> MutexGuard<'static, Option<Option<u64>>> {
-    static LAST: Mutex<Option<Option<u64>>> = Mutex::new(None);
-    lock(&LAST)
-}
-
-/// What each job that is watched held when it was last measured, by leader.
-fn sizes() -> MutexGuard<'static, BTreeMap<i32, u64>> {
-    static SIZES: Mutex<BTreeMap<i32, u64>> = Mutex::new(BTreeMap::new());
-    lock(&SIZES)
 }
 
 fn part(bytes: u64, part: f64) -> u64 {

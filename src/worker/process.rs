@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{ChildStdin, Command, ExitStatus};
@@ -33,18 +33,8 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Starts `command` with stdout and stderr going to the file `log`.
-    pub(super) fn spawn(command: &mut Command, log: &Path) -> io::Result<Self> {
-        if let Some(dir) = log.parent() {
-            std::fs::create_dir_all(dir)?;
-        }
-        let log = File::options().create(true).append(true).open(log)?;
-        command.stdout(log.try_clone()?).stderr(log);
-        Self::spawn_as_is(command, None)
-    }
-
     /// Starts `command`, whose streams are set, held to `confinement`.
-    pub(super) fn spawn_as_is(command: &mut Command, confinement: Option<Confinement>) -> io::Result<Self> {
+    pub(super) fn spawn(command: &mut Command, confinement: Option<Confinement>) -> io::Result<Self> {
         let slot = Slot::take()?;
         let place = slot.place();
         command.process_group(0).env(guard::MARK, guard::mark());
@@ -64,12 +54,12 @@ impl Group {
             command.spawn()?
         };
         let leader = child.id() as i32;
-        let (pidfd, stdin) = (pidfd_of(leader), child.stdin.take());
-        Ok(Self { leader, pidfd, stdin, slot: Some(slot), status: None, swept: false, peak_rss_bytes: None })
+        let mut group = Self::of(leader, pidfd_of(leader), slot);
+        group.stdin = child.stdin.take();
+        Ok(group)
     }
 
     /// Takes over a child that leads a group and stands in `slot`.
-    #[cfg(target_os = "linux")]
     pub(super) fn of(leader: i32, pidfd: Option<OwnedFd>, slot: Slot) -> Self {
         Self { leader, pidfd, stdin: None, slot: Some(slot), status: None, swept: false, peak_rss_bytes: None }
     }
@@ -228,6 +218,20 @@ fn pidfd_of(_pid: i32) -> Option<OwnedFd> {
     None
 }
 
+/// Has stdout and stderr of `command` go to `output`.
+pub(super) fn speak_to(command: &mut Command, output: BorrowedFd<'_>) -> io::Result<()> {
+    command.stdout(output.try_clone_to_owned()?).stderr(output.try_clone_to_owned()?);
+    Ok(())
+}
+
+/// Opens a log to add to it, in a folder that may not be there yet.
+pub(super) fn open_log(path: &Path) -> io::Result<File> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    File::options().create(true).append(true).open(path)
+}
+
 /// For [`poll`]: something to be read, or the other end closed.
 pub(super) fn readable(fd: RawFd) -> libc::pollfd {
     libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
@@ -265,6 +269,8 @@ pub fn tail(path: &Path, lines: usize) -> String {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+    use crate::base::process::Stat;
+    use crate::worker::testing::eventually;
 
     #[test]
     fn a_job_is_over_when_whoever_left_its_group_is_gone() {
@@ -273,18 +279,17 @@ mod tests {
         let mut command = Command::new("sh");
         let script = "(setsid sh -c 'echo $$ > $FILE; sleep 100' &); while [ ! -s $FILE ]; do sleep 0.01; done";
         command.args(["-c", script]).env("FILE", &file);
-        let mut group = Group::spawn(&mut command, &dir.path().join("log")).unwrap();
+        let mut group = Group::spawn(&mut command, None).unwrap();
         assert!(!group.is_over());
         group.finish(Duration::from_secs(30)).unwrap();
         let pid: i32 = std::fs::read_to_string(&file).unwrap().trim().parse().unwrap();
-        // SAFETY: signal 0 only asks whether the process exists.
-        let is_there = || unsafe { libc::kill(pid, 0) == 0 };
         // What other tests leave at this moment may keep it from being known, and they may end what this one has left.
-        let start = Instant::now();
-        while !group.is_over() {
-            assert!(start.elapsed() < Duration::from_secs(30), "it is never known");
-            group.sweep();
-        }
-        assert!(!is_there());
+        eventually("it is known", || {
+            group.is_over() || {
+                group.sweep();
+                false
+            }
+        });
+        assert!(Stat::of(pid).is_none());
     }
 }

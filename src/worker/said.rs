@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::ioctl_fionread;
 
 use crate::worker::Ended;
+use crate::worker::process::open_log;
 use crate::worker::redact::Redact;
 
 /// So many bytes of the beginning are kept, and written at once.
@@ -20,27 +21,31 @@ const HEAD: u64 = 8 << 20;
 /// So many of the end, written when it is known.
 const TAIL: usize = 2 << 20;
 
-/// The output of one program.
 pub(super) struct Said<'a> {
-    reader: PipeReader,
-    /// Kept open, so that the reader never reports an end: the end of a program is noticed by other means.
-    writer: PipeWriter,
-    log: &'a Path,
-    file: Option<File>,
-    written: u64,
-    tail: VecDeque<u8>,
-    /// Bytes that fell out between beginning and end.
-    missing: u64,
+    pipe: Ear,
     /// Where the pipe can be opened by its name.
     name: Option<PathBuf>,
+    log: &'a Path,
+    kept: Kept,
     /// Why the log could not be written. The program is heard out all the same: it must not block.
     problem: Option<io::Error>,
     redact: Redact,
 }
 
-/// The pipe of a program that does several jobs, whose output is kept job by job.
+/// What was taken in.
+#[derive(Default)]
+struct Kept {
+    file: Option<File>,
+    written: u64,
+    tail: VecDeque<u8>,
+    /// Bytes that fell out between beginning and end.
+    missing: u64,
+}
+
+/// The pipe of a program. That of one which does several jobs is kept, and its output job by job.
 pub(super) struct Ear {
     reader: PipeReader,
+    /// Kept open, so that the reader never reports an end: the end of a program is noticed by other means.
     writer: PipeWriter,
 }
 
@@ -57,14 +62,13 @@ impl Ear {
 
     /// What it says from now on goes to `log`.
     pub(super) fn hear<'a>(&self, log: &'a Path) -> io::Result<Said<'a>> {
-        Ok(Said::of(self.reader.try_clone()?, self.writer.try_clone()?, log, None))
+        Ok(Said::of(Self { reader: self.reader.try_clone()?, writer: self.writer.try_clone()? }, log, None))
     }
 }
 
 impl<'a> Said<'a> {
     pub(super) fn new(log: &'a Path) -> io::Result<Self> {
-        let (reader, writer) = io::pipe()?;
-        Ok(Self::of(reader, writer, log, None))
+        Ok(Self::of(Ear::new()?, log, None))
     }
 
     /// With a pipe that has a name, for a program that is not started from here. The name is gone after
@@ -76,24 +80,12 @@ impl<'a> Said<'a> {
         // To open one end alone waits for the other one, or is refused.
         let reader = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&name)?;
         let writer = File::options().write(true).open(&name)?;
-        let (reader, writer) = (PipeReader::from(OwnedFd::from(reader)), PipeWriter::from(OwnedFd::from(writer)));
-        Ok(Self::of(reader, writer, log, Some(name)))
+        let (reader, writer) = (OwnedFd::from(reader).into(), OwnedFd::from(writer).into());
+        Ok(Self::of(Ear { reader, writer }, log, Some(name)))
     }
 
-    fn of(reader: PipeReader, writer: PipeWriter, log: &'a Path, name: Option<PathBuf>) -> Self {
-        let tail = VecDeque::new();
-        Self {
-            reader,
-            writer,
-            log,
-            file: None,
-            written: 0,
-            tail,
-            missing: 0,
-            name,
-            problem: None,
-            redact: Redact::default(),
-        }
+    fn of(pipe: Ear, log: &'a Path, name: Option<PathBuf>) -> Self {
+        Self { pipe, name, log, kept: Kept::default(), problem: None, redact: Redact::default() }
     }
 
     /// These values are kept out of the log.
@@ -104,7 +96,7 @@ impl<'a> Said<'a> {
 
     /// What the program writes to.
     pub(super) fn output(&self) -> BorrowedFd<'_> {
-        self.writer.as_fd()
+        self.pipe.output()
     }
 
     pub(super) fn name(&self) -> Option<&Path> {
@@ -120,15 +112,15 @@ impl<'a> Said<'a> {
 
     /// Readable when there is output.
     pub(super) fn fd(&self) -> RawFd {
-        self.reader.as_raw_fd()
+        self.pipe.reader.as_raw_fd()
     }
 
     /// Reads the output; blocks if there is none yet.
     pub(super) fn take_in(&mut self) {
         let mut bytes = [0; 64 * 1024];
-        let result = self.reader.read(&mut bytes).and_then(|read| {
+        let result = self.pipe.reader.read(&mut bytes).and_then(|read| {
             let told = self.redact.pass(&bytes[..read]);
-            self.keep(&told)
+            self.kept.take(&told, self.log)
         });
         if let Err(e) = result
             && !matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
@@ -137,42 +129,21 @@ impl<'a> Said<'a> {
         }
     }
 
-    fn keep(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let room = HEAD.saturating_sub(self.written).min(bytes.len() as u64) as usize;
-        let (head, rest) = bytes.split_at(room);
-        self.written += room as u64;
-        self.tail.extend(rest);
-        let surplus = self.tail.len().saturating_sub(TAIL);
-        self.tail.drain(..surplus);
-        self.missing += surplus as u64;
-        if head.is_empty() { Ok(()) } else { self.file()?.write_all(head) }
-    }
-
-    fn file(&mut self) -> io::Result<&mut File> {
-        if self.file.is_none() {
-            if let Some(folder) = self.log.parent() {
-                std::fs::create_dir_all(folder)?;
-            }
-            self.file = Some(File::options().create(true).append(true).open(self.log)?);
-        }
-        Ok(self.file.as_mut().expect("BUG: it was opened above"))
-    }
-
     /// Takes in all that is left, once nobody speaks any more. One who escaped and speaks on is not listened to for ever.
     pub(super) fn finish(mut self) -> io::Result<()> {
         let mut patience = 64;
-        while patience > 0 && ioctl_fionread(&self.reader)? > 0 {
+        while patience > 0 && ioctl_fionread(&self.pipe.reader)? > 0 {
             self.take_in();
             patience -= 1;
         }
         let rest = self.redact.rest();
-        if let Err(e) = self.keep(&rest) {
+        if let Err(e) = self.kept.take(&rest, self.log) {
             self.problem.get_or_insert(e);
         }
-        if self.problem.is_none() && !self.tail.is_empty() {
-            self.end_with_tail()?;
+        match self.problem.take() {
+            Some(e) => Err(e),
+            None => self.kept.end_with_tail(self.log),
         }
-        self.problem.take().map_or(Ok(()), Err)
     }
 
     /// How a job ended, once all that it said is kept.
@@ -184,16 +155,37 @@ impl<'a> Said<'a> {
             (ended, _) => ended.with_last_words(log),
         }
     }
+}
 
-    fn end_with_tail(&mut self) -> io::Result<()> {
-        let (missing, tail) = (self.missing, std::mem::take(&mut self.tail));
-        let file = self.file()?;
+impl Kept {
+    fn take(&mut self, bytes: &[u8], log: &Path) -> io::Result<()> {
+        let room = HEAD.saturating_sub(self.written).min(bytes.len() as u64) as usize;
+        let (head, rest) = bytes.split_at(room);
+        self.written += room as u64;
+        self.tail.extend(rest);
+        let surplus = self.tail.len().saturating_sub(TAIL);
+        self.tail.drain(..surplus);
+        self.missing += surplus as u64;
+        if head.is_empty() { Ok(()) } else { self.file(log)?.write_all(head) }
+    }
+
+    fn file(&mut self, log: &Path) -> io::Result<&mut File> {
+        if self.file.is_none() {
+            self.file = Some(open_log(log)?);
+        }
+        Ok(self.file.as_mut().expect("BUG: it was opened above"))
+    }
+
+    fn end_with_tail(&mut self, log: &Path) -> io::Result<()> {
+        let (missing, mut tail) = (self.missing, std::mem::take(&mut self.tail));
+        if tail.is_empty() {
+            return Ok(());
+        }
+        let file = self.file(log)?;
         if missing > 0 {
             writeln!(file, "\n[orch: {missing} bytes of the output are left out here]")?;
         }
-        let (first, second) = tail.as_slices();
-        file.write_all(first)?;
-        file.write_all(second)
+        file.write_all(tail.make_contiguous())
     }
 }
 
@@ -220,10 +212,10 @@ mod tests {
         Said::new(&log).unwrap().finish().unwrap();
         assert!(!log.parent().unwrap().exists());
         let mut said = Said::new(&log).unwrap();
-        said.writer.write_all(b"first ").unwrap();
+        said.pipe.writer.write_all(b"first ").unwrap();
         said.take_in();
         assert_eq!(std::fs::read(&log).unwrap(), b"first ");
-        said.writer.write_all(b"last").unwrap();
+        said.pipe.writer.write_all(b"last").unwrap();
         said.finish().unwrap();
         assert_eq!(std::fs::read(&log).unwrap(), b"first last");
     }
@@ -237,7 +229,7 @@ mod tests {
         all.resize(HEAD as usize + TAIL + 1000, b'x');
         all.extend(b"end");
         for piece in all.chunks(60_000) {
-            said.writer.write_all(piece).unwrap();
+            said.pipe.writer.write_all(piece).unwrap();
             said.take_in();
         }
         said.finish().unwrap();
@@ -264,7 +256,7 @@ mod tests {
     fn a_log_that_cannot_be_written_is_said_and_blocks_nobody() {
         let dir = tempfile::tempdir().unwrap();
         let said = Said::new(dir.path()).unwrap();
-        (&said.writer).write_all(b"x").unwrap();
+        (&said.pipe.writer).write_all(b"x").unwrap();
         assert!(said.finish().is_err());
     }
 }

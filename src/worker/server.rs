@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{PipeReader, PipeWriter, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use std::process::{ChildStdin, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,9 +16,9 @@ use crate::base::figures::bytes;
 use crate::base::lock;
 use crate::runtime::{Job, Reply};
 use crate::worker::lines::{Lines, Next};
-use crate::worker::oneshot::{Output, spawn_with_result_pipe};
+use crate::worker::oneshot::spawn_with_result_pipe;
 use crate::worker::oversee::{GRACE, Overseer, Verdict};
-use crate::worker::process::{Group, poll, readable};
+use crate::worker::process::{Group, open_log, poll, readable};
 use crate::worker::said::Said;
 use crate::worker::{Ended, Limits, TICK, family};
 
@@ -56,7 +56,7 @@ impl Server {
     ///
     /// The calling thread must outlive the server: the kernel ends the child with the thread that started it.
     pub fn start(mut command: Command, preload: &[&str], log: &Path) -> std::io::Result<Self> {
-        let (lines, mut group) = spawn_with_result_pipe(&mut command, Output::File(log), None)?;
+        let (lines, mut group) = spawn_with_result_pipe(&mut command, open_log(log)?.as_fd(), None)?;
         let pid = group.leader();
         let mut stdin = group.stdin().expect("BUG: stdin is piped");
         writeln!(stdin, "{}", json!({"preload": preload}))?;

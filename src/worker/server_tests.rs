@@ -4,12 +4,14 @@ use super::*;
 use crate::confine::Grants;
 use crate::runtime::JobStatus;
 use crate::worker::Cancel;
+use crate::worker::testing::{eventually, is_alive};
 use std::path::PathBuf;
 
 struct Place {
     dir: tempfile::TempDir,
     server: Server,
     cancel: Cancel,
+    memory: Option<u64>,
 }
 
 impl Place {
@@ -19,7 +21,7 @@ impl Place {
         let mut command = Command::new("python3");
         command.args(["-m", "tests.probe_server"]).current_dir(package).env("PYTHONDONTWRITEBYTECODE", "1");
         let server = Server::start(command, &[], &dir.path().join("server.log")).unwrap();
-        Self { dir, server, cancel: Cancel::default() }
+        Self { dir, server, cancel: Cancel::default(), memory: None }
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -27,22 +29,15 @@ impl Place {
     }
 
     fn run(&self, id: u32, op: &str, params: serde_json::Value) -> Ended {
-        self.run_within(id, op, params, Duration::from_secs(60), None)
+        self.run_within(id, op, params, Duration::from_secs(60))
     }
 
-    fn run_within(
-        &self,
-        id: u32,
-        op: &str,
-        params: serde_json::Value,
-        timeout: Duration,
-        memory: Option<u64>,
-    ) -> Ended {
+    fn run_within(&self, id: u32, op: &str, params: serde_json::Value, timeout: Duration) -> Ended {
         let out = self.at(&format!("out-{id}"));
         std::fs::create_dir(&out).unwrap();
         let job = Job { id, op: op.into(), params, out, sandbox: Grants::everything(), ..Job::default() };
         let log = self.at(&format!("log-{id}"));
-        self.server.run(&job, &Limits { timeout, memory, cancel: &self.cancel, log: &log, progress: &|_| {} })
+        self.server.run(&job, &Limits { memory: self.memory, ..Limits::of_time(timeout, &self.cancel, &log) })
     }
 
     fn status(&self, id: u32, op: &str, params: serde_json::Value) -> JobStatus {
@@ -51,10 +46,6 @@ impl Place {
             other => panic!("{op}: {other:?}"),
         }
     }
-}
-
-fn is_alive(pid: &str) -> bool {
-    std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).is_ok_and(|stat| !stat.contains(") Z"))
 }
 
 #[test]
@@ -69,8 +60,8 @@ fn each_end_is_told_and_the_server_serves_on() {
     let log = std::fs::read_to_string(place.at("log-6")).unwrap();
     assert!(log.contains("from native code") && log.contains("raw stderr"), "{log}");
     let second = Duration::from_secs(1);
-    assert!(matches!(place.run_within(7, "sleep", json!({}), second, None), Ended::TimedOut));
-    assert!(matches!(place.run_within(8, "tidy", json!({"stays": true}), second, None), Ended::TimedOut));
+    assert!(matches!(place.run_within(7, "sleep", json!({}), second), Ended::TimedOut));
+    assert!(matches!(place.run_within(8, "tidy", json!({"stays": true}), second), Ended::TimedOut));
     assert!(place.at("out-8/clean").exists(), "it was asked before it was killed");
     assert_eq!(place.status(9, "echo", json!({})), JobStatus::Ok);
 }
@@ -78,8 +69,8 @@ fn each_end_is_told_and_the_server_serves_on() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_job_that_takes_too_much_memory_is_ended_with_both_figures() {
-    let place = Place::new();
-    let ended = place.run_within(1, "eat", json!({}), Duration::from_secs(60), Some(300 << 20));
+    let place = Place { memory: Some(300 << 20), ..Place::new() };
+    let ended = place.run(1, "eat", json!({}));
     let Ended::OutOfMemory(why) = ended else { panic!("{ended:?}") };
     assert!(why.starts_with("it held ") && why.ends_with(", more than its limit of 300 MiB"), "{why}");
     // What the server holds already is not the job's alone, and little of it is written to.
@@ -96,9 +87,7 @@ fn a_server_that_dies_is_told_as_such_and_leaves_nobody() {
             // It leaves group and session.
             scope.spawn(|| place.run(2, "escape", json!({"ends": "cancelled"}))),
         ];
-        while !(place.at("out-1/pids").exists() && place.at("out-2/pid").exists()) {
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        eventually("both work", || place.at("out-1/pids").exists() && place.at("out-2/pid").exists());
         // SAFETY: the call takes no pointer; the process is this test's own.
         assert_eq!(unsafe { libc::kill(place.server.pid, libc::SIGKILL) }, 0);
         let [one, other] = jobs.map(|job| job.join().unwrap());
@@ -110,15 +99,14 @@ fn a_server_that_dies_is_told_as_such_and_leaves_nobody() {
     assert_eq!(place.server.why_replace().as_deref(), Some("the Python server ended (signal: 9 (SIGKILL))"));
     for name in ["out-1/pids", "out-2/pid"] {
         let pids = std::fs::read_to_string(place.at(name)).unwrap();
-        assert!(!pids.split_whitespace().any(is_alive), "{name}");
+        assert!(!pids.split_whitespace().any(|pid| is_alive(pid.parse().unwrap())), "{name}");
     }
     assert!(matches!(place.run(3, "echo", json!({})), Ended::ServerDied(_)), "who comes too late is told the same");
 }
 
 #[test]
 fn a_worn_server_still_does_the_jobs_that_it_has() {
-    let Place { dir, server, cancel } = Place::new();
-    let place = Arc::new(Place { dir, server, cancel });
+    let place = Arc::new(Place::new());
     assert_eq!(place.server.why_replace(), None);
     assert_eq!(place.status(1, "echo", json!({})), JobStatus::Ok);
     assert_eq!(place.server.why_replace(), None);
@@ -127,9 +115,7 @@ fn a_worn_server_still_does_the_jobs_that_it_has() {
     assert_eq!(place.server.why_replace(), Some(why));
     let last = place.clone();
     let job = std::thread::spawn(move || last.status(2, "nap", json!({})));
-    while !place.at("out-2").exists() {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    eventually("it works", || place.at("out-2").exists());
     drop(place);
     assert_eq!(job.join().unwrap(), JobStatus::Ok);
 }

@@ -5,7 +5,21 @@
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(any(not(target_os = "linux"), test))]
-mod portable;
+mod portable {
+    use super::*;
+    use crate::worker::process::speak_to;
+    use crate::worker::reads::Filter;
+
+    /// Starts `program` by what the standard library offers everywhere. Nothing here can watch what it reads, so a filter is
+    /// never made.
+    pub(in crate::worker) fn start(program: &Program<'_>, _filter: Option<&mut Filter>) -> io::Result<Started> {
+        let file = program.file()?;
+        let mut command = std::process::Command::new(&file);
+        command.args(&program.argv[1..]).current_dir(program.cwd).env_clear().envs(program.env.iter().cloned());
+        speak_to(command.stdin(std::process::Stdio::null()), program.output)?;
+        Ok(Started { group: Group::spawn(&mut command, None)?, file })
+    }
+}
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -24,7 +38,6 @@ use rustix::io::Errno;
 use crate::confine::Confinement;
 use crate::worker::process::Group;
 
-/// A program to be started.
 pub(super) struct Program<'a> {
     pub(super) argv: &'a [String],
     /// Everything that it sees of the environment.
@@ -62,7 +75,6 @@ fn c_string(text: &OsStr) -> io::Result<std::ffi::CString> {
         .map_err(|_| io::Error::other(format!("{text:?} contains a NUL byte, which arguments cannot hold")))
 }
 
-/// What was started.
 pub(super) struct Started {
     pub(super) group: Group,
     /// The file that was executed.

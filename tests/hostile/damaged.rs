@@ -166,7 +166,7 @@ fn the_answer_of_a_worker() {
         let mut command = Command::new("sh");
         command.args(["-c", "cat said >&3"]).current_dir(dir.path());
         let timeout = Duration::from_secs(15);
-        let limits = Limits { timeout, memory: None, cancel: &cancel, log: &log, progress: &|_| {} };
+        let limits = Limits::of_time(timeout, &cancel, &log);
         let ended = run_oneshot(command, &job, &limits);
         assert!(matches!(ended, Ended::Answered(_) | Ended::Broken(_) | Ended::Died { .. }), "{ended:?}");
     });

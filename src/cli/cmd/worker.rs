@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use crate::catalogue::RUNTIMES;
 use crate::cli::{Args, Exit, Printer};
 use crate::device;
-use crate::runtime::{JobOutput, serve::serve_one};
+use crate::runtime::JobOutput;
+use crate::runtime::serve::{serve_kept, serve_one};
 use crate::session::{self, usage};
-use crate::worker::serve_kept;
 
 /// `orch worker-properties`
 pub(super) fn properties(args: &Args, json: bool, printer: &Printer) -> anyhow::Result<Exit> {

@@ -12,6 +12,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use crate::base::process;
+use crate::base::text::last_line;
 
 /// Begins the line that a command's exit code stands in.
 const ENDED: &str = "orch-ended:";
@@ -32,6 +33,7 @@ pub(super) struct Said {
     pub(super) text: String,
 }
 
+#[derive(Clone)]
 pub(super) struct Adb {
     pub(super) program: PathBuf,
     /// None before a phone is chosen.
@@ -40,13 +42,12 @@ pub(super) struct Adb {
 }
 
 impl Adb {
-    /// Runs `script` in the phone's shell.
     pub(super) fn shell(&self, script: &str) -> Result<Said> {
         let (_, stdout, stderr) = self.call(&["shell", &format!("({script}); ended=$?; echo; echo {ENDED}$ended")])?;
         let ended = stdout.trim_end().rsplit_once(ENDED);
         let Some((text, code)) = ended.and_then(|(text, code)| Some((text, code.trim().parse().ok()?))) else {
-            let last = stderr.lines().chain(stdout.lines()).rfind(|line| !line.trim().is_empty());
-            return Err(Gone(last.unwrap_or("adb's shell ended without a word").trim().to_owned()).into());
+            let last = last_line(&stdout).or(last_line(&stderr)).unwrap_or("adb's shell ended without a word");
+            return Err(Gone(last.to_owned()).into());
         };
         Ok(Said { code, text: text.trim_end().replace('\r', "") })
     }
@@ -75,13 +76,13 @@ impl Adb {
         if good {
             return Ok(());
         }
-        let last = stderr.lines().chain(stdout.lines()).rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+        let last = last_line(&stdout).or(last_line(&stderr)).unwrap_or_default();
         // adb's words for a connection that ended, as against a full disk or a file that is not there.
         let is_gone = ["not found", "offline", "unauthorized", "no devices", "closed"].iter().any(|w| last.contains(w));
         if is_gone && last.contains("device") {
-            return Err(Gone(last.trim().to_owned()).into());
+            return Err(Gone(last.to_owned()).into());
         }
-        bail!("adb {} failed: {}", args[0], last.trim())
+        bail!("adb {} failed: {last}", args[0])
     }
 
     /// Whether it ended well, its stdout and its stderr.

@@ -29,9 +29,9 @@ pub(super) fn read(artefact: &Path, manifest: &Manifest) -> Result<Prepared> {
     let [node] = graph.node.as_slice() else {
         bail!("`{name}` holds {} nodes, and a phone runs exactly one: the context", graph.node.len());
     };
-    let operator = node.op_type.as_deref().unwrap_or_default();
+    let operator = node.op_type();
     ensure!(operator == "EPContext", "`{name}` holds the operator `{operator}`, and no context binary");
-    let attribute = |wanted: &str| node.attribute.iter().find(|given| given.name.as_deref() == Some(wanted));
+    let attribute = |wanted: &str| node.attribute.iter().find(|given| given.name() == wanted);
     ensure!(
         attribute("embed_mode").and_then(|mode| mode.i).unwrap_or(1) == 0,
         "`{name}` holds its context within itself; it must lie beside (`ep.context_embed_mode` 0)"
@@ -52,8 +52,7 @@ pub(super) fn read(artefact: &Path, manifest: &Manifest) -> Result<Prepared> {
 }
 
 fn described(value: &ValueInfoProto) -> Result<Described> {
-    let name = value.name.clone().unwrap_or_default();
-    let tensor = value.r#type.as_ref().and_then(|told| told.tensor_type.as_ref());
+    let (name, tensor) = (value.name().to_owned(), value.tensor());
     let told = tensor.and_then(|tensor| tensor.elem_type).unwrap_or_default();
     let element = Element::of_onnx(told).with_context(|| format!("output `{name}` has ONNX's element type {told}"))?;
     let dims = tensor.and_then(|tensor| tensor.shape.as_ref()).map(|shape| &shape.dim);

@@ -103,12 +103,8 @@ impl<'a> Run<'a> {
         let paths: Vec<_> = items.iter().map(|item| quoted(&item.to)).collect();
         // Its code is that of the last file; what matters is which lines come.
         let said = self.adb.shell(&format!("sha256sum {} 2>/dev/null", paths.join(" ")))?;
-        let held: BTreeSet<(&str, &str)> = said
-            .text
-            .lines()
-            .filter_map(|line| line.split_once(char::is_whitespace))
-            .map(|(d, p)| (d, p.trim()))
-            .collect();
+        let lines = said.text.lines().filter_map(|line| line.split_once(char::is_whitespace));
+        let held: BTreeSet<_> = lines.map(|(digest, path)| (digest, path.trim())).collect();
         let is_missing = |item: &&Item| !held.contains(&(item.sha256.as_str(), item.to.as_str()));
         let mut found: Vec<_> = items.iter().filter(is_missing).collect();
         found.dedup_by(|one, other| one.to == other.to);
@@ -123,11 +119,7 @@ impl<'a> Run<'a> {
     fn remove(&mut self) -> Result<()> {
         self.is_open = false;
         let folder = quoted(&self.folder);
-        let adb = Adb {
-            program: self.adb.program.clone(),
-            serial: self.adb.serial.clone(),
-            deadline: Instant::now() + CLEANING,
-        };
+        let adb = Adb { deadline: Instant::now() + CLEANING, ..self.adb.clone() };
         let janitor = format!("kill -KILL -$(cat {folder}/janitor) 2>/dev/null");
         adb.do_shell(&format!("{janitor}; rm -rf {folder}")).map(drop).context("failed to clean up on the phone")
     }

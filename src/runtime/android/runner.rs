@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use super::adb::{Adb, Late};
 use super::phone::Run;
 use crate::base::shell::quoted;
+use crate::base::text::last_line;
 use crate::runtime::JobStatus;
 use crate::runtime::refusal::Refusal;
 
@@ -55,7 +56,7 @@ pub(super) fn execute(
     }
     script.push_str(" --use_native_input_files --use_native_output_files 2>&1");
     let said = adb.shell(&script)?;
-    let last = said.text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing").trim().to_owned();
+    let last = last_line(&said.text).unwrap_or("it said nothing");
     match said.code {
         0 => Ok(()),
         137 if adb.deadline.saturating_duration_since(Instant::now()) < Duration::from_secs(3) => Err(Late.into()),

@@ -173,30 +173,37 @@ mod tests {
         .unwrap()
     }
 
+    fn judged(placement: Value, adapter: Value) -> anyhow::Result<RawMeasure> {
+        answer(placement, adapter).judge(&options(), Some(""))
+    }
+
     fn swiftshader() -> Value {
         json!({"vendor": "google", "architecture": "swiftshader", "is_fallback_adapter": false})
     }
 
     #[test]
     fn a_node_elsewhere_or_silence_about_placement_is_no_measurement() {
-        let all = answer(json!({"WebGpuExecutionProvider": 9}), swiftshader()).judge(&options(), Some("")).unwrap();
+        let all = judged(json!({"WebGpuExecutionProvider": 9}), swiftshader()).unwrap();
         assert_eq!(all.actual_device, "webgpu-browser:google swiftshader (software)");
-        let some = answer(json!({"WebGpuExecutionProvider": 9, "CPUExecutionProvider": 1}), swiftshader());
-        let error = some.judge(&options(), Some("")).unwrap_err().to_string();
-        assert!(error.contains("1 of the model's nodes ran elsewhere") && error.contains("Det `/det`"), "{error}");
-        let silent = answer(json!({}), swiftshader()).judge(&options(), Some("")).unwrap_err().to_string();
-        assert!(silent.contains("did not say"), "{silent}");
-        let none =
-            Answer { placed_all: true, ..answer(json!({}), swiftshader()) }.judge(&options(), Some("")).unwrap_err();
-        assert_eq!(Refusal::status_of(&none), JobStatus::Unsupported);
-        let nameless =
-            answer(json!({"WebGpuExecutionProvider": 9}), json!({})).judge(&options(), Some("")).unwrap_err();
-        assert!(nameless.to_string().contains("does not say which adapter"), "{nameless}");
+        for (placement, adapter, told) in [
+            (
+                json!({"WebGpuExecutionProvider": 9, "CPUExecutionProvider": 1}),
+                swiftshader(),
+                "on WebGpuExecutionProvider: Det `/det`",
+            ),
+            (json!({}), swiftshader(), "did not say"),
+            (json!({"WebGpuExecutionProvider": 9}), json!({}), "does not say which adapter"),
+        ] {
+            let error = judged(placement, adapter).unwrap_err().to_string();
+            assert!(error.contains(told), "{error}");
+        }
+        let none = Answer { placed_all: true, ..answer(json!({}), swiftshader()) };
+        assert_eq!(Refusal::status_of(&none.judge(&options(), Some("")).unwrap_err()), JobStatus::Unsupported);
     }
 
     #[test]
     fn a_fallback_adapter_is_software_by_whatever_name() {
-        let of = |adapter| answer(json!({"WebGpuExecutionProvider": 1}), adapter).judge(&options(), Some("")).unwrap();
+        let of = |adapter| judged(json!({"WebGpuExecutionProvider": 1}), adapter).unwrap();
         let fallback = json!({"vendor": "mesa", "architecture": "llvm", "is_fallback_adapter": true});
         assert_eq!(of(fallback).actual_device, "webgpu-browser:mesa llvm (software)");
         let real = json!({"vendor": "nvidia", "architecture": "hopper", "is_fallback_adapter": false});

@@ -7,6 +7,7 @@ use crate::browser::{Adapter, Api};
 use crate::device::{self, Host};
 use crate::runtime::refusal::Refusal;
 
+#[derive(Clone, Copy)]
 pub(in crate::runtime) struct Options {
     pub(in crate::runtime) api: Api,
     pub(in crate::runtime) adapter: Adapter,
@@ -68,19 +69,24 @@ impl Options {
 
     /// The provider, as ONNX Runtime Web is asked for it.
     pub(in crate::runtime) fn provider(&self) -> &'static str {
-        match self.api {
-            Api::WebGpu => "webgpu",
-            Api::WebNn => "webnn",
-            Api::Wasm => "wasm",
-        }
+        self.names()[0]
     }
 
     /// The provider that must take every node, as ONNX Runtime calls it.
     pub(in crate::runtime) fn provider_name(&self) -> &'static str {
+        self.names()[1]
+    }
+
+    /// The device, as Transformers.js calls it.
+    pub(in crate::runtime) fn device(&self) -> &'static str {
+        self.names()[2]
+    }
+
+    fn names(&self) -> [&'static str; 3] {
         match self.api {
-            Api::WebGpu => "WebGpuExecutionProvider",
-            Api::WebNn => "WebNNExecutionProvider",
-            Api::Wasm => "CPUExecutionProvider",
+            Api::WebGpu => ["webgpu", "WebGpuExecutionProvider", "webgpu"],
+            Api::WebNn => ["webnn", "WebNNExecutionProvider", "webnn-cpu"],
+            Api::Wasm => ["wasm", "CPUExecutionProvider", "wasm"],
         }
     }
 }
@@ -110,12 +116,13 @@ mod tests {
     fn options_are_strict_and_the_adapter_can_be_chosen() {
         assert_eq!(of("webgpu-browser", "webgpu", json!({"adapter": "software"})).unwrap().adapter, Adapter::Software);
         assert_eq!(of("webgpu-browser", "webgpu", json!({"adapter": "hardware"})).unwrap().adapter, Adapter::Hardware);
-        let error = |provider, device, options| of(provider, device, options).err().unwrap();
-        assert!(
-            error("webgpu-browser", "webgpu", json!({"adapter": "fast"})).contains("known: auto, hardware, software")
-        );
-        assert!(error("webgpu-browser", "webgpu", json!({"adaptor": "auto"})).contains("known: adapter"));
-        assert!(error("webnn", "cpu", json!({"adapter": "auto"})).contains("no option `adapter`"));
-        assert!(error("webnn", "tpu", json!({})).contains("known: cpu, gpu, npu"));
+        for (backend, device, options, told) in [
+            ("webgpu-browser", "webgpu", json!({"adapter": "fast"}), "known: auto, hardware, software"),
+            ("webgpu-browser", "webgpu", json!({"adaptor": "auto"}), "known: adapter"),
+            ("webnn", "cpu", json!({"adapter": "auto"}), "no option `adapter`"),
+            ("webnn", "tpu", json!({}), "known: cpu, gpu, npu"),
+        ] {
+            assert!(of(backend, device, options).err().unwrap().contains(told), "{told}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{OF_FIXED_LENGTH, likeliest, whole};
+use super::{OF_FIXED_LENGTH, likeliest};
 use crate::runtime::Decoding;
 use crate::runtime::manifest::Manifest;
 use crate::runtime::measure::{MeasureParams, millis};
@@ -23,7 +23,6 @@ pub struct Decoder {
     pub cache: Vec<Kept>,
 }
 
-/// A tensor of the cache.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Kept {
     pub input: String,
@@ -115,12 +114,12 @@ fn text(decoder: &mut impl Take, prompt: &Tensor, steps: usize) -> anyhow::Resul
         let clock = Instant::now();
         let scores = decoder.take(&ids).with_context(|| format!("step {} of {steps}", step + 1))?;
         let next = likeliest(&scores, ids.shape(), ids.shape()[1] - 1)?;
-        ids = whole(Element::I64, &[rows, 1], &next)?;
+        ids = Tensor::of(Element::I64, &[rows, 1], &next)?;
         taken.push(millis(clock.elapsed()));
         found.push(next);
     }
-    let by_row: Vec<i64> = (0..rows).flat_map(|row| found.iter().map(move |tokens| tokens[row])).collect();
-    Ok((whole(Element::I64, &[rows, steps], &by_row)?, taken))
+    let by_row: Vec<f64> = (0..rows).flat_map(|row| found.iter().map(move |tokens| tokens[row])).collect();
+    Ok((Tensor::of(Element::I64, &[rows, steps], &by_row)?, taken))
 }
 
 #[cfg(test)]
@@ -142,15 +141,14 @@ mod tests {
         fn take(&mut self, ids: &Tensor) -> anyhow::Result<Tensor> {
             let length = ids.shape()[1];
             self.taken.push(length);
-            let mut scores = vec![0f32; ids.shape()[0] * length * 10];
+            let mut scores = vec![0.0; ids.shape()[0] * length * 10];
             for (row, ids) in ids.to_f64().chunks(length).enumerate() {
                 for (place, id) in ids.iter().enumerate() {
                     self.kept[row] += *id as i64;
                     scores[(row * length + place) * 10 + self.kept[row] as usize % 10] = 1.0;
                 }
             }
-            let bytes = scores.iter().flat_map(|score| score.to_le_bytes()).collect();
-            Tensor::new(Element::F32, vec![ids.shape()[0], length, 10], bytes)
+            Tensor::of(Element::F32, &[ids.shape()[0], length, 10], &scores)
         }
     }
 
@@ -159,7 +157,7 @@ mod tests {
     }
 
     fn prompt() -> Tensor {
-        whole(Element::I64, &[2, 2], &[1, 2, 3, 5]).unwrap()
+        Tensor::of(Element::I64, &[2, 2], &[1.0, 2.0, 3.0, 5.0]).unwrap()
     }
 
     #[test]

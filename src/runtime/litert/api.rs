@@ -11,6 +11,7 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::runtime::JobStatus;
 use crate::runtime::tensors::{Element, Tensor};
 
 /// Of the wheel `ai-edge-litert` whose headers this follows.
@@ -100,13 +101,14 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    pub(super) fn is_out_of_memory(&self) -> bool {
-        self.status == 2
-    }
-
-    pub(super) fn is_unsupported(&self) -> bool {
-        // Unsupported, and failed compilation: it has no kernel for an operator.
-        matches!(self.status, 5 | 504)
+    /// What the number says of a job, where it says something.
+    pub(super) fn status(&self) -> Option<JobStatus> {
+        match self.status {
+            2 => Some(JobStatus::Oom),
+            // Unsupported, and failed compilation: it has no kernel for an operator.
+            5 | 504 => Some(JobStatus::Unsupported),
+            _ => None,
+        }
     }
 }
 
@@ -122,7 +124,6 @@ fn made(doing: &'static str, make: impl FnOnce(*mut Handle) -> Status) -> Result
     Ok(handle)
 }
 
-/// One input or output of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Port {
     pub(super) name: String,
@@ -130,7 +131,6 @@ pub(super) struct Port {
     pub(super) shape: Vec<usize>,
 }
 
-/// A model as it was read.
 pub(super) struct Model {
     table: Rc<Table>,
     environment: Handle,

@@ -12,8 +12,9 @@ use anyhow::Context;
 use serde::Deserialize;
 
 use super::manifest::Manifest;
+use super::measure::{self, MeasureParams};
 use super::tensors::{self, Tensors};
-use super::{Job, generation};
+use super::{Job, RawMeasure, generation};
 
 /// Of a model and of an artefact with components.
 pub const FILE: &str = "loop.json";
@@ -54,13 +55,15 @@ pub struct Loop {
     constants: Tensors,
 }
 
-/// A component's artefact.
 #[derive(Debug)]
 pub struct Component {
     pub name: String,
     pub tree: PathBuf,
     pub manifest: Manifest,
 }
+
+/// Components by name, each with what a runtime made of it.
+pub type Loaded<'c, S> = BTreeMap<&'c str, (&'c Component, S)>;
 
 impl Loop {
     /// The loop of an artefact; None where that is one model.
@@ -90,7 +93,7 @@ impl Loop {
     }
 
     /// Its outputs on `inputs`. `call` gives the outputs of a component, by name, on exactly these tensors.
-    pub fn run(
+    fn run(
         &self,
         inputs: &Tensors,
         mut call: impl FnMut(&str, Tensors) -> anyhow::Result<Tensors>,
@@ -103,9 +106,37 @@ impl Loop {
         let outputs = self.written.outputs.iter();
         outputs.map(|name| Ok((name.clone(), find(&values, name)?.clone()))).collect()
     }
-}
 
-impl Loop {
+    /// Loads every component by `open`, and measures the whole loop. `infer` gives a component's outputs on exactly its inputs.
+    pub fn measure<'c, S>(
+        &self,
+        components: &'c [Component],
+        inputs: &Tensors,
+        params: Option<&MeasureParams>,
+        open: impl Fn(&Component) -> anyhow::Result<S>,
+        infer: impl Fn(&mut S, &Manifest, &Tensors) -> anyhow::Result<Tensors>,
+    ) -> anyhow::Result<(Loaded<'c, S>, Tensors, RawMeasure)> {
+        let open = |component: &'c Component| {
+            let session = open(component).with_context(|| format!("component `{}`", component.name))?;
+            Ok((component.name.as_str(), (component, session)))
+        };
+        let load = || components.iter().map(open).collect::<anyhow::Result<_>>();
+        measure::run(params, load, |loaded| self.run_loaded(loaded, inputs, &infer))
+    }
+
+    /// Its outputs on `inputs`, by components that are loaded.
+    pub fn run_loaded<S>(
+        &self,
+        loaded: &mut Loaded<'_, S>,
+        inputs: &Tensors,
+        infer: impl Fn(&mut S, &Manifest, &Tensors) -> anyhow::Result<Tensors>,
+    ) -> anyhow::Result<Tensors> {
+        self.run(inputs, |name, given| {
+            let (component, session) = loaded.get_mut(name).context("BUG: every component was loaded")?;
+            infer(session, &component.manifest, &taken(component, given)?)
+        })
+    }
+
     /// Writes the outputs of a run, and runs the loop on the control's inputs.
     pub fn write(
         &self,
@@ -158,7 +189,7 @@ fn find<'t>(values: &'t Tensors, name: &str) -> anyhow::Result<&'t tensors::Tens
 const RENAMED: &str = "input.";
 
 /// What the component takes of what the loop gives it: an exporter leaves out inputs that change nothing.
-pub fn taken(component: &Component, mut given: Tensors) -> anyhow::Result<Tensors> {
+fn taken(component: &Component, mut given: Tensors) -> anyhow::Result<Tensors> {
     let one = |name: &String| {
         let own = given.remove(name).or_else(|| given.remove(name.strip_prefix(RENAMED)?));
         let tensor = own.with_context(|| format!("its artefact takes {name}, which the loop does not give"))?;

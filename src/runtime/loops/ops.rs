@@ -45,11 +45,6 @@ impl Compute {
     }
 }
 
-fn floats(shape: &[usize], values: &[f64]) -> anyhow::Result<Tensor> {
-    let bytes = values.iter().flat_map(|value| (*value as f32).to_le_bytes()).collect();
-    Tensor::new(Element::F32, shape.to_vec(), bytes)
-}
-
 fn sum(of: &[&Tensor], by: &[f64], clip: Option<(f64, f64)>) -> anyhow::Result<Tensor> {
     let shape = of[0].shape();
     let mut total = vec![0.0; shape.iter().product()];
@@ -62,7 +57,7 @@ fn sum(of: &[&Tensor], by: &[f64], clip: Option<(f64, f64)>) -> anyhow::Result<T
     if let Some((low, high)) = clip {
         total.iter_mut().for_each(|value| *value = value.clamp(low, high));
     }
-    floats(shape, &total)
+    Tensor::of(Element::F32, shape, &total)
 }
 
 fn unit(value: &Tensor) -> anyhow::Result<Tensor> {
@@ -72,7 +67,7 @@ fn unit(value: &Tensor) -> anyhow::Result<Tensor> {
         let length = row.iter().map(|value| value * value).sum::<f64>().sqrt().max(1e-12);
         row.iter_mut().for_each(|value| *value /= length);
     }
-    floats(value.shape(), &values)
+    Tensor::of(Element::F32, value.shape(), &values)
 }
 
 fn product(a: &Tensor, b: &Tensor) -> anyhow::Result<Tensor> {
@@ -83,7 +78,7 @@ fn product(a: &Tensor, b: &Tensor) -> anyhow::Result<Tensor> {
     let (a, b) = (a.to_f64(), b.to_f64());
     let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
     let found: Vec<_> = a.chunks(width).flat_map(|x| b.chunks(width).map(move |y| dot(x, y))).collect();
-    floats(&[n, m], &found)
+    Tensor::of(Element::F32, &[n, m], &found)
 }
 
 /// Equal scores are decided for the first.
@@ -105,9 +100,9 @@ fn best(scores: &Tensor, place: Option<usize>) -> anyhow::Result<Tensor> {
                 best = kind;
             }
         }
-        found.push(best as i64);
+        found.push(best as f64);
     }
-    Tensor::new(Element::I64, vec![rows], found.iter().flat_map(|place| place.to_le_bytes()).collect())
+    Tensor::of(Element::I64, &[rows], &found)
 }
 
 fn rows(table: &Tensor, numbers: &Tensor) -> anyhow::Result<Tensor> {

@@ -16,11 +16,8 @@ fn tensor(given: &Value) -> Tensor {
     }
     let (mut shape, mut found) = (Vec::new(), Vec::new());
     flat(given, 0, &mut shape, &mut found);
-    if given.to_string().contains('.') {
-        Tensor::new(Element::F32, shape, found.iter().flat_map(|v| (*v as f32).to_le_bytes()).collect()).unwrap()
-    } else {
-        Tensor::new(Element::I64, shape, found.iter().flat_map(|v| (*v as i64).to_le_bytes()).collect()).unwrap()
-    }
+    let element = if given.to_string().contains('.') { Element::F32 } else { Element::I64 };
+    Tensor::of(element, &shape, &found).unwrap()
 }
 
 fn named(given: &Value) -> Tensors {
@@ -30,8 +27,8 @@ fn named(given: &Value) -> Tensors {
 /// `y` is `x` twice as large.
 fn doubled(name: &str, mut given: Tensors) -> anyhow::Result<Tensors> {
     let (Some(x), "twice") = (given.remove("x"), name) else { bail!("there is only `twice`, of `x`") };
-    let bytes = x.to_f64().iter().flat_map(|value| (2.0 * *value as f32).to_le_bytes()).collect();
-    Ok(Tensors::from([("y".to_owned(), Tensor::new(Element::F32, x.shape().to_vec(), bytes)?)]))
+    let twice: Vec<_> = x.to_f64().iter().map(|value| 2.0 * value).collect();
+    Ok(Tensors::from([("y".to_owned(), Tensor::of(Element::F32, x.shape(), &twice)?)]))
 }
 
 #[test]

@@ -36,6 +36,9 @@ owned!(Request, ov_infer_request_t, ov_infer_request_free);
 owned!(Port, ov_output_const_port_t, ov_output_const_port_free);
 owned!(Blob, ov_tensor_t, ov_tensor_free);
 
+type CountOf = unsafe fn(*const sys::ov_compiled_model_t, *mut usize) -> Status;
+type PortOf = unsafe fn(*const sys::ov_compiled_model_t, usize, *mut *mut sys::ov_output_const_port_t) -> Status;
+
 // SAFETY of the unsafe blocks below: every pointer is either owned by `self` (alive, made by the library) or points to a
 // value that outlives the call; the library copies what it keeps.
 impl Core {
@@ -76,17 +79,17 @@ impl Compiled {
     }
 
     pub(super) fn inputs(&self) -> Result<Vec<Port>, Failure> {
-        let mut count = 0;
-        check(unsafe { sys::ov_compiled_model_inputs_size(self.0.as_ptr(), &mut count) })?;
-        let port = |at| made(|port| unsafe { sys::ov_compiled_model_input_by_index(self.0.as_ptr(), at, port) });
-        (0..count).map(|at| port(at).map(Port)).collect()
+        self.ports(sys::ov_compiled_model_inputs_size, sys::ov_compiled_model_input_by_index)
     }
 
     pub(super) fn outputs(&self) -> Result<Vec<Port>, Failure> {
+        self.ports(sys::ov_compiled_model_outputs_size, sys::ov_compiled_model_output_by_index)
+    }
+
+    fn ports(&self, size: CountOf, by_index: PortOf) -> Result<Vec<Port>, Failure> {
         let mut count = 0;
-        check(unsafe { sys::ov_compiled_model_outputs_size(self.0.as_ptr(), &mut count) })?;
-        let port = |at| made(|port| unsafe { sys::ov_compiled_model_output_by_index(self.0.as_ptr(), at, port) });
-        (0..count).map(|at| port(at).map(Port)).collect()
+        check(unsafe { size(self.0.as_ptr(), &mut count) })?;
+        (0..count).map(|at| made(|port| unsafe { by_index(self.0.as_ptr(), at, port) }).map(Port)).collect()
     }
 
     pub(super) fn input_named(&self, name: &str) -> Result<Port> {
@@ -173,7 +176,8 @@ impl Blob {
         let mut dims = tensor.shape().iter().map(|size| i64::try_from(*size)).collect::<Result<Vec<_>, _>>()?;
         // The struct is built by hand because ov_shape_create refuses scalars; the library reads it and keeps nothing.
         let shape = sys::ov_shape_t { rank: i64::try_from(dims.len())?, dims: dims.as_mut_ptr() };
-        let blob = Self(made(|blob| unsafe { sys::ov_tensor_create(raw_element(tensor.element()), shape, blob) })?);
+        let row = ELEMENTS.iter().find(|row| row.0 == tensor.element()).expect("BUG: a type without a row in ELEMENTS");
+        let blob = Self(made(|blob| unsafe { sys::ov_tensor_create(row.1, shape, blob) })?);
         unsafe { blob.memory()?.as_mut() }.copy_from_slice(tensor.bytes());
         Ok(blob)
     }
@@ -236,10 +240,6 @@ const ELEMENTS: &[(Element, ElementType)] = &[
     (Element::U8, ElementType::U8),
     (Element::Bool, ElementType::OV_BOOLEAN),
 ];
-
-fn raw_element(element: Element) -> ElementType {
-    ELEMENTS.iter().find(|row| row.0 == element).expect("BUG: every element type has its row in ELEMENTS").1
-}
 
 fn element_of(raw: ElementType) -> Result<Element> {
     match ELEMENTS.iter().find(|row| row.1 == raw) {

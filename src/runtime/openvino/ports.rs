@@ -7,7 +7,7 @@ use crate::runtime::manifest::Manifest;
 use crate::runtime::tensors::Tensors;
 
 /// The tree and the model agree on every input by name and type, and on the outputs by number and order.
-pub(super) fn check(compiled: &Compiled, manifest: &Manifest, inputs: &Tensors) -> Result<()> {
+fn check(compiled: &Compiled, manifest: &Manifest, inputs: &Tensors) -> Result<()> {
     let names: Vec<_> = compiled.inputs()?.iter().map(|port| port.name().unwrap_or_default()).collect();
     ensure!(
         names.len() == manifest.inputs.len(),
@@ -65,24 +65,42 @@ pub(super) fn input_port(compiled: &Compiled, manifest: &Manifest, index: usize)
     })
 }
 
-pub(super) fn set_inputs(
-    request: &mut Request,
-    compiled: &Compiled,
-    manifest: &Manifest,
-    inputs: &Tensors,
-) -> Result<()> {
-    for (index, name) in manifest.inputs.iter().enumerate() {
-        let port = input_port(compiled, manifest, index)?;
-        request.set_input(&port, &inputs[name]).with_context(|| format!("input `{name}`"))?;
-    }
-    Ok(())
+/// A compiled model that can infer. Fields are dropped in this order.
+pub(super) struct Runner {
+    pub(super) request: Request,
+    pub(super) compiled: Compiled,
 }
 
-/// From the memory that the last inference wrote.
-pub(super) fn outputs(request: &Request, compiled: &Compiled, manifest: &Manifest) -> Result<Tensors> {
-    let output = |(index, name): (usize, &String)| {
-        let tensor = output_port(compiled, manifest, index).and_then(|port| request.output(&port));
-        Ok((name.clone(), tensor.with_context(|| format!("output `{name}`"))?))
-    };
-    manifest.outputs.iter().enumerate().map(output).collect()
+impl Runner {
+    /// Of a model that agrees with its manifest, ready for an inference on `inputs`.
+    pub(super) fn of(compiled: Compiled, manifest: &Manifest, inputs: &Tensors) -> Result<Self> {
+        check(&compiled, manifest, inputs)?;
+        let mut runner = Self { request: compiled.request()?, compiled };
+        runner.set_inputs(manifest, inputs)?;
+        Ok(runner)
+    }
+
+    fn set_inputs(&mut self, manifest: &Manifest, inputs: &Tensors) -> Result<()> {
+        for (index, name) in manifest.inputs.iter().enumerate() {
+            let port = input_port(&self.compiled, manifest, index)?;
+            self.request.set_input(&port, &inputs[name]).with_context(|| format!("input `{name}`"))?;
+        }
+        Ok(())
+    }
+
+    /// The outputs of one inference.
+    pub(super) fn infer(&mut self, manifest: &Manifest, inputs: &Tensors) -> Result<Tensors> {
+        self.set_inputs(manifest, inputs)?;
+        self.request.infer()?;
+        self.outputs(manifest)
+    }
+
+    /// From the memory that the last inference wrote.
+    pub(super) fn outputs(&self, manifest: &Manifest) -> Result<Tensors> {
+        let output = |(index, name): (usize, &String)| {
+            let tensor = output_port(&self.compiled, manifest, index).and_then(|port| self.request.output(&port));
+            Ok((name.clone(), tensor.with_context(|| format!("output `{name}`"))?))
+        };
+        manifest.outputs.iter().enumerate().map(output).collect()
+    }
 }

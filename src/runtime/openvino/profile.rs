@@ -5,14 +5,13 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 use serde_json::json;
 
-use super::{Core, RunParams, Session, load, load_library, options};
+use super::{Core, RunParams, Session, Target, load_library, options};
 use crate::runtime::manifest::Manifest;
 use crate::runtime::profile::{self, Counted, WARMUP};
 use crate::runtime::{Job, JobOutput, tensors};
 
 /// The device whose counters are means over all inferences since it compiled the model, in whole microseconds. Others count the last one.
 const AVERAGED: &str = "CPU";
-/// The property that turns counters on.
 const COUNTERS: (&str, &str) = ("PERF_COUNT", "YES");
 
 pub(super) fn profile(job: &Job, _: &dyn Fn(&str)) -> Result<JobOutput> {
@@ -25,12 +24,13 @@ pub(super) fn profile(job: &Job, _: &dyn Fn(&str)) -> Result<JobOutput> {
     properties.push((COUNTERS.0.to_owned(), COUNTERS.1.to_owned()));
     let manifest = Manifest::read(tree)?;
     let inputs = tensors::read(&tree.join(tensors::INPUTS))?;
-    let mut session = load(&core, tree, &manifest, &inputs, &params, &properties)?;
+    let target = Target { core: &core, params: &params, properties: &properties };
+    let mut session = target.load(tree, &manifest, &inputs)?;
     let count = params.measure.map_or(1, |measure| measure.samples);
     let is_averaged = session.devices == [AVERAGED];
     let mut counted = Counted::default();
     for _ in 0..WARMUP {
-        session.request.infer()?;
+        session.runner.request.infer()?;
     }
     if is_averaged {
         add(&mut counted, &session, -f64::from(WARMUP))?;
@@ -38,7 +38,7 @@ pub(super) fn profile(job: &Job, _: &dyn Fn(&str)) -> Result<JobOutput> {
     let mut wall_ms = 0.0;
     for done in 1..=count {
         let clock = Instant::now();
-        session.request.infer()?;
+        session.runner.request.infer()?;
         wall_ms += clock.elapsed().as_secs_f64() * 1e3;
         match is_averaged {
             true if done == count => add(&mut counted, &session, f64::from(WARMUP + count))?,
@@ -53,7 +53,7 @@ pub(super) fn profile(job: &Job, _: &dyn Fn(&str)) -> Result<JobOutput> {
 /// Adds what is counted now, so many times.
 fn add(counted: &mut Counted, session: &Session, times: f64) -> Result<()> {
     let device = session.devices.join(" ");
-    for operator in session.request.counters()? {
+    for operator in session.runner.request.counters()? {
         let place = format!("{device} {}", operator.kernel);
         counted.add(&operator.name, &operator.kind, place.trim_end(), (operator.ms * times, times));
     }

@@ -25,8 +25,7 @@ impl Bench {
         let tree = folder.path().join("artefact");
         std::fs::write(tree.join("model.onnx"), IDENTITY).unwrap();
         std::fs::write(tree.join("manifest.json"), r#"{"inputs":["inputs"],"outputs":["same"]}"#).unwrap();
-        let bytes = [1.0f32, -2.5, 3.25, 0.0].iter().flat_map(|value| value.to_le_bytes()).collect();
-        let values = Tensor::new(Element::F32, vec![2, 2], bytes).unwrap();
+        let values = Tensor::of(Element::F32, &[2, 2], &[1.0, -2.5, 3.25, 0.0]).unwrap();
         tensors::write(&tree.join("inputs.safetensors"), &[("inputs".to_owned(), values.clone())].into()).unwrap();
         Self { folder, values }
     }

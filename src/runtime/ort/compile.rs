@@ -8,17 +8,18 @@ use std::path::Path;
 use ::ort::logging::LogLevel;
 use ::ort::session::Session;
 use ::ort::session::builder::SessionBuilder;
-use anyhow::Context;
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::{Value, json};
 
-use super::host::{Host, Message, Messages, QNN, listening, plain, strict};
-use super::place::Place;
+use super::Params;
+use super::host::{Message, Messages, QNN, exhausts_memory, listening, plain, strict};
+use super::place::Bench;
 use super::placement::Placement;
 use super::refusal::{Verdict, examine};
 use super::source::{Prepared, Source};
-use super::{Failure, Params, optimised};
 use crate::base::fs as bfs;
 use crate::runtime::manifest::Manifest;
+use crate::runtime::refusal::Refusal;
 use crate::runtime::{Job, JobOutput, JobStatus, tensors};
 
 /// Floating-point graphs run in half precision on the HTP, whatever the ONNX says.
@@ -31,7 +32,7 @@ const RELU: &[u8] =
     b"\x08\x08:>\n\x0f\n\x01x\x12\x01y\x1a\x01r\"\x04Relu\x12\x01gZ\x13\n\x01x\x12\x0e\n\x0c\x08\x01\x12\x08\n\x02\
 \x08\x01\n\x02\x08\x04b\x13\n\x01y\x12\x0e\n\x0c\x08\x01\x12\x08\n\x02\x08\x01\n\x02\x08\x04B\x04\n\x00\x10\x11";
 
-pub(super) fn compile(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
+pub(super) fn compile(job: &Job, params: &Params) -> Result<JobOutput> {
     let made = make(job, params);
     if made.is_err() {
         // The provider leaves a plain ONNX behind when it fails; nobody may take it for a compiled model.
@@ -40,30 +41,28 @@ pub(super) fn compile(job: &Job, params: &Params) -> Result<JobOutput, Failure> 
     made
 }
 
-fn make(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
+fn make(job: &Job, params: &Params) -> Result<JobOutput> {
     let precision = params.precision.as_deref().unwrap_or(HALF);
     let is_quantised = QUANTISED.contains(&precision);
     if precision != HALF && !is_quantised {
         let known = QUANTISED.join("`, `");
-        return Err(Failure::error(format!("QNN compiles at `{HALF}`, `{known}` and not at `{precision}`")));
+        bail!("QNN compiles at `{HALF}`, `{known}` and not at `{precision}`");
     }
-    if params.ep.as_deref().is_some_and(|ep| ep != "qnn") {
-        return Err(Failure::error("only `ep: qnn` compiles models"));
-    }
+    ensure!(params.ep.as_deref().is_none_or(|ep| ep == "qnn"), "only `ep: qnn` compiles models");
     let stem = stem(params)?;
     let source = Source::read(job.artefact()?)?;
     let given = source.manifest.rest.get("precision").and_then(Value::as_str).unwrap_or_default();
     if is_quantised && given != precision {
-        return Err(Failure::error(format!("the model is quantised by its file: it is `{given}`, not `{precision}`")));
+        bail!("the model is quantised by its file: it is `{given}`, not `{precision}`");
     }
-    let (host, mut place) = Place::qnn(params)?;
+    let mut bench = Bench::qnn(params)?;
     if is_quantised {
-        whole(&mut place.options);
+        whole(&mut bench.place.options);
     }
-    let prepared = source.prepare(&host, is_quantised)?;
+    let prepared = source.prepare(&bench.host, is_quantised)?;
 
     let file = job.out.join(format!("{stem}_ctx.onnx"));
-    let (mut builder, messages) = listening(place.lenient(&host)?, LogLevel::Warning)?;
+    let (mut builder, messages) = listening(bench.lenient()?, LogLevel::Warning)?;
     builder = writing(strict(builder)?, &file)?;
     let compiled = builder.commit_from_memory(&prepared.bytes);
     misread_option(&messages)?;
@@ -72,31 +71,27 @@ fn make(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
         Err(error) => {
             let reason = match broken(&messages) {
                 Some(broken) => broken,
-                None => match examine(place.lenient(&host)?, QNN, &prepared.bytes)? {
-                    Verdict::Refused(reason) => return Err(Failure::new(JobStatus::Unsupported, reason)),
+                None => match examine(bench.lenient()?, QNN, &prepared.bytes)? {
+                    Verdict::Refused(reason) => return Err(Refusal::because(JobStatus::Unsupported, reason)),
                     Verdict::Broken(reason) => reason,
                     Verdict::Unexplained => error.message().to_owned(),
                 },
             };
-            return Err(failed(&reason, takes_another(&host, &place)));
+            return Err(failed(&reason, takes_another(&bench)));
         }
     };
-    let nodes = || optimised::nodes(&host, params, |builder| builder.commit_from_memory(&prepared.bytes));
-    place.assert(&compiled, nodes)?;
+    let nodes = || bench.optimised(|builder| builder.commit_from_memory(&prepared.bytes));
+    bench.place.assert(&compiled, nodes)?;
 
     // The file is loaded again, as a run will load it: the session above proves the model, not what was written.
-    let session = strict(place.lenient(&host)?)?.commit_from_file(&file).map_err(plain);
+    let session = strict(bench.lenient()?)?.commit_from_file(&file).map_err(plain);
     let session = session.context("the compiled model does not load")?;
-    place.assert(&Placement::of(&session)?, nodes)?;
+    bench.place.assert(&Placement::of(&session)?, nodes)?;
     let outputs: Vec<_> = session.outputs().iter().map(|output| output.name().to_owned()).collect();
-    if outputs != source.manifest.outputs {
-        let reason =
-            format!("the compiled model returns {outputs:?}, and the ONNX model {:?}", source.manifest.outputs);
-        return Err(Failure::error(reason));
-    }
-    let inputs = session.inputs().iter().map(|input| input.name().to_owned()).collect();
-    publish(job, &source, &prepared, Made { file: &file, precision, inputs, sdk: &sdk(&session) }, &host, &place)?;
-    let mut facts = place.facts(&host, params)?;
+    let wanted = &source.manifest.outputs;
+    ensure!(outputs == *wanted, "the compiled model returns {outputs:?}, and the ONNX model {wanted:?}");
+    publish(job, &bench, &source, &prepared, (&file, &session), precision)?;
+    let mut facts = bench.facts()?;
     facts.insert("placement".to_owned(), json!(compiled.counts()));
     facts.insert("lowering".to_owned(), json!(prepared.rules));
     facts.insert("qnn_sdk".to_owned(), json!(sdk(&session)));
@@ -105,21 +100,19 @@ fn make(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
 
 /// A compiler that fails on a whole model names no node that it refuses, and often says no more than a code. Whether it is
 /// the model that it refuses, another one shows.
-fn failed(reason: &str, takes_another: anyhow::Result<()>) -> Failure {
+fn failed(reason: &str, takes_another: Result<()>) -> anyhow::Error {
     if let Err(other) = takes_another {
-        let told = format!("the QNN compiler failed: {reason}; and on a model of one Relu: {other:#}");
-        return Failure::error(told);
+        return anyhow!("the QNN compiler failed: {reason}; and on a model of one Relu: {other:#}");
     }
-    let failure = Failure::from(anyhow::anyhow!("the QNN compiler refuses the model: {reason}"));
-    let status = if failure.status == JobStatus::Error { JobStatus::Unsupported } else { failure.status };
-    Failure { status, ..failure }
+    let status = if exhausts_memory(reason) { JobStatus::Oom } else { JobStatus::Unsupported };
+    Refusal::because(status, format!("the QNN compiler refuses the model: {reason}"))
 }
 
 /// Whether the compiler works here at all.
-fn takes_another(host: &Host, place: &Place) -> anyhow::Result<()> {
-    let session = strict(place.lenient(host)?)?.commit_from_memory(RELU).map_err(plain)?;
+fn takes_another(bench: &Bench<'_>) -> Result<()> {
+    let session = strict(bench.lenient()?)?.commit_from_memory(RELU).map_err(plain)?;
     match Placement::of(&session)?.elsewhere(QNN).first() {
-        Some(node) => anyhow::bail!("it leaves `{}`", node.operator),
+        Some(node) => bail!("it leaves `{}`", node.operator),
         None => Ok(()),
     }
 }
@@ -128,24 +121,25 @@ fn takes_another(host: &Host, place: &Place) -> anyhow::Result<()> {
 ///
 /// ONNX Runtime's compile API would do the same without its graph optimisations, and half of the operators that the
 /// compiler refuses (an exported GELU's Erf) are gone only after those.
-fn writing(builder: SessionBuilder, file: &Path) -> anyhow::Result<SessionBuilder> {
+fn writing(builder: SessionBuilder, file: &Path) -> Result<SessionBuilder> {
     let path = file.to_str().with_context(|| format!("`{}` is not UTF-8", file.display()))?;
     let entries = [("ep.context_enable", "1"), ("ep.context_embed_mode", "0"), ("ep.context_file_path", path)];
     entries.into_iter().try_fold(builder, |builder, (key, value)| builder.with_config_entry(key, value).map_err(plain))
 }
 
-fn stem(params: &Params) -> Result<&str, Failure> {
+fn stem(params: &Params) -> Result<&str> {
     let stem = params.stem.as_deref().unwrap_or("model");
     let plain = !stem.is_empty() && stem.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
     // The model's file stores the name of its binary: the stem is part of the bytes, and a path would leave the folder.
-    if plain { Ok(stem) } else { Err(Failure::error(format!("`stem` is `{stem}`: use letters, digits, `-` and `_`"))) }
+    ensure!(plain, "`stem` is `{stem}`: use letters, digits, `-` and `_`");
+    Ok(stem)
 }
 
 /// The provider answers an option that it does not understand with a warning and a default of its own.
-fn misread_option(messages: &Messages) -> Result<(), Failure> {
+fn misread_option(messages: &Messages) -> Result<()> {
     let messages = messages.lock().map(|messages| messages.clone()).unwrap_or_default();
     match messages.iter().find(|message| message.place.contains("Parse")) {
-        Some(message) => Err(Failure::error(format!("QNN did not understand an option: {}", message.text.trim()))),
+        Some(message) => bail!("QNN did not understand an option: {}", message.text.trim()),
         None => Ok(()),
     }
 }
@@ -171,33 +165,27 @@ fn sdk(session: &Session) -> Option<String> {
     told.split(':').nth(2).map(str::to_owned)
 }
 
-/// What the compiler left.
-struct Made<'m> {
-    file: &'m Path,
-    precision: &'m str,
-    inputs: Vec<String>,
-    sdk: &'m Option<String>,
-}
-
+/// Puts beside the compiled model what a run of it needs.
 fn publish(
     job: &Job,
+    bench: &Bench<'_>,
     source: &Source<'_>,
     prepared: &Prepared,
-    made: Made<'_>,
-    host: &Host,
-    place: &Place,
-) -> anyhow::Result<()> {
+    (file, session): (&Path, &Session),
+    precision: &str,
+) -> Result<()> {
+    let taken: Vec<_> = session.inputs().iter().map(|input| input.name().to_owned()).collect();
     // An input that the graph does not use is gone from the compiled model.
     for (file, given) in [(tensors::INPUTS, Some(&source.inputs)), (tensors::CONTROL_INPUTS, source.control.as_ref())] {
         let Some(mut inputs) = given.cloned() else { continue };
-        inputs.retain(|name, _| made.inputs.contains(name));
+        inputs.retain(|name, _| taken.contains(name));
         tensors::write(&job.out.join(file), &inputs)?;
     }
     let mut rest = json!({
         "format": "qnn",
-        "model": made.file.file_name().unwrap_or_default().to_string_lossy(),
-        "precision": made.precision,
-        "options": place.options(),
+        "model": file.file_name().unwrap_or_default().to_string_lossy(),
+        "precision": precision,
+        "options": bench.place.options(),
         "lowering": prepared.rules,
     });
     for carried in ["route", "opset", "scheme"] {
@@ -205,12 +193,12 @@ fn publish(
             rest[carried] = value.clone();
         }
     }
-    rest["versions"] = json!({"onnxruntime": host.version, "qnn_sdk": made.sdk});
+    rest["versions"] = json!({"onnxruntime": bench.host.version, "qnn_sdk": sdk(session)});
     let Value::Object(rest) = rest else { unreachable!() };
-    Manifest { inputs: made.inputs, outputs: source.manifest.outputs.clone(), rest }.write(&job.out)
+    Manifest { inputs: taken, outputs: source.manifest.outputs.clone(), rest }.write(&job.out)
 }
 
-fn clear(folder: &Path) -> anyhow::Result<()> {
+fn clear(folder: &Path) -> Result<()> {
     let left = || format!("failed to clear `{}` after a failed compile", folder.display());
     for entry in std::fs::read_dir(folder).with_context(left)? {
         let entry = entry.with_context(left)?;
@@ -239,14 +227,14 @@ mod tests {
     fn whose_failure_it_is_another_model_shows() {
         let words = "QNN.graphAddNode() failed for node `Mul0` of type `ElementWiseMultiply` with error code 6005";
         let refused = failed(words, Ok(()));
-        assert_eq!(refused.status, JobStatus::Unsupported);
-        assert_eq!(refused.reason, format!("the QNN compiler refuses the model: {words}"));
-        let broken = failed("QNN SetupBackend failed", Err(anyhow::anyhow!("QNN SetupBackend failed")));
-        assert_eq!(broken.status, JobStatus::Error);
+        assert_eq!(Refusal::status_of(&refused), JobStatus::Unsupported);
+        assert_eq!(refused.to_string(), format!("the QNN compiler refuses the model: {words}"));
+        let broken = failed("QNN SetupBackend failed", Err(anyhow!("QNN SetupBackend failed")));
+        assert_eq!(Refusal::status_of(&broken), JobStatus::Error);
         assert_eq!(
-            broken.reason,
+            broken.to_string(),
             "the QNN compiler failed: QNN SetupBackend failed; and on a model of one Relu: QNN SetupBackend failed"
         );
-        assert_eq!(failed("Failed to allocate memory", Ok(())).status, JobStatus::Oom);
+        assert_eq!(Refusal::status_of(&failed("Failed to allocate memory", Ok(()))), JobStatus::Oom);
     }
 }

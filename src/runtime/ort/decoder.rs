@@ -3,16 +3,15 @@
 
 use ::ort::session::{Session, SessionInputValue};
 use ::ort::value::DynValue;
-use anyhow::{Context, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
-use super::host::{CPU, Host, plain};
+use super::host::{CPU, plain};
 use super::infer::{native, read};
-use super::place::Place;
-use super::placement::Placement;
+use super::place::Bench;
 use super::run::model_file;
-use super::{Failure, Params, optimised};
 use crate::runtime::JobStatus;
 use crate::runtime::generation::{Decoder, Kept, Take};
+use crate::runtime::refusal::Refusal;
 use crate::runtime::tensors::Tensor;
 
 pub(super) struct Cached {
@@ -25,34 +24,26 @@ pub(super) struct Cached {
 impl Cached {
     /// Err: the provider does not take it as a whole. The CPU's takes all that the exporter tried on it, so there it is an
     /// error, as is memory that does not suffice.
-    pub(super) fn open(
-        of: Decoder,
-        host: &Host,
-        place: &Place,
-        params: &Params,
-    ) -> anyhow::Result<Result<Self, String>> {
-        let failed = match Self::opened(of, host, place, params) {
-            Ok(opened) => return Ok(Ok(opened)),
-            Err(failed) => failed,
-        };
-        let (is_refusal, why) = (place.provider != CPU && failed.status != JobStatus::Oom, failed.reason);
-        ensure!(is_refusal, "failed to load the decoder with a cache: {why}");
-        Ok(Err(format!("{} does not take the decoder with a cache: {why}", place.provider)))
+    pub(super) fn open(of: Decoder, bench: &Bench<'_>) -> Result<Result<Self, String>> {
+        let provider = bench.place.provider;
+        match Self::opened(of, bench) {
+            Ok(opened) => Ok(Ok(opened)),
+            Err(why) if Refusal::status_of(&why) == JobStatus::Oom => {
+                Err(why.context("failed to load the decoder with a cache"))
+            }
+            Err(why) if provider == CPU => bail!("failed to load the decoder with a cache: {why:#}"),
+            Err(why) => Ok(Err(format!("{provider} does not take the decoder with a cache: {why:#}"))),
+        }
     }
 
-    fn opened(of: Decoder, host: &Host, place: &Place, params: &Params) -> Result<Self, Failure> {
+    fn opened(of: Decoder, bench: &Bench<'_>) -> Result<Self> {
         let model = model_file(&of.tree)?;
-        let session = place.builder(host, params.threads)?.commit_from_file(&model).map_err(plain)?;
-        place.assert(&Placement::of(&session)?, || {
-            optimised::nodes(host, params, |builder| builder.commit_from_file(&model))
-        })?;
+        let session = bench.session(&model)?;
+        bench.placement(&session, &model)?;
         let takes: Vec<_> = session.inputs().iter().map(|input| input.name()).collect();
         let gives: Vec<_> = session.outputs().iter().map(|output| output.name()).collect();
-        if takes != of.manifest.inputs || gives != of.manifest.outputs {
-            return Err(Failure::error(format!(
-                "it takes {takes:?} and gives {gives:?}, which its manifest does not say"
-            )));
-        }
+        let is_told = takes == of.manifest.inputs && gives == of.manifest.outputs;
+        ensure!(is_told, "it takes {takes:?} and gives {gives:?}, which its manifest does not say");
         let mut opened = Self { of, session, past: Vec::new() };
         opened.forget()?;
         Ok(opened)
@@ -60,18 +51,18 @@ impl Cached {
 }
 
 impl Take for Cached {
-    fn forget(&mut self) -> anyhow::Result<()> {
+    fn forget(&mut self) -> Result<()> {
         let empty = self.of.empty()?;
         let port = |name: &str| self.session.inputs().iter().find(|input| input.name() == name);
         let value = |(kept, tensor): (&Kept, &Tensor)| {
             let input = port(&kept.input).context("BUG: names were compared")?;
             Ok(native(input.dtype(), tensor).with_context(|| format!("input `{}`", kept.input))?.into_dyn())
         };
-        self.past = self.of.cache.iter().zip(&empty).map(value).collect::<anyhow::Result<_>>()?;
+        self.past = self.of.cache.iter().zip(&empty).map(value).collect::<Result<_>>()?;
         Ok(())
     }
 
-    fn take(&mut self, ids: &Tensor) -> anyhow::Result<Tensor> {
+    fn take(&mut self, ids: &Tensor) -> Result<Tensor> {
         let places: Vec<_> = self.of.manifest.inputs.iter().map(|name| self.of.place(name)).collect();
         let at = places.iter().position(Option::is_none).context("BUG: one input is the ids")?;
         let ids = native(self.session.inputs()[at].dtype(), ids).context("the ids")?.into_dyn();

@@ -7,12 +7,15 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use ::ort::ep::{self, ExecutionProvider as _, ExecutionProviderDispatch};
+use anyhow::{Result, bail};
 use serde_json::json;
 
-use super::options::{SWITCH, Table, whole, words};
+use super::Params;
+use super::options::Allowed::{Whole, Words};
+use super::options::{SWITCH, Table};
 use super::place::Place;
-use super::{Failure, Params};
 use crate::device::shown;
+use crate::runtime::refusal::Refusal;
 
 pub(super) const CUDA: &str = "CUDAExecutionProvider";
 pub(super) const TENSORRT: &str = "TensorrtExecutionProvider";
@@ -28,12 +31,12 @@ const CUDA_TABLE: Table = Table {
     provider: "CUDA",
     always: &[("cudnn_conv_algo_search", "HEURISTIC"), ("use_tf32", "0")],
     options: &[
-        words("arena_extend_strategy", ARENA),
-        words("cudnn_conv_algo_search", &["DEFAULT", "EXHAUSTIVE", "HEURISTIC"]),
-        words("cudnn_conv_use_max_workspace", SWITCH),
-        whole("gpu_mem_limit", 1, u64::MAX),
-        words("prefer_nhwc", SWITCH),
-        words("use_tf32", SWITCH),
+        ("arena_extend_strategy", Words(ARENA)),
+        ("cudnn_conv_algo_search", Words(&["DEFAULT", "EXHAUSTIVE", "HEURISTIC"])),
+        ("cudnn_conv_use_max_workspace", Words(SWITCH)),
+        ("gpu_mem_limit", Whole(1, u64::MAX)),
+        ("prefer_nhwc", Words(SWITCH)),
+        ("use_tf32", Words(SWITCH)),
     ],
 };
 
@@ -42,17 +45,17 @@ const TENSORRT_TABLE: Table = Table {
     provider: "TensorRT",
     always: &[("trt_engine_cache_enable", "0"), ("trt_fp16_enable", "0"), ("trt_timing_cache_enable", "0")],
     options: &[
-        words("trt_bf16_enable", SWITCH),
-        words("trt_builder_optimization_level", &["0", "1", "2", "3", "4", "5"]),
-        words("trt_fp16_enable", SWITCH),
-        whole("trt_max_workspace_size", 1, u64::MAX),
+        ("trt_bf16_enable", Words(SWITCH)),
+        ("trt_builder_optimization_level", Words(&["0", "1", "2", "3", "4", "5"])),
+        ("trt_fp16_enable", Words(SWITCH)),
+        ("trt_max_workspace_size", Whole(1, u64::MAX)),
     ],
 };
 
 const MIGRAPHX_TABLE: Table = Table {
     provider: "MIGraphX",
     always: &[("exhaustive_tune", "0"), ("fp16", "0")],
-    options: &[words("exhaustive_tune", SWITCH), words("fp16", SWITCH)],
+    options: &[("exhaustive_tune", Words(SWITCH)), ("fp16", Words(SWITCH))],
 };
 
 /// CoreML itself spreads a model over the units that it may use; which it used it does not tell.
@@ -60,9 +63,9 @@ const COREML_TABLE: Table = Table {
     provider: "CoreML",
     always: &[("AllowLowPrecisionAccumulationOnGPU", "0"), ("ModelFormat", "MLProgram")],
     options: &[
-        words("AllowLowPrecisionAccumulationOnGPU", SWITCH),
-        words("ModelFormat", &["MLProgram", "NeuralNetwork"]),
-        words("SpecializationStrategy", &["Default", "FastPrediction"]),
+        ("AllowLowPrecisionAccumulationOnGPU", Words(SWITCH)),
+        ("ModelFormat", Words(&["MLProgram", "NeuralNetwork"])),
+        ("SpecializationStrategy", Words(&["Default", "FastPrediction"])),
     ],
 };
 
@@ -71,35 +74,33 @@ const COREML_UNITS: &[(&str, &str)] =
     &[("all", "ALL"), ("cpu", "CPUOnly"), ("gpu", "CPUAndGPU"), ("npu", "CPUAndNeuralEngine")];
 
 /// A CUDA device, or TensorRT on one.
-pub(super) fn cuda(params: &Params) -> Result<Place, Failure> {
+pub(super) fn cuda(params: &Params) -> Result<Place> {
     let asked = params.device.as_deref().unwrap_or("cuda");
     let tensorrt = asked.split(':').next() == Some("tensorrt");
     let (provider, table) = if tensorrt { (TENSORRT, &TENSORRT_TABLE) } else { (CUDA, &CUDA_TABLE) };
-    let options = table.checked(&params.options).map_err(Failure::error)?;
+    let options = table.checked(&params.options).map_err(anyhow::Error::msg)?;
     let folder = nvidia(&params.library);
     let loaded = folder.as_deref().map(preload).unwrap_or_default();
     if tensorrt && !loads("libnvinfer.so.10") {
-        return Err(Failure::unavailable(
+        return Err(Refusal::unavailable(
             "TensorRT is not here: no libnvinfer.so.10 loads (install TensorRT 10, and name its folder in LD_LIBRARY_PATH)",
         ));
     }
     let tf32 = if allows_tf32(&options) { "on (use_tf32)" } else { "off (NVIDIA_TF32_OVERRIDE=0)" };
-    let place = on_lease(params, provider, asked)?.with_options(options);
+    let place = Place { options, ..on_lease(params, provider, asked)? };
     Ok(place.with_fact("cuda_libraries", json!(loaded)).with_fact("tf32", json!(tf32)))
 }
 
 /// The last word on TF32, before any of NVIDIA's libraries is loaded: TensorRT's provider has no option for it, and cuBLAS,
 /// cuDNN and TensorRT ask this variable before their programs.
-pub(super) fn settle_tf32(params: &Params) -> Result<(), Failure> {
+pub(super) fn settle_tf32(params: &Params) -> Result<()> {
     const OVERRIDE: &str = "NVIDIA_TF32_OVERRIDE";
     let asked = params.options.iter().map(|(name, value)| (name.clone(), value.to_string().replace('"', "")));
     if !allows_tf32(&asked.collect::<Vec<_>>()) {
         // SAFETY: the worker has read its job, and no other thread of it runs yet.
         unsafe { std::env::set_var(OVERRIDE, "0") };
     } else if std::env::var(OVERRIDE).is_ok_and(|value| value == "0") {
-        return Err(Failure::error(format!(
-            "the option `use_tf32` is on, and {OVERRIDE}=0 forbids it: unset one of them"
-        )));
+        bail!("the option `use_tf32` is on, and {OVERRIDE}=0 forbids it: unset one of them");
     }
     Ok(())
 }
@@ -109,40 +110,40 @@ fn allows_tf32(options: &[(String, String)]) -> bool {
 }
 
 /// The place, if CUDA's driver starts and shows this process the leased GPU.
-pub(super) fn seen(mut place: Place) -> Result<Place, Failure> {
+pub(super) fn seen(mut place: Place) -> Result<Place> {
     let Some(lease) = &mut place.lease else { return Ok(place) };
-    let shown = shown::nvidia(lease).map_err(Failure::unavailable)?;
+    let shown = shown::nvidia(lease).map_err(Refusal::unavailable)?;
     Ok(place.with_fact("cuda", json!(shown)))
 }
 
-pub(super) fn rocm(params: &Params) -> Result<Place, Failure> {
-    let options = MIGRAPHX_TABLE.checked(&params.options).map_err(Failure::error)?;
-    Ok(on_lease(params, MIGRAPHX, params.device.as_deref().unwrap_or("rocm"))?.with_options(options))
+pub(super) fn rocm(params: &Params) -> Result<Place> {
+    let options = MIGRAPHX_TABLE.checked(&params.options).map_err(anyhow::Error::msg)?;
+    Ok(Place { options, ..on_lease(params, MIGRAPHX, params.device.as_deref().unwrap_or("rocm"))? })
 }
 
-pub(super) fn coreml(params: &Params) -> Result<Place, Failure> {
+pub(super) fn coreml(params: &Params) -> Result<Place> {
     if !cfg!(target_os = "macos") {
-        return Err(Failure::unavailable("CoreML needs macOS"));
+        return Err(Refusal::unavailable("CoreML needs macOS"));
     }
     let asked = params.device.as_deref().unwrap_or("all");
     let asked = asked.strip_prefix("coreml:").unwrap_or(asked);
     let Some((_, units)) = COREML_UNITS.iter().find(|(name, _)| *name == asked) else {
         let hint = crate::base::suggest::hint(asked, COREML_UNITS.iter().map(|(name, _)| *name));
-        return Err(Failure::error(format!("CoreML has no device `{asked}`; {hint}")));
+        bail!("CoreML has no device `{asked}`; {hint}");
     };
-    let mut options = COREML_TABLE.checked(&params.options).map_err(Failure::error)?;
+    let mut options = COREML_TABLE.checked(&params.options).map_err(anyhow::Error::msg)?;
     options.push(("MLComputeUnits".to_owned(), (*units).to_owned()));
     // Not `gpu`: which of the units it used CoreML does not tell.
-    Ok(Place::new(COREML, asked, format!("coreml:{units}")).with_options(options))
+    Ok(Place { options, ..Place::new(COREML, asked, format!("coreml:{units}")) })
 }
 
 /// The leased device, by its own name.
-fn on_lease(params: &Params, provider: &'static str, asked: &str) -> Result<Place, Failure> {
+fn on_lease(params: &Params, provider: &'static str, asked: &str) -> Result<Place> {
     let Some(lease) = &params.lease else {
-        return Err(Failure::unavailable(format!("no device `{asked}` was found for this process")));
+        return Err(Refusal::unavailable(format!("no device `{asked}` was found for this process")));
     };
-    lease.check().map_err(Failure::error)?;
-    let place = Place::new(provider, asked, lease.id.clone()).on(lease.clone());
+    lease.check().map_err(anyhow::Error::msg)?;
+    let place = Place { lease: Some(lease.clone()), ..Place::new(provider, asked, lease.id.clone()) };
     Ok(place.with_fact("device", json!({"id": lease.id, "name": lease.name, "uuid": lease.uuid})))
 }
 
@@ -273,25 +274,25 @@ mod tests {
         assert_eq!(place.options()["use_tf32"], "1");
         assert_eq!(place.more["tf32"], "on (use_tf32)");
         let error = cuda(&params(json!({"lease": lease, "options": {"use_tf23": 1}}))).err().unwrap();
-        assert_eq!(error.reason, "CUDA has no option `use_tf23`; did you mean `use_tf32`?");
+        assert_eq!(error.to_string(), "CUDA has no option `use_tf23`; did you mean `use_tf32`?");
     }
 
     #[test]
     fn without_a_device_nothing_is_tried() {
         for place in [cuda, rocm] {
             let error = place(&params(json!({}))).err().unwrap();
-            assert_eq!(error.status, JobStatus::Unavailable, "{}", error.reason);
+            assert_eq!(Refusal::status_of(&error), JobStatus::Unavailable, "{error}");
         }
         let missing = cuda(&params(json!({"device": "tensorrt"}))).err().unwrap();
-        assert_eq!(missing.status, JobStatus::Unavailable);
-        assert!(missing.reason.starts_with("TensorRT is not here"), "{}", missing.reason);
+        assert_eq!(Refusal::status_of(&missing), JobStatus::Unavailable);
+        assert!(missing.to_string().starts_with("TensorRT is not here"), "{missing}");
     }
 
     #[test]
     fn a_lease_that_the_process_was_not_started_with_is_refused() {
         let lease = json!({"id": "cuda:0", "name": "x", "index": 0, "env": {"ORCH_NO_SUCH_VARIABLE": "GPU-1"}});
         let error = cuda(&params(json!({"lease": lease}))).err().unwrap();
-        assert!(error.reason.contains("ORCH_NO_SUCH_VARIABLE is not GPU-1"), "{}", error.reason);
+        assert!(error.to_string().contains("ORCH_NO_SUCH_VARIABLE is not GPU-1"), "{error}");
     }
 
     #[test]

@@ -6,30 +6,31 @@
 
 use std::path::Path;
 
+use anyhow::Result;
 use serde_json::json;
 
-use super::host::{CPU, Host};
-use super::place::Place;
+use super::Params;
+use super::host::CPU;
+use super::place::Bench;
 use super::run::{model_file, run_at};
-use super::{Failure, Params, optimised};
 use crate::runtime::onnx_proto::NodeProto;
+use crate::runtime::refusal::Refusal;
 use crate::runtime::{Job, JobOutput, JobStatus};
 
-pub(super) fn half(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
-    let (host, place) = Place::open(params)?;
-    let output = run_at(job, params, &host, &place)?;
-    if place.provider != CPU {
+pub(super) fn half(job: &Job, params: &Params) -> Result<JobOutput> {
+    let bench = Bench::open(params)?;
+    let output = run_at(job, &bench)?;
+    if bench.place.provider != CPU {
         return Ok(output);
     }
-    let model = model_file(job.artefact()?)?;
-    let nodes = optimised::nodes(&host, params, |builder| builder.commit_from_file(&model))?;
-    let casts = nodes.iter().filter(|node| is_cast(node)).count();
+    let nodes = bench.nodes(&model_file(job.artefact()?)?)?;
+    let casts = nodes.iter().filter(|node| node.op_type() == "Cast").count();
     if casts > 0 {
         let reason = format!(
             "ONNX Runtime {} has no such kernels on the CPU: it put {casts} casts into the model and computes in fp32",
-            host.version
+            bench.host.version
         );
-        return Err(Failure { facts: json!({"casts": casts}), ..Failure::new(JobStatus::Unsupported, reason) });
+        return Err(Refusal::with_facts(JobStatus::Unsupported, reason, json!({"casts": casts})));
     }
     Ok(output)
 }
@@ -38,20 +39,16 @@ pub(super) fn half(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
 const CAST: &str = "InsertedPrecisionFreeCast_";
 
 /// What is to be said of a run of an fp16 model on the CPU, if it was not all computed in fp16.
-pub(super) fn cast_to_fp32(host: &Host, params: &Params, model: &Path) -> anyhow::Result<Option<String>> {
-    let nodes = optimised::nodes(host, params, |builder| builder.commit_from_file(model))?;
-    let nodes: Vec<_> = nodes.iter().filter(|node| !is_cast(node)).collect();
+pub(super) fn cast_to_fp32(bench: &Bench<'_>, model: &Path) -> Result<Option<String>> {
+    let nodes = bench.nodes(model)?;
+    let nodes: Vec<_> = nodes.iter().filter(|node| node.op_type() != "Cast").collect();
     let is_forced = |node: &&&NodeProto| node.input.iter().chain(&node.output).any(|name| name.starts_with(CAST));
     let forced = nodes.iter().filter(is_forced).count();
     Ok((forced > 0).then(|| {
         format!(
             "ONNX Runtime {} has no fp16 kernels on this CPU for {forced} of the model's {} nodes, and computed them in fp32",
-            host.version,
+            bench.host.version,
             nodes.len()
         )
     }))
-}
-
-fn is_cast(node: &NodeProto) -> bool {
-    node.op_type.as_deref() == Some("Cast")
 }

@@ -10,9 +10,9 @@ use ::ort::environment::Environment;
 use ::ort::logging::LogLevel;
 use ::ort::session::Session;
 use ::ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
-use anyhow::Context;
+use anyhow::{Context, Result};
 
-use super::{Failure, gpu};
+use super::gpu;
 use crate::runtime::JobStatus;
 use crate::runtime::refusal::Refusal;
 
@@ -22,14 +22,12 @@ pub(super) const QNN: &str = "QNNExecutionProvider";
 /// The level that every session here runs at, as it stands in the facts.
 pub(super) const OPTIMISATION: &str = "all";
 
-/// ONNX Runtime, loaded from a path.
 pub(super) struct Host {
     pub(super) environment: Environment,
     /// `1.31.1`
     pub(super) version: String,
 }
 
-/// One message of ONNX Runtime's own log.
 #[derive(Debug, Clone)]
 pub(super) struct Message {
     pub(super) level: LogLevel,
@@ -51,24 +49,24 @@ impl Message {
 pub(super) type Messages = Arc<Mutex<Vec<Message>>>;
 
 impl Host {
-    pub(super) fn load(library: &Path) -> Result<Self, Failure> {
+    pub(super) fn load(library: &Path) -> Result<Self> {
         let load = || {
             let environment = ort::init_from(library)?.with_name("orch").build()?;
             anyhow::Ok(Self { environment, version: version(library)? })
         };
         let place = library.display();
-        load().map_err(|e| Failure::unavailable(format!("failed to load ONNX Runtime from `{place}`: {e}")))
+        load().map_err(|e| Refusal::unavailable(format!("failed to load ONNX Runtime from `{place}`: {e}")))
     }
 
     /// Adds a plugin provider and makes sure that it brought a device.
-    pub(super) fn add_plugin(&self, provider: &str, library: &Path) -> Result<(), Failure> {
+    pub(super) fn add_plugin(&self, provider: &str, library: &Path) -> Result<()> {
         self.environment.register_ep_library(provider, library).map_err(|e| {
             let name = provider.trim_end_matches("ExecutionProvider");
             let place = library.display();
-            Failure::unavailable(format!("failed to load the {name} provider from `{place}`: {}", e.message()))
+            Refusal::unavailable(format!("failed to load the {name} provider from `{place}`: {}", e.message()))
         })?;
         if self.devices_of(provider).next().is_none() {
-            return Err(Failure::unavailable(format!("`{}` was loaded and offers no device", library.display())));
+            return Err(Refusal::unavailable(format!("`{}` was loaded and offers no device", library.display())));
         }
         Ok(())
     }
@@ -81,7 +79,7 @@ impl Host {
     ///
     /// The device is always named: with the crate's default policy every session is offered to every registered plugin,
     /// and a plain CPU session then fails for want of QNN options.
-    pub(super) fn builder(&self, provider: &str, options: &[(String, String)]) -> anyhow::Result<SessionBuilder> {
+    pub(super) fn builder(&self, provider: &str, options: &[(String, String)]) -> Result<SessionBuilder> {
         let builder = Session::builder(&self.environment).map_err(plain)?;
         let builder = match gpu::built_in(provider, options) {
             Some(own) => builder.with_execution_providers([own]).map_err(plain)?,
@@ -104,12 +102,12 @@ impl Host {
 }
 
 /// Makes it an error, rather than a slow run, when the provider does not take every node.
-pub(super) fn strict(builder: SessionBuilder) -> anyhow::Result<SessionBuilder> {
+pub(super) fn strict(builder: SessionBuilder) -> Result<SessionBuilder> {
     builder.with_config_entry("session.disable_cpu_ep_fallback", "1").map_err(plain)
 }
 
 /// Collects what the session and its provider log, from `least` up.
-pub(super) fn listening(builder: SessionBuilder, least: LogLevel) -> anyhow::Result<(SessionBuilder, Messages)> {
+pub(super) fn listening(builder: SessionBuilder, least: LogLevel) -> Result<(SessionBuilder, Messages)> {
     let messages = Messages::default();
     let sink = Arc::clone(&messages);
     let builder = builder
@@ -129,12 +127,28 @@ pub(super) fn plain<R>(error: ort::Error<R>) -> anyhow::Error {
 }
 
 pub(super) fn told(not_implemented: bool, reason: &str) -> anyhow::Error {
+    if exhausts_memory(reason) {
+        return Refusal::because(JobStatus::Oom, reason);
+    }
     if not_implemented || refuses(reason) {
         // Of a failed assertion the place in the sources comes first.
         let said = reason.rsplit_once(" was false. ").map_or(reason, |(_, said)| said);
         return Refusal::because(JobStatus::Unsupported, said.trim());
     }
     anyhow::anyhow!("{reason}")
+}
+
+/// How ONNX Runtime's arena, the C++ runtime and NVIDIA's libraries say that memory is exhausted.
+pub(super) fn exhausts_memory(reason: &str) -> bool {
+    const WORDS: [&str; 6] = [
+        "Failed to allocate memory",
+        "bad_alloc",
+        "CUDA failure 2:",
+        "is smaller than requested bytes",
+        "STATUS_ALLOC_FAILED",
+        "OutOfMemory",
+    ];
+    WORDS.iter().any(|words| reason.contains(words))
 }
 
 /// Whether ONNX Runtime says of a model that it lacks what the model asks for, where the error's code does not.
@@ -154,7 +168,7 @@ fn refuses(reason: &str) -> bool {
 }
 
 /// The library's own version: the crate does not tell it.
-fn version(library: &Path) -> anyhow::Result<String> {
+fn version(library: &Path) -> Result<String> {
     // SAFETY: the library is already loaded by the crate, so opening it again runs no initialiser and only counts.
     let handle = unsafe { libloading::Library::new(library) }?;
     // SAFETY: OrtGetApiBase is the C API's documented entry point, has this type, and never returns null.

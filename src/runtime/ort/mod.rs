@@ -11,9 +11,7 @@ mod gpu;
 mod half;
 mod host;
 mod infer;
-mod looped;
 mod lowering;
-mod optimised;
 mod options;
 mod place;
 mod placement;
@@ -26,15 +24,16 @@ mod webgpu;
 
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context, Result, anyhow};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::measure::MeasureParams;
-use super::refusal::Refusal;
+use super::refusal::answer;
 use super::{Job, JobOutput, JobStatus};
 use crate::device::Lease;
 
-type Op = fn(&Job, &Params) -> Result<JobOutput, Failure>;
+type Op = fn(&Job, &Params) -> Result<JobOutput>;
 
 /// What `orch worker ort` can do.
 const OPS: &[(&str, Op)] = &[
@@ -45,15 +44,13 @@ const OPS: &[(&str, Op)] = &[
     ("profile", profile::profile),
 ];
 
-/// What its worker does.
 pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
     let Some((name, op)) = OPS.iter().find(|(name, _)| *name == job.op) else {
         let hint = crate::base::suggest::hint(&job.op, OPS.iter().map(|(name, _)| *name));
         return JobOutput::failed(JobStatus::Error, format!("ort has no operation `{}`; {hint}", job.op));
     };
     progress(name);
-    let done = Params::of(&job.params).and_then(|params| op(job, &params));
-    done.unwrap_or_else(|Failure { status, reason, facts }| JobOutput { facts, ..JobOutput::failed(status, reason) })
+    answer(Params::of(&job.params).and_then(|params| op(job, &params)))
 }
 
 /// The params of all operations; each operation needs some of them.
@@ -85,52 +82,12 @@ struct Params {
 }
 
 impl Params {
-    fn of(params: &Value) -> Result<Self, Failure> {
-        Self::deserialize(params).map_err(|e| Failure::error(format!("bad params of an ort job: {e}")))
+    fn of(params: &Value) -> Result<Self> {
+        Self::deserialize(params).map_err(|e| anyhow!("bad params of an ort job: {e}"))
     }
 
-    fn ep_library(&self) -> Result<&Path, Failure> {
-        let missing = || Failure::error("a plugin provider needs `ep_library`: the path of its library");
-        self.ep_library.as_deref().ok_or_else(missing)
-    }
-}
-
-/// Why a job did not come out, ready to be said.
-#[derive(Debug)]
-struct Failure {
-    status: JobStatus,
-    reason: String,
-    facts: Value,
-}
-
-impl Failure {
-    fn new(status: JobStatus, reason: impl Into<String>) -> Self {
-        Self { status, reason: reason.into(), facts: Value::Null }
-    }
-
-    fn error(reason: impl Into<String>) -> Self {
-        Self::new(JobStatus::Error, reason)
-    }
-
-    fn unavailable(reason: impl Into<String>) -> Self {
-        Self::new(JobStatus::Unavailable, reason)
-    }
-}
-
-impl From<anyhow::Error> for Failure {
-    fn from(error: anyhow::Error) -> Self {
-        let reason = format!("{error:#}");
-        // How ONNX Runtime's arena, the C++ runtime and NVIDIA's libraries say that memory is exhausted.
-        let words = [
-            "Failed to allocate memory",
-            "bad_alloc",
-            "CUDA failure 2:",
-            "is smaller than requested bytes",
-            "STATUS_ALLOC_FAILED",
-            "OutOfMemory",
-        ];
-        let exhausted = words.iter().any(|words| reason.contains(words));
-        Self::new(if exhausted { JobStatus::Oom } else { Refusal::status_of(&error) }, reason)
+    fn ep_library(&self) -> Result<&Path> {
+        self.ep_library.as_deref().context("a plugin provider needs `ep_library`: the path of its library")
     }
 }
 
@@ -139,6 +96,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::runtime::refusal::Refusal;
 
     fn refused(op: &str, params: Value) -> (JobStatus, String) {
         let output = execute(&Job { op: op.to_owned(), params, ..Job::default() }, &|_| ());
@@ -175,7 +133,7 @@ mod tests {
              justification.",
         ];
         let status = |not_implemented, words: &str| {
-            Failure::from(host::told(not_implemented, words).context("failed to load model.onnx")).status
+            Refusal::status_of(&host::told(not_implemented, words).context("failed to load model.onnx"))
         };
         for words in words {
             assert_eq!(status(false, words), JobStatus::Unsupported, "{words}");
@@ -195,7 +153,7 @@ mod tests {
             ("CUDA failure 209: no kernel image is available", JobStatus::Error),
             ("no such node", JobStatus::Error),
         ] {
-            assert_eq!(Failure::from(anyhow::anyhow!(text)).status, status, "{text}");
+            assert_eq!(Refusal::status_of(&host::told(false, text)), status, "{text}");
         }
     }
 }

@@ -14,26 +14,13 @@ pub(super) enum Allowed {
     Whole(u64, u64),
 }
 
-pub(super) struct ProviderOption {
-    pub(super) name: &'static str,
-    pub(super) allowed: Allowed,
-}
-
-pub(super) const fn words(name: &'static str, words: &'static [&'static str]) -> ProviderOption {
-    ProviderOption { name, allowed: Allowed::Words(words) }
-}
-
-pub(super) const fn whole(name: &'static str, low: u64, high: u64) -> ProviderOption {
-    ProviderOption { name, allowed: Allowed::Whole(low, high) }
-}
-
 pub(super) const SWITCH: &[&str] = &["0", "1"];
 
 /// The options of one provider.
 pub(super) struct Table {
     /// As people call the provider.
     pub(super) provider: &'static str,
-    pub(super) options: &'static [ProviderOption],
+    pub(super) options: &'static [(&'static str, Allowed)],
     /// Set unless the spec says otherwise.
     pub(super) always: &'static [(&'static str, &'static str)],
 }
@@ -44,11 +31,13 @@ impl Table {
         let mut checked: Vec<_> =
             self.always.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         for (name, value) in declared {
-            let Some(known) = self.options.iter().find(|option| option.name == name) else {
-                let hint = hint(name, self.options.iter().map(|option| option.name));
+            let Some((_, allowed)) = self.options.iter().find(|(known, _)| known == name) else {
+                let hint = hint(name, self.options.iter().map(|(known, _)| *known));
                 return Err(format!("{} has no option `{name}`; {hint}", self.provider));
             };
-            let value = known.check(self.provider, value)?;
+            let value = allowed
+                .checked(value)
+                .map_err(|text| format!("{}'s option `{name}` is `{text}`; allowed: {allowed}", self.provider))?;
             checked.retain(|(other, _)| other != name);
             checked.push((name.clone(), value));
         }
@@ -57,26 +46,23 @@ impl Table {
     }
 }
 
-impl ProviderOption {
-    fn check(&self, provider: &str, value: &Value) -> Result<String, String> {
+impl Allowed {
+    /// In the provider's form; so is what is not allowed.
+    fn checked(&self, value: &Value) -> Result<String, String> {
         let text = match value {
             Value::String(text) => text.clone(),
             Value::Number(number) => number.to_string(),
             Value::Bool(switch) => u8::from(*switch).to_string(),
             other => other.to_string(),
         };
-        let fits = match self.allowed {
-            Allowed::Words(words) => words.contains(&text.as_str()),
+        let fits = match self {
+            Self::Words(words) => words.contains(&text.as_str()),
             // Only the plain decimal form: `060` and `+60` would be the same value under another key.
-            Allowed::Whole(low, high) => {
-                text.parse::<u64>().is_ok_and(|n| (low..=high).contains(&n) && n.to_string() == text)
+            Self::Whole(low, high) => {
+                text.parse::<u64>().is_ok_and(|n| (*low..=*high).contains(&n) && n.to_string() == text)
             }
         };
-        if fits {
-            Ok(text)
-        } else {
-            Err(format!("{provider}'s option `{}` is `{text}`; allowed: {}", self.name, self.allowed))
-        }
+        if fits { Ok(text) } else { Err(text) }
     }
 }
 

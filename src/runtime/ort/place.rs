@@ -1,18 +1,21 @@
 //! Where a session runs: one provider, on the device that was asked for, or not at all.
 
+use std::path::Path;
+
+use ::ort::session::Session;
 use ::ort::session::builder::SessionBuilder;
-use anyhow::{Context, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Map, Value, json};
 
 use super::host::{CPU, Host, OPTIMISATION, QNN, plain, strict};
 use super::placement::Placement;
 use super::webgpu::WEBGPU;
-use super::{Failure, Params, gpu, qnn, webgpu};
+use super::{Params, gpu, qnn, webgpu};
 use crate::base::Digest;
 use crate::device::Lease;
-use crate::runtime::JobStatus;
 use crate::runtime::onnx_proto::NodeProto;
-use crate::runtime::refusal::folds_to_constants;
+use crate::runtime::refusal::{Refusal, folds_to_constants};
+use crate::runtime::{JobStatus, onnx_file};
 
 /// Where a job's session runs.
 pub(super) struct Place {
@@ -25,19 +28,19 @@ pub(super) struct Place {
     pub(super) more: Map<String, Value>,
 }
 
-type Open = fn(&Params) -> Result<(Host, Place), Failure>;
+type Open = fn(&Params) -> Result<(Host, Place)>;
 
 /// By the params' `ep`. Environment variables are set before the library is loaded.
 const PLACES: &[(&str, Open)] = &[
     ("cpu", |params| {
         if let Some(name) = params.options.keys().next() {
-            return Err(Failure::error(format!("the CPU provider takes no option `{name}`; known: `threads`")));
+            bail!("the CPU provider takes no option `{name}`; known: `threads`");
         }
         Ok((Host::load(&params.library)?, Place::new(CPU, "cpu", "cpu")))
     }),
     // Models may be compiled for other chips, but not run.
     ("qnn", |params| {
-        qnn::fits(&params.options, qnn::soc_here().as_deref()).map_err(Failure::unavailable)?;
+        qnn::fits(&params.options, qnn::soc_here().as_deref()).map_err(Refusal::unavailable)?;
         Place::qnn(params)
     }),
     ("webgpu", |params| {
@@ -69,36 +72,27 @@ impl Place {
         Self { provider, requested, actual, options: Vec::new(), lease: None, more: Map::new() }
     }
 
-    pub(super) fn with_options(self, options: Vec<(String, String)>) -> Self {
-        Self { options, ..self }
-    }
-
     pub(super) fn with_fact(mut self, name: &str, value: Value) -> Self {
         self.more.insert(name.to_owned(), value);
         self
     }
 
-    pub(super) fn on(self, lease: Lease) -> Self {
-        Self { lease: Some(lease), ..self }
-    }
-
     /// Loads the libraries that the params name.
-    pub(super) fn open(params: &Params) -> Result<(Host, Self), Failure> {
+    fn open(params: &Params) -> Result<(Host, Self)> {
         let asked = params.ep.as_deref().unwrap_or("cpu");
         let Some((_, open)) = PLACES.iter().find(|(name, _)| *name == asked) else {
             let hint = crate::base::suggest::hint(asked, PLACES.iter().map(|(name, _)| *name));
-            return Err(Failure::error(format!("ort has no execution provider `{asked}`; {hint}")));
+            bail!("ort has no execution provider `{asked}`; {hint}");
         };
         open(params)
     }
 
-    /// QNN, whatever `ep` says.
-    pub(super) fn qnn(params: &Params) -> Result<(Host, Self), Failure> {
-        let options = qnn::options(&params.options).map_err(Failure::error)?;
+    fn qnn(params: &Params) -> Result<(Host, Self)> {
+        let options = qnn::options(&params.options).map_err(anyhow::Error::msg)?;
         let library = params.ep_library()?;
         let host = Host::load(&params.library)?;
         host.add_plugin(QNN, library)?;
-        Ok((host, Self::new(QNN, "qnn-htp", qnn::actual_device()).with_options(options)))
+        Ok((host, Self { options, ..Self::new(QNN, "qnn-htp", qnn::actual_device()) }))
     }
 
     /// The provider's options, as facts have them.
@@ -107,7 +101,7 @@ impl Place {
     }
 
     /// A builder whose session runs here or not at all.
-    pub(super) fn builder(&self, host: &Host, threads: Option<usize>) -> anyhow::Result<SessionBuilder> {
+    pub(super) fn builder(&self, host: &Host, threads: Option<usize>) -> Result<SessionBuilder> {
         let mut builder = self.lenient(host)?;
         if let Some(threads) = threads {
             ensure!(threads > 0, "`threads` is 0: give a positive number, or leave it out");
@@ -116,13 +110,12 @@ impl Place {
         if self.provider == CPU { Ok(builder) } else { strict(builder) }
     }
 
-    /// A builder whose session may leave nodes to the CPU; used only to ask which.
-    pub(super) fn lenient(&self, host: &Host) -> anyhow::Result<SessionBuilder> {
+    fn lenient(&self, host: &Host) -> Result<SessionBuilder> {
         host.builder(self.provider, &self.options)
     }
 
     /// What belongs into the record about libraries and settings.
-    pub(super) fn facts(&self, host: &Host, params: &Params) -> Result<Map<String, Value>, Failure> {
+    fn facts(&self, host: &Host, params: &Params) -> Result<Map<String, Value>> {
         let mut facts = json!({"onnxruntime": host.version, "provider": self.provider});
         if let (QNN | WEBGPU, Some(library)) = (self.provider, &params.ep_library) {
             // The provider calls itself 0.1.0 in every release, so its content is what tells one from another.
@@ -147,30 +140,91 @@ impl Place {
     }
 
     /// Every node ran where it was asked to, and there was one. `nodes`: those of the optimised model.
-    pub(super) fn assert(
-        &self,
-        placement: &Placement,
-        nodes: impl FnOnce() -> anyhow::Result<Vec<NodeProto>>,
-    ) -> Result<(), Failure> {
-        let elsewhere = placement.elsewhere(self.provider);
-        let mut output = if let Some(node) = elsewhere.first() {
-            Failure::error(format!(
-                "{} of the model's nodes ran elsewhere than on {}: {} `{}` and others; placement {:?}",
+    pub(super) fn assert(&self, placement: &Placement, nodes: impl FnOnce() -> Result<Vec<NodeProto>>) -> Result<()> {
+        let (elsewhere, counts) = (placement.elsewhere(self.provider), placement.counts());
+        let (status, reason) = if let Some(node) = elsewhere.first() {
+            let reason = format!(
+                "{} of the model's nodes ran elsewhere than on {}: {} `{}` and others; placement {counts:?}",
                 elsewhere.len(),
                 self.provider,
                 node.operator,
                 node.name,
-                placement.counts()
-            ))
-        } else if placement.counts().is_empty() && self.provider != CPU {
+            );
+            (JobStatus::Error, reason)
+        } else if counts.is_empty() && self.provider != CPU {
             match nodes()?.is_empty() {
-                true => Failure::new(JobStatus::Unsupported, folds_to_constants(self.provider)),
-                false => Failure::error(format!("no node of the model ran on {}", self.provider)),
+                true => (JobStatus::Unsupported, folds_to_constants(self.provider)),
+                false => (JobStatus::Error, format!("no node of the model ran on {}", self.provider)),
             }
         } else {
             return Ok(());
         };
-        output.facts = json!({ "placement": placement.counts() });
-        Err(output)
+        Err(Refusal::with_facts(status, reason, json!({"placement": counts})))
+    }
+}
+
+/// The place of a job's sessions with the libraries that are loaded for it: a process can load them only once.
+pub(super) struct Bench<'p> {
+    pub(super) host: Host,
+    pub(super) place: Place,
+    pub(super) params: &'p Params,
+}
+
+impl<'p> Bench<'p> {
+    pub(super) fn open(params: &'p Params) -> Result<Self> {
+        let (host, place) = Place::open(params)?;
+        Ok(Self { host, place, params })
+    }
+
+    /// QNN, whatever `ep` says.
+    pub(super) fn qnn(params: &'p Params) -> Result<Self> {
+        let (host, place) = Place::qnn(params)?;
+        Ok(Self { host, place, params })
+    }
+
+    /// A builder whose session may leave nodes to the CPU; used only to ask which.
+    pub(super) fn lenient(&self) -> Result<SessionBuilder> {
+        self.place.lenient(&self.host)
+    }
+
+    pub(super) fn session(&self, model: &Path) -> Result<Session> {
+        self.place.builder(&self.host, self.params.threads)?.commit_from_file(model).map_err(plain)
+    }
+
+    /// Where the nodes of a model are, if that is where they were asked to be.
+    pub(super) fn placement(&self, session: &Session, model: &Path) -> Result<Placement> {
+        let placement = Placement::of(session)?;
+        self.place.assert(&placement, || self.nodes(model))?;
+        Ok(placement)
+    }
+
+    pub(super) fn nodes(&self, model: &Path) -> Result<Vec<NodeProto>> {
+        self.optimised(|builder| builder.commit_from_file(model))
+    }
+
+    /// The nodes of the graph as ONNX Runtime executes it on the CPU, after all of its optimisations. `commit` loads the
+    /// model, from wherever it is.
+    pub(super) fn optimised(
+        &self,
+        commit: impl FnOnce(&mut SessionBuilder) -> ::ort::Result<Session>,
+    ) -> Result<Vec<NodeProto>> {
+        let folder =
+            tempfile::Builder::new().prefix("optimised-").tempdir_in(".").context("failed to make a folder")?;
+        let written = folder.path().join("optimised.onnx");
+        let builder = Place::new(CPU, "cpu", "cpu").builder(&self.host, self.params.threads)?;
+        let mut builder = builder.with_optimized_model_path(&written).map_err(plain)?;
+        // Weights go beside the graph: a message of protobuf ends at 2 GiB.
+        for (key, value) in [
+            ("session.optimized_model_external_initializers_file_name", "weights"),
+            ("session.optimized_model_external_initializers_min_size_in_bytes", "1024"),
+        ] {
+            builder = builder.with_config_entry(key, value).map_err(plain)?;
+        }
+        commit(&mut builder).map_err(plain)?;
+        Ok(onnx_file::read(&written)?.graph.unwrap_or_default().node)
+    }
+
+    pub(super) fn facts(&self) -> Result<Map<String, Value>> {
+        self.place.facts(&self.host, self.params)
     }
 }

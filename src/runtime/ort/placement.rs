@@ -20,7 +20,6 @@ pub(super) struct Node {
     pub(super) operator: String,
 }
 
-/// Nodes per provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Placement(pub(super) BTreeMap<String, Vec<Node>>);
 

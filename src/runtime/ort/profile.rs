@@ -3,16 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, Result};
 use serde::Deserialize;
 use serde_json::json;
 
+use super::Params;
 use super::host::plain;
 use super::infer::{Feed, infer};
-use super::place::Place;
-use super::placement::Placement;
+use super::place::Bench;
 use super::run::model_file;
-use super::{Failure, Params, optimised};
 use crate::runtime::profile::{self, Counted, Profile, WARMUP};
 use crate::runtime::{Job, JobOutput, tensors};
 
@@ -40,16 +39,16 @@ struct Args {
 const CALL: &str = "model_run";
 const WORK: &str = "_kernel_time";
 
-pub(super) fn profile(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
-    let (host, place) = Place::open(params)?;
+pub(super) fn profile(job: &Job, params: &Params) -> Result<JobOutput> {
+    let bench = Bench::open(params)?;
     let artefact = job.artefact()?;
     profile::refuse_loop(artefact)?;
     let inputs = tensors::read(&artefact.join(tensors::INPUTS))?;
     let model = model_file(artefact)?;
-    let builder = place.builder(&host, params.threads)?.with_profiling(job.out.join("trace")).map_err(plain)?;
-    let mut session = { builder }.commit_from_file(&model).map_err(plain)?;
-    let placement = Placement::of(&session)?;
-    place.assert(&placement, || optimised::nodes(&host, params, |builder| builder.commit_from_file(&model)))?;
+    let builder = bench.place.builder(&bench.host, params.threads)?;
+    let mut builder = builder.with_profiling(job.out.join("trace")).map_err(plain)?;
+    let mut session = builder.commit_from_file(&model).map_err(plain)?;
+    let placement = bench.placement(&session, &model)?;
     let feed = Feed::new(&session, &inputs)?;
     for _ in 0..WARMUP {
         infer(&mut session, &feed)?;
@@ -63,12 +62,12 @@ pub(super) fn profile(job: &Job, params: &Params) -> Result<JobOutput, Failure> 
     let trace = session.end_profiling().map_err(plain)?;
     let trace = std::fs::read(&trace).with_context(|| format!("failed to read the profiler's `{trace}`"))?;
     let events: Vec<Event> = serde_json::from_slice(&trace).context("the profiler's trace cannot be read")?;
-    of_events(&events, count, wall_ms, format!("ONNX Runtime {}'s profiler", host.version))?.write(&job.out)?;
+    of_events(&events, count, wall_ms, format!("ONNX Runtime {}'s profiler", bench.host.version))?.write(&job.out)?;
     Ok(JobOutput::ok(json!({"placement": placement.counts()}), None))
 }
 
 /// Of the last `count` calls.
-fn of_events(events: &[Event], count: u32, wall_ms: f64, by: String) -> anyhow::Result<Profile> {
+fn of_events(events: &[Event], count: u32, wall_ms: f64, by: String) -> Result<Profile> {
     let mut calls: Vec<u64> = events.iter().filter(|event| event.name == CALL).map(|event| event.ts).collect();
     calls.sort_unstable();
     let begin = *calls.iter().rev().nth(count as usize - 1).context("the profiler saw fewer calls than were made")?;

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::options::{SWITCH, Table, whole, words};
+use super::options::Allowed::{Whole, Words};
+use super::options::{SWITCH, Table};
 use crate::device::snapdragon::{self, Chip};
 
 /// Options that are offered. Left out on purpose: those that write files besides the model (profiling, dumps, saver), those
@@ -11,11 +12,11 @@ const TABLE: Table = Table {
     provider: "QNN",
     always: &[("backend_type", "htp")],
     options: &[
-        words("backend_type", &["htp"]),
-        whole("soc_model", 1, 9999),
-        words(
+        ("backend_type", Words(&["htp"])),
+        ("soc_model", Whole(1, 9999)),
+        (
             "htp_performance_mode",
-            &[
+            Words(&[
                 "burst",
                 "balanced",
                 "default",
@@ -26,17 +27,17 @@ const TABLE: Table = Table {
                 "low_power_saver",
                 "power_saver",
                 "sustained_high_performance",
-            ],
+            ]),
         ),
-        words("htp_graph_finalization_optimization_mode", &["0", "1", "2", "3"]),
-        whole("vtcm_mb", 1, 64),
-        words("qnn_context_priority", &["low", "normal", "normal_high", "high"]),
-        words("enable_htp_fp16_precision", SWITCH),
-        words("enable_htp_fp16_clamp_overflow", SWITCH),
-        words("enable_htp_spill_fill_buffer", SWITCH),
-        words("offload_graph_io_quantization", SWITCH),
-        words("extended_udma", SWITCH),
-        whole("rpc_control_latency", 0, 1_000_000),
+        ("htp_graph_finalization_optimization_mode", Words(&["0", "1", "2", "3"])),
+        ("vtcm_mb", Whole(1, 64)),
+        ("qnn_context_priority", Words(&["low", "normal", "normal_high", "high"])),
+        ("enable_htp_fp16_precision", Words(SWITCH)),
+        ("enable_htp_fp16_clamp_overflow", Words(SWITCH)),
+        ("enable_htp_spill_fill_buffer", Words(SWITCH)),
+        ("offload_graph_io_quantization", Words(SWITCH)),
+        ("extended_udma", Words(SWITCH)),
+        ("rpc_control_latency", Whole(0, 1_000_000)),
     ],
 };
 
@@ -135,7 +136,7 @@ mod tests {
 
     #[test]
     fn the_table_names_each_option_once() {
-        let names: BTreeSet<_> = TABLE.options.iter().map(|option| option.name).collect();
+        let names: BTreeSet<_> = TABLE.options.iter().map(|(name, _)| *name).collect();
         assert_eq!(names.len(), TABLE.options.len());
     }
 }

@@ -67,20 +67,16 @@ fn sentence(provider: &str, left: &[&Node], total: usize, reasons: &BTreeMap<Str
         })
         .collect();
     groups.sort_by_key(|(unexplained, operator, ..)| (*unexplained, *operator));
-    let hidden = groups.len().saturating_sub(NAMED);
-    let mut parts: Vec<_> = groups
-        .iter()
-        .take(NAMED)
-        .map(|(_, operator, nodes, why)| {
-            let times = if nodes.len() == 1 { String::new() } else { format!(" ×{}", nodes.len()) };
-            match why {
-                Some((node, why)) => format!("{operator}{times} (`{}`: {why})", node.name),
-                None => format!("{operator}{times} (`{}`)", nodes[0].name),
-            }
-        })
-        .collect();
-    if hidden > 0 {
-        parts.push(format!("and {hidden} more operators"));
+    let mut parts = Vec::new();
+    for (_, operator, nodes, why) in groups.iter().take(NAMED) {
+        let times = if nodes.len() == 1 { String::new() } else { format!(" ×{}", nodes.len()) };
+        parts.push(match why {
+            Some((node, why)) => format!("{operator}{times} (`{}`: {why})", node.name),
+            None => format!("{operator}{times} (`{}`)", nodes[0].name),
+        });
+    }
+    if groups.len() > NAMED {
+        parts.push(format!("and {} more operators", groups.len() - NAMED));
     }
     format!("{provider} does not take {} of {total} nodes: {}", left.len(), parts.join(", "))
 }

@@ -5,12 +5,15 @@
 
 use std::path::Path;
 
+use anyhow::{Result, bail};
 use serde_json::json;
 
-use super::options::{SWITCH, Table, words};
+use super::Params;
+use super::options::Allowed::Words;
+use super::options::{SWITCH, Table};
 use super::place::Place;
-use super::{Failure, Params};
 use crate::device::native::vulkan::{self, Adapter};
+use crate::runtime::refusal::Refusal;
 
 pub(super) const WEBGPU: &str = "WebGpuExecutionProvider";
 
@@ -22,46 +25,47 @@ const TABLE: Table = Table {
     provider: "WebGPU",
     always: &[("enableInt64", "1")],
     options: &[
-        words("preferredLayout", &["NCHW", "NHWC"]),
-        words("enableInt64", SWITCH),
-        words("enableGraphCapture", SWITCH),
-        words("validationMode", &["disabled", "wgpuOnly", "basic", "full"]),
-        words("storageBufferCacheMode", &["disabled", "lazyRelease", "simple", "bucket"]),
+        ("preferredLayout", Words(&["NCHW", "NHWC"])),
+        ("enableInt64", Words(SWITCH)),
+        ("enableGraphCapture", Words(SWITCH)),
+        ("validationMode", Words(&["disabled", "wgpuOnly", "basic", "full"])),
+        ("storageBufferCacheMode", Words(&["disabled", "lazyRelease", "simple", "bucket"])),
     ],
 };
 
 /// Makes the environment of this process such that the provider finds the adapter that was asked for, and no other kind.
 ///
 /// Must be called before ONNX Runtime is loaded: drivers and providers read the environment when they start.
-pub(super) fn place(params: &Params) -> Result<Place, Failure> {
-    let options = TABLE.checked(&params.options).map_err(Failure::error)?;
+pub(super) fn place(params: &Params) -> Result<Place> {
+    let options = TABLE.checked(&params.options).map_err(anyhow::Error::msg)?;
     let asked = params.device.as_deref().unwrap_or("webgpu");
     if !DEVICES.contains(&asked) {
         let hint = crate::base::suggest::hint(asked, DEVICES);
-        return Err(Failure::error(format!("WebGPU has no device `{asked}`; {hint}")));
+        bail!("WebGPU has no device `{asked}`; {hint}");
     }
     if !cfg!(target_os = "linux") {
         // Metal and Direct3D have one adapter by default, and it is a GPU.
-        return Ok(Place::new(WEBGPU, asked, "webgpu").with_options(options));
+        return Ok(Place { options, ..Place::new(WEBGPU, asked, "webgpu") });
     }
     let adapters = adapters(asked, params.vulkan.as_deref())
-        .map_err(|why| Failure::unavailable(format!("WebGPU needs Vulkan, and there is none here: {why}")))?;
+        .map_err(|why| Refusal::unavailable(format!("WebGPU needs Vulkan, and there is none here: {why}")))?;
     let Some(adapter) = adapters.first() else {
-        return Err(Failure::unavailable("WebGPU needs Vulkan, and its drivers list no device"));
+        return Err(Refusal::unavailable("WebGPU needs Vulkan, and its drivers list no device"));
     };
     let software = adapter.is_software();
     if asked == "gpu" && software {
-        return Err(Failure::unavailable(format!("no GPU has a Vulkan driver: it lists only {}", adapter.name)));
+        return Err(Refusal::unavailable(format!("no GPU has a Vulkan driver: it lists only {}", adapter.name)));
     }
     if asked == "software" && !software {
-        return Err(Failure::unavailable(format!("SwiftShader is not here, and Vulkan lists {}", adapter.name)));
+        return Err(Refusal::unavailable(format!("SwiftShader is not here, and Vulkan lists {}", adapter.name)));
     }
     if software {
         // SAFETY: no other thread of this process reads the environment: nothing was loaded that starts one, but for a
         // Vulkan driver, which read its own when it was asked.
         unsafe { std::env::set_var("ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER", "1") };
     }
-    let place = Place::new(WEBGPU, asked, if software { "webgpu-software" } else { "webgpu" }).with_options(options);
+    let actual = if software { "webgpu-software" } else { "webgpu" };
+    let place = Place { options, ..Place::new(WEBGPU, asked, actual) };
     Ok(place.with_fact("adapter", described(adapter)).with_fact("adapters_seen", json!(adapters.len())))
 }
 
@@ -86,7 +90,7 @@ mod tests {
     use super::*;
 
     fn refused(params: serde_json::Value) -> String {
-        place(&Params::of(&params).unwrap()).err().unwrap().reason
+        place(&Params::of(&params).unwrap()).err().unwrap().to_string()
     }
 
     #[test]

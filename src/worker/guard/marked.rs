@@ -1,7 +1,13 @@
 //! Killing by mark, in the watcher: a fork of a program with threads, so nothing may allocate and only system calls are
 //! made. The mark is looked for in /proc/PID/environ, which a process cannot change once it runs.
 
-use std::ffi::c_char;
+use std::ffi::CStr;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::fs::{CWD, Mode, OFlags, RawDir, openat};
+use rustix::io::read;
 
 /// More than one look, because a process may start another one between being seen and being killed.
 const LOOKS: usize = 10;
@@ -13,99 +19,46 @@ pub(super) fn kill(mark: &[u8]) {
         if !kill_once(mark) {
             return;
         }
-        // SAFETY: takes no pointers.
-        unsafe { libc::usleep(5_000) };
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
 /// False if there was nobody.
 fn kill_once(mark: &[u8]) -> bool {
     let mut found = false;
-    // SAFETY: the path ends with zero; the descriptor is this function's.
-    let proc = unsafe { libc::open(c"/proc".as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY) };
-    let mut entries = [0_u64; 4096];
-    loop {
-        let size = size_of_val(&entries);
-        // SAFETY: the buffer is as long as it is said to be, and aligned for the entries.
-        let read = unsafe { libc::syscall(libc::SYS_getdents64, proc, entries.as_mut_ptr(), size) };
-        if read <= 0 {
-            break;
-        }
-        let mut at = 0;
-        while at < read as usize {
-            // SAFETY: the kernel wrote whole entries, one behind the other; each name ends with zero.
-            unsafe {
-                let entry = entries.as_ptr().cast::<u8>().add(at).cast::<libc::dirent64>();
-                at += usize::from((*entry).d_reclen);
-                if let Some(pid) = number((&raw const (*entry).d_name).cast())
-                    && is_marked(pid, mark)
-                {
-                    found = true;
-                    libc::kill(pid, libc::SIGKILL);
-                }
-            }
+    let Ok(proc) = openat(CWD, c"/proc", OFlags::DIRECTORY, Mode::empty()) else { return false };
+    let mut buffer = [MaybeUninit::uninit(); 32 * 1024];
+    let mut entries = RawDir::new(&proc, &mut buffer);
+    while let Some(Ok(entry)) = entries.next() {
+        let name = entry.file_name();
+        if let Some(pid) = name.to_str().ok().and_then(|name| name.parse::<i32>().ok())
+            && is_marked(&proc, name, mark)
+        {
+            found = true;
+            // SAFETY: takes no pointers.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
         }
     }
-    // SAFETY: its own descriptor; an invalid one is an error that does not matter.
-    unsafe { libc::close(proc) };
     found
 }
 
-/// The number that a name consists of.
-///
-/// # Safety
-/// The name must end with zero.
-unsafe fn number(mut name: *const c_char) -> Option<i32> {
-    let mut number = 0_i32;
-    // SAFETY: it goes up to the zero.
-    unsafe {
-        while *name != 0 {
-            let digit = (*name as u8).wrapping_sub(b'0');
-            if digit > 9 {
-                return None;
-            }
-            number = number.checked_mul(10)?.checked_add(i32::from(digit))?;
-            name = name.add(1);
+fn is_marked(proc: &OwnedFd, pid: &CStr, mark: &[u8]) -> bool {
+    let folder = openat(proc, pid, OFlags::DIRECTORY, Mode::empty());
+    let Ok(file) = folder.and_then(|folder| openat(folder, c"environ", OFlags::empty(), Mode::empty())) else {
+        return false;
+    };
+    let mut buffer = [0_u8; CHUNK];
+    let mut kept = 0;
+    while let Ok(count @ 1..) = read(&file, &mut buffer[kept..]) {
+        let filled = kept + count;
+        if holds(&buffer[..filled], mark) {
+            return true;
         }
+        // The mark may lie across the end of the chunk.
+        kept = filled.min(mark.len());
+        buffer.copy_within(filled - kept..filled, 0);
     }
-    Some(number)
-}
-
-fn is_marked(pid: i32, mark: &[u8]) -> bool {
-    let mut path = *b"/proc/0000000000/environ\0";
-    // Leading zeros are no name that the kernel knows, so the number begins behind slashes, which it takes for one.
-    let (mut rest, mut at) = (pid, b"/proc/0000000000".len());
-    while at > b"/proc/".len() {
-        at -= 1;
-        path[at] = if rest > 0 { b'0' + (rest % 10) as u8 } else { b'/' };
-        rest /= 10;
-    }
-    // SAFETY: the path ends with zero; the buffer is as long as it is said to be; the descriptor is this function's.
-    unsafe {
-        let file = libc::open(path.as_ptr().cast(), libc::O_RDONLY);
-        if file < 0 {
-            return false;
-        }
-        let mut buffer = [0_u8; CHUNK];
-        let mut kept = 0;
-        let mut found = false;
-        loop {
-            let read = libc::read(file, buffer.as_mut_ptr().add(kept).cast(), CHUNK - kept);
-            if read <= 0 {
-                break;
-            }
-            let filled = kept + read as usize;
-            if holds(&buffer[..filled], mark) {
-                found = true;
-                break;
-            }
-            // The mark may lie across the end of the chunk.
-            kept = filled.min(mark.len());
-            buffer.copy_within(filled - kept..filled, 0);
-        }
-        libc::close(file);
-        found
-    }
+    false
 }
 
 /// The mark ends in what only this orch has, so it is no part of another entry.

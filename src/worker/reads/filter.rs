@@ -24,7 +24,6 @@ const SYNC_WAKE_UP: u64 = 1;
 /// Flags of an open that reads nothing which was there before.
 const NO_READ: i32 = libc::O_DIRECTORY | libc::O_PATH | libc::O_TRUNC | libc::O_EXCL;
 
-/// A filter for one program.
 pub(in crate::worker) struct Filter {
     code: Vec<libc::sock_filter>,
     /// Where in `code` the address of the program's name is compared, low and high half.
@@ -158,6 +157,12 @@ impl Watch {
         self.0.as_raw_fd()
     }
 
+    fn events(&self, patience: Duration) -> io::Result<libc::c_short> {
+        let mut one = [readable(self.fd())];
+        poll(&mut one, patience)?;
+        Ok(one[0].revents)
+    }
+
     /// Answers one question, after looking at the path.
     pub(in crate::worker) fn answer(&self, reads: &mut Reads<'_>) {
         self.answer_one(|asked| {
@@ -188,15 +193,12 @@ impl Watch {
     pub(in crate::worker) fn is_over(&self, patience: Duration, reads: &mut Reads<'_>) -> bool {
         let start = Instant::now();
         loop {
-            let mut one = [readable(self.fd())];
             let left = patience.saturating_sub(start.elapsed());
-            if poll(&mut one, left).is_err() {
-                return false;
-            }
-            match one[0].revents {
-                events if events & libc::POLLHUP != 0 => return true,
-                events if events & libc::POLLIN != 0 => self.answer(reads),
-                _ => {}
+            match self.events(left) {
+                Err(_) => return false,
+                Ok(events) if events & libc::POLLHUP != 0 => return true,
+                Ok(events) if events & libc::POLLIN != 0 => self.answer(reads),
+                Ok(_) => {}
             }
             if left.is_zero() {
                 return false;
@@ -207,12 +209,10 @@ impl Watch {
     /// Answers what processes ask that outlived their step, for as long as orch lives: unanswered, they would hang.
     pub(in crate::worker) fn answer_the_rest(self) {
         let serve = move || {
-            loop {
-                let mut one = [readable(self.fd())];
-                if poll(&mut one, Duration::from_secs(3600)).is_err() || one[0].revents & libc::POLLHUP != 0 {
-                    return;
-                }
-                if one[0].revents & libc::POLLIN != 0 {
+            while let Ok(events) = self.events(Duration::from_secs(3600))
+                && events & libc::POLLHUP == 0
+            {
+                if events & libc::POLLIN != 0 {
                     self.answer_one(|_| {});
                 }
             }

@@ -7,6 +7,8 @@ use crate::worker::reads::Reads;
 #[derive(Debug)]
 pub(in crate::worker) struct Filter(Infallible);
 
+pub(in crate::worker) type Watch = Filter;
+
 impl Filter {
     pub(super) fn new() -> Result<Self, String> {
         Err("only Linux on x86_64 and aarch64 can report what a program reads".into())
@@ -25,12 +27,7 @@ impl Filter {
     pub(in crate::worker) fn watch(self) -> Result<Watch, String> {
         match self.0 {}
     }
-}
 
-#[derive(Debug)]
-pub(in crate::worker) struct Watch(Infallible);
-
-impl Watch {
     pub(in crate::worker) fn fd(&self) -> std::os::fd::RawFd {
         match self.0 {}
     }

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::{Program, Started, c_string};
@@ -135,17 +135,14 @@ extern "C" fn become_program(told: *mut c_void) -> libc::c_int {
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
         die_with(told.parent);
         told.place.store(libc::getpid(), Ordering::SeqCst);
-        let shares_files = told.filter.is_some();
         // Before the filter, which asks about it: who would answer waits for the program to start.
-        if libc::chdir(told.cwd) != 0 {
-            ptr::write_volatile(&raw mut told.errno, *libc::__errno_location());
-            libc::_exit(127)
-        }
-        if let Some(filter) = &mut told.filter {
+        let mut ready = libc::chdir(told.cwd) == 0;
+        if ready && let Some(filter) = &mut told.filter {
             // Its descriptor appears in the table that is still shared with orch.
             filter.install();
+            ready = libc::unshare(libc::CLONE_FILES) == 0;
         }
-        let ready = (!shares_files || libc::unshare(libc::CLONE_FILES) == 0)
+        ready = ready
             && libc::dup2(told.null, 0) == 0
             && libc::dup2(told.output, 1) == 1
             && libc::dup2(told.output, 2) == 2
@@ -164,8 +161,7 @@ extern "C" fn become_program(told: *mut c_void) -> libc::c_int {
 /// Handlers would be called in borrowed memory, and Rust ignores SIGPIPE, which no program expects. What else orch
 /// was told to ignore (`nohup`) stays ignored. Orch has set all that it sets when its first program starts.
 fn handled() -> &'static [libc::c_int] {
-    static HANDLED: OnceLock<Vec<libc::c_int>> = OnceLock::new();
-    HANDLED.get_or_init(|| {
+    static HANDLED: LazyLock<Vec<libc::c_int>> = LazyLock::new(|| {
         let is_handled = |signal: &libc::c_int| {
             // SAFETY: the structure lives as long as the call; signals that cannot be asked about are errors, and left.
             let (code, action) = unsafe {
@@ -175,7 +171,8 @@ fn handled() -> &'static [libc::c_int] {
             code == 0 && action != libc::SIG_DFL && (action != libc::SIG_IGN || *signal == libc::SIGPIPE)
         };
         (1..32).filter(is_handled).collect()
-    })
+    });
+    &HANDLED
 }
 
 unsafe fn default_signals(handled: &[libc::c_int]) {
@@ -189,7 +186,7 @@ unsafe fn default_signals(handled: &[libc::c_int]) {
 }
 
 fn null() -> io::Result<RawFd> {
-    static NULL: OnceLock<Result<File, i32>> = OnceLock::new();
-    let opened = NULL.get_or_init(|| File::open("/dev/null").map_err(|e| e.raw_os_error().unwrap_or(libc::EIO)));
-    opened.as_ref().map(AsRawFd::as_raw_fd).map_err(|code| io::Error::from_raw_os_error(*code))
+    static NULL: LazyLock<Result<File, i32>> =
+        LazyLock::new(|| File::open("/dev/null").map_err(|e| e.raw_os_error().unwrap_or(libc::EIO)));
+    NULL.as_ref().map(AsRawFd::as_raw_fd).map_err(|code| io::Error::from_raw_os_error(*code))
 }

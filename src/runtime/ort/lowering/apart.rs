@@ -1,6 +1,6 @@
 //! Activations kept apart from the convolutions before them.
 
-use super::graph::{FLOAT, Graph, is, named_like};
+use super::graph::{FLOAT, Graph, is};
 use crate::runtime::onnx_proto::NodeProto;
 
 /// A convolution whose output an activation reads, negated twice.
@@ -9,17 +9,17 @@ use crate::runtime::onnx_proto::NodeProto;
 /// GELU, SiLU, sigmoid and tanh are 43 to 57 dB above their errors there, and 63 to 72 dB by themselves. In a stack of
 /// convolutions without norms between them (Wav2Vec2's) that adds up to more than half precision explains. Two negations
 /// change no bit, and what stands between a convolution and its activation keeps it from being merged.
-pub(super) fn activation(graph: &mut Graph, node: &NodeProto) -> Option<Vec<NodeProto>> {
+pub(super) fn activation(graph: &mut Graph, node: &NodeProto) -> Option<()> {
     let [output] = node.output.as_slice() else { return None };
     let merged = graph.readers(output).iter().any(|reader| begins_activation(graph, reader));
     if !is(node, "Conv") || graph.element(output)? != FLOAT || !merged {
         return None;
     }
-    let mut convolution = node.clone();
-    convolution.output = vec![graph.fresh(node)];
-    let negative = graph.op(node, "Neg", &[&convolution.output[0]], vec![]);
-    let positive = graph.op(node, "Neg", &[&negative.output[0]], vec![]);
-    Some(named_like(vec![convolution, negative, positive], node))
+    let output = vec![graph.fresh(node)];
+    let convolved = graph.add(NodeProto { output, ..node.clone() });
+    let negative = graph.op(node, "Neg", &[&convolved], vec![]);
+    graph.op(node, "Neg", &[&negative], vec![]);
+    Some(())
 }
 
 /// A GELU that was exported as a formula begins with a division or product, and an error function behind it.

@@ -7,7 +7,7 @@ use crate::runtime::onnx_proto::{NodeProto, TensorProto};
 ///
 /// The HTP compiler merges such an addition with the normalisation behind it and then normalises every row of the
 /// batch but the first to wrong values.
-pub(super) fn repeated(graph: &mut Graph, node: &NodeProto) -> Option<Vec<NodeProto>> {
+pub(super) fn repeated(graph: &mut Graph, node: &NodeProto) -> Option<()> {
     let ([_, _], [output]) = (node.input.as_slice(), node.output.as_slice()) else { return None };
     if !is(node, "Add") {
         return None;
@@ -24,7 +24,8 @@ pub(super) fn repeated(graph: &mut Graph, node: &NodeProto) -> Option<Vec<NodePr
     let bytes = bytes(graph.constant(&node.input[at])?)?.repeat(usize::try_from(batch).ok()?);
     let mut node = node.clone();
     node.input[at] = graph.constant_of(&node, FLOAT, &shape, bytes);
-    Some(vec![node])
+    graph.add(node);
+    Some(())
 }
 
 fn bytes(tensor: &TensorProto) -> Option<Vec<u8>> {

@@ -1,6 +1,6 @@
 //! `Einsum` of two operands as transposes, one matrix product and a reshape.
 
-use super::graph::{Graph, attribute, is, named_like, with_ints};
+use super::graph::{Graph, attribute, is, with_ints};
 use crate::runtime::onnx_proto::NodeProto;
 
 /// The letters of both operands by what becomes of them.
@@ -44,7 +44,7 @@ fn plan(equation: &str) -> Option<Plan> {
     (kept && known && !plan.summed.is_empty()).then_some(plan)
 }
 
-pub(super) fn product(graph: &mut Graph, node: &NodeProto) -> Option<Vec<NodeProto>> {
+pub(super) fn product(graph: &mut Graph, node: &NodeProto) -> Option<()> {
     let [a, b] = node.input.as_slice() else { return None };
     if !is(node, "Einsum") {
         return None;
@@ -59,43 +59,26 @@ pub(super) fn product(graph: &mut Graph, node: &NodeProto) -> Option<Vec<NodePro
     let sizes = |letters: &[char]| letters.iter().map(&size).collect::<Option<Vec<i64>>>();
     let all = |letters: &[char]| sizes(letters).map(|sizes| sizes.iter().product::<i64>());
     let (batch, summed, left, right) = (all(&plan.batch)?, all(&plan.summed)?, all(&plan.left)?, all(&plan.right)?);
+    let made = [&plan.batch[..], &plan.left, &plan.right].concat();
+    let made_sizes = sizes(&made)?;
 
-    let mut nodes = Vec::new();
-    let mut arrange = |graph: &mut Graph, value: &str, from: &[char], to: Vec<char>, shape: &[i64]| {
-        let value = permute(graph, node, value, from, &to, &mut nodes);
-        nodes.push(graph.reshape(node, &value, shape));
-        nodes[nodes.len() - 1].output[0].clone()
-    };
-    let a_order = [plan.batch.clone(), plan.left.clone(), plan.summed.clone()].concat();
-    let a = arrange(graph, a, &plan.a, a_order, &[batch, left, summed]);
-    let b_order = [plan.batch.clone(), plan.summed.clone(), plan.right.clone()].concat();
-    let b = arrange(graph, b, &plan.b, b_order, &[batch, summed, right]);
+    let a = permute(graph, node, a, &plan.a, &[&plan.batch[..], &plan.left, &plan.summed].concat());
+    let a = graph.reshape(node, &a, &[batch, left, summed]);
+    let b = permute(graph, node, b, &plan.b, &[&plan.batch[..], &plan.summed, &plan.right].concat());
+    let b = graph.reshape(node, &b, &[batch, summed, right]);
     let product = graph.op(node, "MatMul", &[&a, &b], vec![]);
-    let made = [plan.batch.clone(), plan.left.clone(), plan.right.clone()].concat();
-    let back = graph.reshape(node, &product.output[0], &sizes(&made)?);
-    let last = back.output[0].clone();
-    nodes.extend([product, back]);
-    permute(graph, node, &last, &made, &plan.out, &mut nodes);
-    Some(named_like(nodes, node))
+    let back = graph.reshape(node, &product, &made_sizes);
+    permute(graph, node, &back, &made, &plan.out);
+    Some(())
 }
 
 /// Adds a transpose unless the letters already stand in order; gives the name of the arranged value.
-fn permute(
-    graph: &mut Graph,
-    node: &NodeProto,
-    value: &str,
-    from: &[char],
-    to: &[char],
-    nodes: &mut Vec<NodeProto>,
-) -> String {
+fn permute(graph: &mut Graph, node: &NodeProto, value: &str, from: &[char], to: &[char]) -> String {
     if from == to {
         return value.to_owned();
     }
     let order = to.iter().filter_map(|c| from.iter().position(|l| l == c)).map(|at| at as i64).collect();
-    let transpose = graph.op(node, "Transpose", &[value], vec![with_ints("perm", order)]);
-    let name = transpose.output[0].clone();
-    nodes.push(transpose);
-    name
+    graph.op(node, "Transpose", &[value], vec![with_ints("perm", order)])
 }
 
 #[cfg(test)]

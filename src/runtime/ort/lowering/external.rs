@@ -15,7 +15,7 @@ const LIMIT: u64 = i32::MAX as u64;
 pub(super) fn embed(proto: &mut GraphProto, folder: &Path) -> anyhow::Result<bool> {
     let mut total = 0u64;
     for tensor in proto.initializer.iter_mut().filter(|tensor| !tensor.external_data.is_empty()) {
-        let name = tensor.name.clone().unwrap_or_default();
+        let name = tensor.name().to_owned();
         let raw = content(tensor, folder).with_context(|| format!("weight `{name}`"))?;
         total += raw.len() as u64;
         ensure!(
@@ -32,8 +32,8 @@ pub(super) fn embed(proto: &mut GraphProto, folder: &Path) -> anyhow::Result<boo
 fn content(tensor: &TensorProto, folder: &Path) -> anyhow::Result<Vec<u8>> {
     let (mut location, mut offset, mut length) = (None, 0u64, None);
     for entry in &tensor.external_data {
-        let value = entry.value.clone().unwrap_or_default();
-        match entry.key.as_deref().unwrap_or_default() {
+        let value = entry.value().to_owned();
+        match entry.key() {
             "location" => location = Some(value),
             "offset" => offset = value.parse().with_context(|| format!("bad offset `{value}`"))?,
             "length" => length = Some(value.parse::<u64>().with_context(|| format!("bad length `{value}`"))?),
@@ -67,12 +67,8 @@ mod tests {
             key: Some((*key).to_owned()),
             value: Some((*value).to_owned()),
         };
-        let tensor = TensorProto {
-            name: Some("w".to_owned()),
-            external_data: entries.iter().map(entry).collect(),
-            data_location: Some(1),
-            ..Default::default()
-        };
+        let external_data = entries.iter().map(entry).collect();
+        let tensor = TensorProto { external_data, data_location: Some(1), ..TensorProto::of("w", 1, &[], vec![]) };
         GraphProto { initializer: vec![tensor], ..Default::default() }
     }
 

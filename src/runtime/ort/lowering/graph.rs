@@ -24,14 +24,16 @@ pub(super) struct Graph {
     producers: BTreeMap<String, NodeProto>,
     /// The nodes that read a value, as they were before any rule.
     readers: BTreeMap<String, Vec<NodeProto>>,
+    /// Those that a rule makes in the place of one.
+    nodes: Vec<NodeProto>,
+    /// So many names.
     made: usize,
 }
 
 impl Graph {
     pub(super) fn new(proto: &mut GraphProto, mut shapes: Shapes) -> Self {
         for value in proto.value_info.iter().chain(&proto.input).chain(&proto.output) {
-            let tensor = value.r#type.as_ref().and_then(|kind| kind.tensor_type.as_ref());
-            let (Some(name), Some(tensor)) = (&value.name, tensor) else { continue };
+            let (Some(name), Some(tensor)) = (&value.name, value.tensor()) else { continue };
             let sizes = tensor.shape.as_ref().and_then(|shape| shape.dim.iter().map(|dim| dim.dim_value).collect());
             if let Some(sizes) = sizes {
                 shapes.insert(name.clone(), (tensor.elem_type.unwrap_or_default(), sizes));
@@ -40,7 +42,7 @@ impl Graph {
         let mut constants = BTreeMap::new();
         let initializers = std::mem::take(&mut proto.initializer);
         for (at, tensor) in initializers.iter().enumerate() {
-            let name = tensor.name.clone().unwrap_or_default();
+            let name = tensor.name().to_owned();
             shapes.insert(name.clone(), (tensor.data_type.unwrap_or_default(), tensor.dims.clone()));
             constants.insert(name, at);
         }
@@ -52,7 +54,7 @@ impl Graph {
                 readers.entry(name.clone()).or_default().push(node.clone());
             }
         }
-        Self { shapes, initializers, constants, producers, readers, made: 0 }
+        Self { shapes, initializers, constants, producers, readers, nodes: Vec::new(), made: 0 }
     }
 
     /// The shape, if every size is a number.
@@ -103,7 +105,7 @@ impl Graph {
     /// A new name that says where it comes from.
     pub(super) fn fresh(&mut self, node: &NodeProto) -> String {
         self.made += 1;
-        format!("{}/lowered_{}", node.name.as_deref().unwrap_or_default(), self.made)
+        format!("{}/lowered_{}", node.name(), self.made)
     }
 
     /// A new constant of whole numbers; gives its name.
@@ -117,39 +119,44 @@ impl Graph {
 
     pub(super) fn constant_of(&mut self, node: &NodeProto, element: i32, dims: &[i64], raw: Vec<u8>) -> String {
         let name = self.fresh(node);
-        self.initializers.push(TensorProto {
-            dims: dims.to_vec(),
-            data_type: Some(element),
-            name: Some(name.clone()),
-            raw_data: Some(raw),
-            ..Default::default()
-        });
+        self.initializers.push(TensorProto::of(&name, element, dims, raw));
         name
     }
 
-    /// `Reshape(value)` to a fixed shape; gives the node, whose output is new.
-    pub(super) fn reshape(&mut self, node: &NodeProto, value: &str, shape: &[i64]) -> NodeProto {
+    pub(super) fn float(&mut self, node: &NodeProto, value: f32) -> String {
+        self.constant_of(node, FLOAT, &[], value.to_le_bytes().to_vec())
+    }
+
+    /// `Reshape(value)` to a fixed shape; gives the name of what it makes.
+    pub(super) fn reshape(&mut self, node: &NodeProto, value: &str, shape: &[i64]) -> String {
         let shape = self.whole(node, INT64, &[shape.len() as i64], shape);
         self.op(node, "Reshape", &[value, &shape], vec![])
     }
 
-    /// A new node with one new output.
+    /// A new node with one new output, whose name it gives.
     pub(super) fn op(
         &mut self,
         near: &NodeProto,
         operator: &str,
         inputs: &[&str],
         attribute: Vec<AttributeProto>,
-    ) -> NodeProto {
+    ) -> String {
         let name = self.fresh(near);
-        NodeProto {
-            input: inputs.iter().map(|name| (*name).to_owned()).collect(),
-            output: vec![name.clone()],
-            name: Some(name),
-            op_type: Some(operator.to_owned()),
-            attribute,
-            ..Default::default()
+        self.add(NodeProto { attribute, ..NodeProto::of(operator, &name, inputs, &name) })
+    }
+
+    pub(super) fn add(&mut self, node: NodeProto) -> String {
+        let name = node.output[0].clone();
+        self.nodes.push(node);
+        name
+    }
+
+    /// The nodes that a rule made in the place of `replaced`: the last of them makes what that one made.
+    pub(super) fn take_made(&mut self, replaced: &NodeProto) -> Vec<NodeProto> {
+        if let Some(last) = self.nodes.last_mut() {
+            last.output = replaced.output.clone();
         }
+        std::mem::take(&mut self.nodes)
     }
 
     /// Puts the constants back, with those that were made.
@@ -159,12 +166,11 @@ impl Graph {
 }
 
 pub(super) fn is(node: &NodeProto, operator: &str) -> bool {
-    let own = node.domain.as_deref().is_none_or(|domain| domain.is_empty() || domain == "ai.onnx");
-    own && node.op_type.as_deref() == Some(operator)
+    ["", "ai.onnx"].contains(&node.domain()) && node.op_type() == operator
 }
 
 pub(super) fn attribute<'n>(node: &'n NodeProto, name: &str) -> Option<&'n AttributeProto> {
-    node.attribute.iter().find(|attribute| attribute.name.as_deref() == Some(name))
+    node.attribute.iter().find(|attribute| attribute.name() == name)
 }
 
 pub(super) fn int(node: &NodeProto, name: &str, default: i64) -> i64 {
@@ -179,12 +185,9 @@ pub(super) fn with_ints(name: &str, ints: Vec<i64>) -> AttributeProto {
     AttributeProto { name: Some(name.to_owned()), ints, r#type: Some(ATTRIBUTE_INTS), ..Default::default() }
 }
 
-/// The last of a rule's new nodes makes what the replaced node made.
-pub(super) fn named_like(mut nodes: Vec<NodeProto>, replaced: &NodeProto) -> Vec<NodeProto> {
-    if let Some(last) = nodes.last_mut() {
-        last.output = replaced.output.clone();
-    }
-    nodes
+/// An axis that may be counted from the end.
+pub(super) fn from_start(axis: i64, rank: usize) -> Option<usize> {
+    usize::try_from(if axis < 0 { axis + rank as i64 } else { axis }).ok()
 }
 
 /// Drops nodes whose outputs nobody takes any more.

@@ -7,13 +7,11 @@ mod apart;
 mod broadcast;
 mod cumsum;
 mod einsum;
-mod exponential;
 mod external;
 mod gather;
 mod graph;
-mod reciprocal;
+mod pointwise;
 mod scatter;
-mod square;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -27,7 +25,8 @@ use graph::{Graph, prune};
 /// Element type (ONNX's number) and sizes of values by name; only those whose every size is known.
 pub(super) type Shapes = BTreeMap<String, (i32, Vec<i64>)>;
 
-type Rule = fn(&mut Graph, &NodeProto) -> Option<Vec<NodeProto>>;
+/// Makes nodes in the place of one that it applies to.
+type Rule = fn(&mut Graph, &NodeProto) -> Option<()>;
 
 /// One row a rule: its name in facts and manifests, and what it does.
 const RULES: &[(&str, Rule)] = &[
@@ -37,9 +36,9 @@ const RULES: &[(&str, Rule)] = &[
     ("einsum-matmul", einsum::product),
     ("masked-scatter", scatter::masked),
     ("constant-batch", broadcast::repeated),
-    ("reciprocal-div", reciprocal::division),
-    ("square-mul", square::product),
-    ("exp-floor", exponential::bounded),
+    ("reciprocal-div", pointwise::division),
+    ("square-mul", pointwise::square),
+    ("exp-floor", pointwise::exponential),
     ("activation-apart", apart::activation),
 ];
 
@@ -64,10 +63,10 @@ pub(super) fn lower(
     let mut rules = BTreeMap::new();
     let mut nodes = Vec::with_capacity(proto.node.len());
     for node in std::mem::take(&mut proto.node) {
-        match RULES.iter().find_map(|(name, rule)| rule(&mut graph, &node).map(|made| (*name, made))) {
-            Some((name, made)) => {
-                *rules.entry(name).or_insert(0) += 1;
-                nodes.extend(made);
+        match RULES.iter().find(|(_, rule)| rule(&mut graph, &node).is_some()) {
+            Some((name, _)) => {
+                *rules.entry(*name).or_insert(0) += 1;
+                nodes.append(&mut graph.take_made(&node));
             }
             None => nodes.push(node),
         }
@@ -86,8 +85,7 @@ fn exposed(model: &ModelProto) -> Vec<u8> {
         let known: BTreeSet<_> = graph.output.iter().filter_map(|value| value.name.clone()).collect();
         let made = graph.node.iter().flat_map(|node| &node.output).filter(|name| !name.is_empty());
         let hidden = made.filter(|name| !known.contains(*name));
-        let value = |name: &String| ValueInfoProto { name: Some(name.clone()), ..Default::default() };
-        graph.output.extend(hidden.map(value).collect::<Vec<_>>());
+        graph.output.extend(hidden.map(|name| ValueInfoProto::named(name)).collect::<Vec<_>>());
     }
     model.encode_to_vec()
 }

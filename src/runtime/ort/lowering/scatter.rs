@@ -1,12 +1,12 @@
 //! `masked_scatter` as PyTorch's tracing exporter writes it, without the list of places whose length only the data knows.
 
-use super::graph::{BOOL, Graph, INT32, INT64, attribute, is, named_like, with_int};
+use super::graph::{BOOL, Graph, INT32, INT64, attribute, is, with_int};
 use crate::runtime::onnx_proto::NodeProto;
 
 /// `ScatterND(data, Transpose(NonZero(mask)), source[:count])`: the n-th true place takes the n-th source value.
 ///
 /// Counting the true places up to each one gives the same n without the list: `Where(mask, source[count - 1], data)`.
-pub(super) fn masked(graph: &mut Graph, node: &NodeProto) -> Option<Vec<NodeProto>> {
+pub(super) fn masked(graph: &mut Graph, node: &NodeProto) -> Option<()> {
     let [data, places, updates] = node.input.as_slice() else { return None };
     if !is(node, "ScatterND") || attribute(node, "reduction").is_some_and(|a| a.s.as_deref() != Some(b"none")) {
         return None;
@@ -27,19 +27,19 @@ pub(super) fn masked(graph: &mut Graph, node: &NodeProto) -> Option<Vec<NodeProt
     let bound = |graph: &mut Graph, value| graph.whole(node, INT32, &[], &[value]);
 
     let number = graph.op(node, "Cast", &[&mask], vec![with_int("to", i64::from(INT32))]);
-    let list = graph.reshape(node, &number.output[0], &[count]);
+    let list = graph.reshape(node, &number, &[count]);
     let axis = graph.whole(node, INT64, &[], &[0]);
-    let counted = graph.op(node, "CumSum", &[&list.output[0], &axis], vec![]);
+    let counted = graph.op(node, "CumSum", &[&list, &axis], vec![]);
     let one = bound(graph, 1);
-    let order = graph.op(node, "Sub", &[&counted.output[0], &one], vec![]);
+    let order = graph.op(node, "Sub", &[&counted, &one], vec![]);
     let (least, most) = (bound(graph, 0), bound(graph, held - 1));
-    let index = graph.op(node, "Clip", &[&order.output[0], &least, &most], vec![]);
+    let index = graph.op(node, "Clip", &[&order, &least, &most], vec![]);
     let table_shape: &[i64] = if width == 1 { &[held] } else { &[held, width] };
     let table = graph.reshape(node, &source, table_shape);
-    let picked = graph.op(node, "Gather", &[&table.output[0], &index.output[0]], vec![with_int("axis", 0)]);
-    let values = graph.reshape(node, &picked.output[0], &shape);
-    let chosen = graph.op(node, "Where", &[&mask, &values.output[0], data], vec![]);
-    Some(named_like(vec![number, list, counted, order, index, table, picked, values, chosen], node))
+    let picked = graph.op(node, "Gather", &[&table, &index], vec![with_int("axis", 0)]);
+    let values = graph.reshape(node, &picked, &shape);
+    graph.op(node, "Where", &[&mask, &values, data], vec![]);
+    Some(())
 }
 
 /// The flat source before it was cut to the number of true places.

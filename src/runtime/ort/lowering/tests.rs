@@ -2,9 +2,7 @@
 
 use super::graph::{BOOL, FLOAT, INT64, with_int, with_ints};
 use super::*;
-use crate::runtime::onnx_proto::{
-    AttributeProto, Dimension, GraphProto, TensorProto, TensorShape, TensorType, TypeProto, ValueInfoProto,
-};
+use crate::runtime::onnx_proto::{AttributeProto, GraphProto, TensorProto, TensorShape, ValueInfoProto};
 
 /// The rules on a model without a folder, by the shapes that it tells itself.
 fn low(bytes: &[u8]) -> anyhow::Result<Lowered> {
@@ -12,47 +10,39 @@ fn low(bytes: &[u8]) -> anyhow::Result<Lowered> {
 }
 
 fn value(name: &str, element: i32, shape: &[i64]) -> ValueInfoProto {
-    let dim = shape.iter().map(|size| Dimension { dim_value: Some(*size), ..Default::default() }).collect();
-    let tensor = TensorType { elem_type: Some(element), shape: Some(TensorShape { dim }) };
-    let kind = TypeProto { tensor_type: Some(tensor), ..Default::default() };
-    ValueInfoProto { name: Some(name.to_owned()), r#type: Some(kind), ..Default::default() }
+    ValueInfoProto::of(name, element, Some(TensorShape::of(shape)))
 }
 
 fn node(operator: &str, inputs: &[&str], output: &str, attribute: Vec<AttributeProto>) -> NodeProto {
-    NodeProto {
-        input: inputs.iter().map(|name| (*name).to_owned()).collect(),
-        output: vec![output.to_owned()],
-        name: Some(format!("n_{output}")),
-        op_type: Some(operator.to_owned()),
-        attribute,
-        ..Default::default()
-    }
+    NodeProto { attribute, ..NodeProto::of(operator, &format!("n_{output}"), inputs, output) }
 }
 
 fn whole(name: &str, dims: &[i64], values: &[i64]) -> TensorProto {
-    TensorProto {
-        dims: dims.to_vec(),
-        data_type: Some(INT64),
-        int64_data: values.to_vec(),
-        name: Some(name.to_owned()),
-        ..Default::default()
-    }
+    TensorProto { int64_data: values.to_vec(), ..TensorProto::of(name, INT64, dims, vec![]) }
 }
 
 fn model(nodes: Vec<NodeProto>, values: Vec<ValueInfoProto>, constants: Vec<TensorProto>, output: &str) -> Vec<u8> {
     let graph = GraphProto {
         node: nodes,
         initializer: constants,
-        output: values.iter().filter(|v| v.name.as_deref() == Some(output)).cloned().collect(),
+        output: values.iter().filter(|value| value.name() == output).cloned().collect(),
         value_info: values,
         ..Default::default()
     };
-    ModelProto { ir_version: Some(8), graph: Some(graph), ..Default::default() }.encode_to_vec()
+    ModelProto { ir_version: Some(8), ..ModelProto::of(graph) }.encode_to_vec()
+}
+
+/// A model of one node that makes `y`.
+fn of_one(node: NodeProto, values: Vec<ValueInfoProto>, constants: Vec<TensorProto>) -> Vec<u8> {
+    model(vec![node], values, constants, "y")
+}
+
+fn graph(bytes: &[u8]) -> GraphProto {
+    ModelProto::decode(bytes).unwrap().graph.unwrap()
 }
 
 fn operators(lowered: &Lowered) -> Vec<String> {
-    let graph = ModelProto::decode(lowered.bytes.as_slice()).unwrap().graph.unwrap();
-    graph.node.iter().map(|node| node.op_type.clone().unwrap()).collect()
+    graph(&lowered.bytes).node.iter().map(|node| node.op_type().to_owned()).collect()
 }
 
 #[test]
@@ -61,7 +51,7 @@ fn a_gather_of_five_axes_is_flattened_and_one_of_four_is_not() {
         let count: i64 = index.iter().product();
         let places: Vec<i64> = (0..count).collect();
         let values = vec![value("x", BOOL, &[32, 1]), value("y", BOOL, out)];
-        model(vec![node("Gather", &["x", "i"], "y", vec![])], values, vec![whole("i", index, &places)], "y")
+        of_one(node("Gather", &["x", "i"], "y", vec![]), values, vec![whole("i", index, &places)])
     };
     let five = low(&gather(&[2, 1, 1, 16], &[2, 1, 1, 16, 1])).unwrap();
     assert_eq!(five.rules, BTreeMap::from([("gather-flat", 1)]));
@@ -82,7 +72,7 @@ fn an_einsum_becomes_a_product_and_an_odd_one_stays() {
             ..Default::default()
         };
         let values = vec![value("a", FLOAT, &[2, 4]), value("b", FLOAT, &[2, 3, 4]), value("y", FLOAT, &[2, 3])];
-        model(vec![node("Einsum", &["a", "b"], "y", vec![equation])], values, vec![], "y")
+        of_one(node("Einsum", &["a", "b"], "y", vec![equation]), values, vec![])
     };
     let lowered = low(&einsum("bd,bkd->bk")).unwrap();
     assert_eq!(operators(&lowered), ["Reshape", "Transpose", "Reshape", "MatMul", "Reshape"]);
@@ -117,58 +107,46 @@ fn a_masked_scatter_counts_rows_and_leaves_no_node_behind() {
 #[test]
 fn a_table_of_positions_is_repeated_for_a_batch_only() {
     let add = |batch: i64| {
-        let table = TensorProto {
-            dims: vec![1, 2, 1],
-            data_type: Some(FLOAT),
-            float_data: vec![1.0, 2.0],
-            name: Some("p".to_owned()),
-            ..Default::default()
-        };
+        let table = floats("p", &[1, 2, 1], &[1.0, 2.0]);
         let values = vec![value("x", FLOAT, &[batch, 2, 1]), value("y", FLOAT, &[batch, 2, 1])];
-        model(vec![node("Add", &["x", "p"], "y", vec![])], values, vec![table], "y")
+        of_one(node("Add", &["x", "p"], "y", vec![]), values, vec![table])
     };
-    let lowered = low(&add(3)).unwrap();
-    let graph = ModelProto::decode(lowered.bytes.as_slice()).unwrap().graph.unwrap();
-    let table = graph.initializer.iter().find(|t| t.name.as_deref() == Some(graph.node[0].input[1].as_str())).unwrap();
+    let graph = graph(&low(&add(3)).unwrap().bytes);
+    let table = graph.initializer.iter().find(|table| table.name() == graph.node[0].input[1]).unwrap();
     assert_eq!(table.dims, [3, 2, 1]);
-    assert_eq!(table.raw_data.as_ref().unwrap().len(), 3 * 2 * 4);
+    assert_eq!(table.raw_data().len(), 3 * 2 * 4);
     assert!(low(&add(1)).unwrap().rules.is_empty());
 }
 
-fn scalar(name: &str, number: f32) -> TensorProto {
-    TensorProto { data_type: Some(FLOAT), float_data: vec![number], name: Some(name.to_owned()), ..Default::default() }
+fn floats(name: &str, dims: &[i64], values: &[f32]) -> TensorProto {
+    TensorProto { float_data: values.to_vec(), ..TensorProto::of(name, FLOAT, dims, vec![]) }
 }
 
 #[test]
 fn a_power_of_two_becomes_a_product_and_another_stays() {
-    let power = |exponent: f32| {
-        let values = vec![value("x", FLOAT, &[3]), value("y", FLOAT, &[3])];
-        model(vec![node("Pow", &["x", "e"], "y", vec![])], values, vec![scalar("e", exponent)], "y")
+    let power = |x: &[i64], y: &[i64], exponents| {
+        let values = vec![value("x", FLOAT, x), value("y", FLOAT, y)];
+        low(&of_one(node("Pow", &["x", "e"], "y", vec![]), values, vec![exponents])).unwrap()
     };
-    let lowered = low(&power(2.0)).unwrap();
+    let lowered = power(&[3], &[3], floats("e", &[], &[2.0]));
     assert_eq!(lowered.rules, BTreeMap::from([("square-mul", 1)]));
-    let graph = ModelProto::decode(lowered.bytes.as_slice()).unwrap().graph.unwrap();
-    assert_eq!((operators(&lowered), &graph.node[0].input), (vec!["Mul".to_owned()], &vec!["x".to_owned(); 2]));
-    assert!(low(&power(3.0)).unwrap().rules.is_empty());
-    // A row of exponents widens what it is applied to.
-    let wide = TensorProto { dims: vec![1, 2], float_data: vec![2.0; 2], ..scalar("e", 2.0) };
-    let values = vec![value("x", FLOAT, &[1, 1]), value("y", FLOAT, &[1, 2])];
-    assert!(
-        low(&model(vec![node("Pow", &["x", "e"], "y", vec![])], values, vec![wide], "y")).unwrap().rules.is_empty()
+    assert_eq!(
+        (&operators(&lowered)[..], &graph(&lowered.bytes).node[0].input[..]),
+        (&["Mul".to_owned()][..], &["x".to_owned(), "x".to_owned()][..])
     );
+    assert!(power(&[3], &[3], floats("e", &[], &[3.0])).rules.is_empty());
+    // A row of exponents widens what it is applied to.
+    assert!(power(&[1, 1], &[1, 2], floats("e", &[1, 2], &[2.0; 2])).rules.is_empty());
 }
 
 #[test]
 fn an_exponential_is_of_no_number_far_below_zero() {
     let values = vec![value("x", FLOAT, &[3]), value("y", FLOAT, &[3])];
-    let lowered = low(&model(vec![node("Exp", &["x"], "y", vec![])], values, vec![], "y")).unwrap();
-    assert_eq!(
-        (operators(&lowered), &lowered.rules),
-        (vec!["Clip".to_owned(), "Exp".to_owned()], &BTreeMap::from([("exp-floor", 1)]))
-    );
-    let graph = ModelProto::decode(lowered.bytes.as_slice()).unwrap().graph.unwrap();
-    let bounds: Vec<_> =
-        graph.initializer.iter().map(|t| f32::from_le_bytes(t.raw_data.clone().unwrap().try_into().unwrap())).collect();
+    let lowered = low(&of_one(node("Exp", &["x"], "y", vec![]), values, vec![])).unwrap();
+    assert_eq!(operators(&lowered), ["Clip", "Exp"]);
+    assert_eq!(lowered.rules, BTreeMap::from([("exp-floor", 1)]));
+    let bound = |tensor: &TensorProto| f32::from_le_bytes(tensor.raw_data().try_into().unwrap());
+    let bounds: Vec<_> = graph(&lowered.bytes).initializer.iter().map(bound).collect();
     assert_eq!(bounds, [-87.0, f32::MAX]);
     assert!(bounds[0].exp() < 1.5 * f32::MIN_POSITIVE, "{}", bounds[0].exp());
 }
@@ -178,15 +156,15 @@ fn a_running_sum_of_five_axes_is_one_of_three() {
     let sum = |shape: &[i64], axis: i64| {
         let values = vec![value("x", FLOAT, shape), value("y", FLOAT, shape)];
         let sum = node("CumSum", &["x", "a"], "y", vec![with_int("reverse", 1)]);
-        low(&model(vec![sum], values, vec![whole("a", &[], &[axis])], "y")).unwrap()
+        low(&of_one(sum, values, vec![whole("a", &[], &[axis])])).unwrap()
     };
     for axis in [2, -3] {
         let lowered = sum(&[2, 3, 4, 5, 6], axis);
         assert_eq!(lowered.rules, BTreeMap::from([("cumsum-flat", 1)]));
         assert_eq!(operators(&lowered), ["Reshape", "CumSum", "Reshape"]);
-        let graph = ModelProto::decode(lowered.bytes.as_slice()).unwrap().graph.unwrap();
-        let merged: Vec<u8> = [6i64, 4, 30].iter().flat_map(|size| size.to_le_bytes()).collect();
-        assert!(graph.initializer.iter().any(|tensor| tensor.raw_data.as_ref() == Some(&merged)));
+        let graph = graph(&lowered.bytes);
+        let merged = [6i64, 4, 30].map(i64::to_le_bytes).concat();
+        assert!(graph.initializer.iter().any(|tensor| tensor.raw_data() == merged));
         assert_eq!(graph.node[1].attribute, [with_int("reverse", 1)]);
     }
     assert!(sum(&[2, 3, 4, 5], 2).rules.is_empty());
@@ -197,7 +175,7 @@ fn an_activation_is_kept_apart_from_its_convolution() {
     let behind = |nodes: Vec<NodeProto>| {
         let values = vec![value("x", FLOAT, &[1, 2, 4]), value("c", FLOAT, &[1, 2, 4]), value("y", FLOAT, &[1, 2, 4])];
         let nodes = [vec![node("Conv", &["x", "w"], "c", vec![])], nodes].concat();
-        low(&model(nodes, values, vec![scalar("s", 1.5)], "y")).unwrap()
+        low(&model(nodes, values, vec![floats("s", &[], &[1.5])], "y")).unwrap()
     };
     let gelu = behind(vec![
         node("Div", &["c", "s"], "d", vec![]),
@@ -216,19 +194,18 @@ fn an_activation_is_kept_apart_from_its_convolution() {
 fn gather_nd_by_constants_reads_flattened_axes() {
     let values = vec![value("x", FLOAT, &[2, 16]), value("y", FLOAT, &[3])];
     let index = whole("i", &[3, 2], &[0, 5, 1, 5, -1, -1]);
-    let lowered = low(&model(vec![node("GatherND", &["x", "i"], "y", vec![])], values, vec![index], "y")).unwrap();
+    let lowered = low(&of_one(node("GatherND", &["x", "i"], "y", vec![]), values, vec![index])).unwrap();
     assert_eq!(operators(&lowered), ["Reshape", "Gather", "Reshape"]);
-    let graph = ModelProto::decode(lowered.bytes.as_slice()).unwrap().graph.unwrap();
-    let places = graph.initializer.iter().find(|t| t.dims == [3] && t.raw_data.is_some()).unwrap();
-    let expected: Vec<u8> = [5i64, 21, 31].iter().flat_map(|place| place.to_le_bytes()).collect();
-    assert_eq!(places.raw_data.as_ref().unwrap(), &expected);
+    let graph = graph(&lowered.bytes);
+    let places = graph.initializer.iter().find(|tensor| tensor.dims == [3] && !tensor.raw_data().is_empty()).unwrap();
+    assert_eq!(places.raw_data(), [5i64, 21, 31].map(i64::to_le_bytes).concat());
 }
 
 #[test]
 fn batched_gathers_are_left_alone() {
     let values = vec![value("x", FLOAT, &[2, 16]), value("i", INT64, &[2, 1]), value("y", FLOAT, &[2])];
     let batched = node("GatherND", &["x", "i"], "y", vec![with_int("batch_dims", 1)]);
-    assert!(low(&model(vec![batched], values, vec![], "y")).unwrap().rules.is_empty());
+    assert!(low(&of_one(batched, values, vec![])).unwrap().rules.is_empty());
 }
 
 #[test]
@@ -244,9 +221,8 @@ fn shapes_that_the_model_does_not_tell_are_inferred() {
     let bytes = model(vec![gather, relu], vec![value("y", FLOAT, &[2, 1, 1, 2, 1])], vec![index], "y");
     assert!(low(&bytes).unwrap().rules.is_empty());
     let infer = |exposed: &[u8]| {
-        let graph = ModelProto::decode(exposed).unwrap().graph.unwrap();
-        let names: Vec<_> = graph.output.iter().map(|value| value.name.clone().unwrap()).collect();
-        assert_eq!(names, ["y", "g"], "every value is exposed once");
+        let outputs = graph(exposed).output;
+        assert!(outputs.iter().map(ValueInfoProto::name).eq(["y", "g"]), "every value is exposed once");
         Ok(Shapes::from([("x".to_owned(), (FLOAT, vec![4, 1]))]))
     };
     assert_eq!(lower(&bytes, Path::new("/nowhere"), infer).unwrap().rules, BTreeMap::from([("gather-flat", 1)]));
@@ -255,8 +231,8 @@ fn shapes_that_the_model_does_not_tell_are_inferred() {
 #[test]
 fn a_reciprocal_becomes_a_division_under_the_same_name() {
     let values = vec![value("x", FLOAT, &[2]), value("y", FLOAT, &[2])];
-    let lowered = low(&model(vec![node("Reciprocal", &["x"], "y", vec![])], values, vec![], "y")).unwrap();
-    let graph = ModelProto::decode(lowered.bytes.as_slice()).unwrap().graph.unwrap();
+    let lowered = low(&of_one(node("Reciprocal", &["x"], "y", vec![]), values, vec![])).unwrap();
     assert_eq!(operators(&lowered), ["Div"]);
-    assert_eq!((graph.node[0].input[1].as_str(), graph.node[0].output[0].as_str()), ("x", "y"));
+    let division = &graph(&lowered.bytes).node[0];
+    assert_eq!((division.input[1].as_str(), division.output[0].as_str()), ("x", "y"));
 }
