@@ -161,9 +161,9 @@ fn what_this_machine_can_run_stays_and_the_rest_goes_away() {
     // This machine has the device too, but the target asks for another one.
     assert_eq!(lab["status"], "PASS", "{lab:#}");
     assert!(lab["facts"]["run:affine:lab-fp32"]["executor"].is_object(), "{lab:#}");
+    let run = ["run", "specs/all.yaml", "--json", "-t", "lab", "--where", "auto"];
     sandbox.run(run).success().summary([("executed", 0)]);
     sandbox.write("specs/all.yaml", sandbox.read("specs/all.yaml").replace("pool: xeon", "pool: epyc"));
-    let run = ["run", "specs/all.yaml", "--json", "-t", "lab", "--where", "auto"];
     assert_eq!(sandbox.run(run).success().json()["cases"][0]["status"], "PASS");
     let explained = sandbox.run(["explain", "run:affine:lab-fp32", "--spec", "specs/all.yaml"]);
     explained.success().stdout_has("pool=epyc").stdout_has("pool=xeon");
