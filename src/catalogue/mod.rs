@@ -172,6 +172,7 @@ mod tests {
             device: pair.backend.name.to_owned(),
             precision: Precision::Fp32,
             options: Default::default(),
+            properties: Default::default(),
             measure: TestMeasure::Times { warmup: 0, samples: 1, max_seconds: 1.0 },
             round: None,
             test: runtime.runs_the_test.then(|| "test_x.py".to_owned()),

@@ -1,5 +1,7 @@
 //! What a run is told, all of it in its key.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -15,6 +17,9 @@ pub struct RunParams {
     pub device: String,
     pub precision: Precision,
     pub options: serde_json::Map<String, Value>,
+    /// What an executor's worker must offer to perform it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub properties: BTreeMap<String, String>,
     pub measure: TestMeasure,
     /// File name of the generated test, where that is what runs.
     pub test: Option<String>,
@@ -54,6 +59,11 @@ impl RunParams {
     pub fn requested_device(&self) -> String {
         let (backend, device) = (self.backend.name, &self.device);
         if backend == device { device.clone() } else { format!("{backend}:{device}") }
+    }
+
+    /// Whether another machine must perform it.
+    pub fn is_elsewhere(&self) -> bool {
+        !self.properties.is_empty()
     }
 
     /// Its options without `threads`, and this by itself: a runtime of orch's own takes it apart from what is its library's.

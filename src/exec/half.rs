@@ -150,6 +150,7 @@ fn run(question: &HalfQuestion) -> Option<(RunParams, &'static HalfProbe)> {
         device: question.device.clone(),
         precision: question.precision,
         options: Default::default(),
+        properties: Default::default(),
         measure: TestMeasure::Times { warmup: 0, samples: 1, max_seconds: 1.0 },
         round: None,
         computes: (runtime.computes)(question.precision, true).map(str::to_owned),

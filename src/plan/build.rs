@@ -306,6 +306,7 @@ impl Builder<'_> {
             device: target.device.clone(),
             precision,
             options: target.options.clone().into_iter().collect(),
+            properties: target.properties.clone(),
             measure: if is_timed { times } else { TestMeasure::NONE },
             computes: (target.runtime.computes)(precision, target.half.is_some()).map(str::to_owned),
             round: None,

@@ -143,7 +143,7 @@ impl Session {
         let is_here = |backend: &str| self.inventory().iter().any(|known| known.name == backend && known.available);
         let runs = plan.cases.iter().filter(|planned| {
             let step = plan.step(planned.run);
-            step.stage == Stage::Run && is_here(step.run().backend.name)
+            step.stage == Stage::Run && !step.run().is_elsewhere() && is_here(step.run().backend.name)
         });
         let steps = runs.flat_map(|planned| &planned.chain).map(|id| plan.step(*id));
         steps.flat_map(|step| step.kind.requires(step)).collect()

@@ -311,6 +311,8 @@ pub struct Target {
     pub half: Option<Half>,
     /// Options of the runtime, checked against the runtime's own table (e.g. `soc_model: 60`).
     pub options: BTreeMap<String, serde_json::Value>,
+    /// What an executor's worker must offer to run it; with any it never runs on this machine.
+    pub properties: BTreeMap<String, String>,
     pub int8_range: Int8Range,
     pub tolerances: BTreeMap<Precision, Tolerance>,
     pub measure: Option<Measure>,

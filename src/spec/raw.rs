@@ -207,6 +207,9 @@ shape! {
         half: Half,
         /// Options of the runtime, e.g. `soc_model` for QNN.
         options: Rows<Json>,
+        /// What the machine must offer that runs it, e.g. `pool: xeon`: platform properties, asked of the executor's workers
+        /// besides those of `[executor]`. Such a target never runs on this machine.
+        properties: Rows<String>,
         /// The range of int8 weights, for `onnx` and for `openvino` at `int8-static`. `reduced` (the default): within
         /// ±64, so that no CPU saturates. `full`: all eight bits, for machines that have VNNI or are not x86: without
         /// it x86 CPUs add pairs of products in 16 bits.

@@ -16,6 +16,9 @@ fn bare() -> Sandbox {
     ["UV_DEFAULT_INDEX", "PIP_INDEX_URL"]
         .into_iter()
         .fold(sandbox, |sandbox, name| sandbox.env(name, NOWHERE))
+        // Nobody will be there when it is asked again either, and asking takes half a minute.
+        .env("UV_HTTP_RETRIES", "0")
+        .env("PIP_RETRIES", "0")
         .env("ORCH_ENV_DIR", envs)
 }
 

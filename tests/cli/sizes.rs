@@ -18,8 +18,10 @@ targets:
   c: {runtime: ort, backend: cpu, device: cpu, artefact: onnx, precisions: [fp32]}
 models:
   a: {class: BertForMaskedLM, family: encoder-only, task: fill-mask, pipeline: text,
+    config: {vocab_size: 32, hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 16},
     inputs: {ids: {dtype: int64, shape: [batch, seq], value: 1}}}
   a_b: {class: BertForMaskedLM, family: encoder-only, task: fill-mask, pipeline: text,
+    config: {vocab_size: 32, hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 16},
     inputs: {ids: {dtype: int64, shape: [batch, seq], value: 1}}}
 matrix: {batch: [1, 3], seq: [16, 8], exclude: [{model: a, target: c, reason: it is slow}]}
 ";

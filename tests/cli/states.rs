@@ -317,3 +317,17 @@ fn a_batch_for_which_memory_does_not_suffice_is_halved_and_says_so() {
     sandbox.write("specs/all.yaml", spec);
     sandbox.run(RUN).code(1).summary([("passed", 0), ("failed", 1)]);
 }
+
+/// It would be a figure of this machine under another one's name.
+#[test]
+fn a_target_that_asks_for_a_machine_is_not_run_on_this_one() {
+    let sandbox = sandbox(RIGHT);
+    let lab =
+        "targets:\n  lab: {runtime: ort, backend: cpu, artefact: onnx, precisions: [fp32], properties: {pool: xeon}}\n";
+    sandbox.write("specs/all.yaml", sandbox.read("specs/all.yaml").replace("targets:\n", lab));
+    let document = sandbox.run(RUN).success().summary([("passed", 2), ("unavailable", 1)]).json();
+    let case = case(&document, "lab");
+    assert_eq!(case["status"], "SKIP_UNAVAILABLE");
+    let reason = case["reason"].as_str().unwrap();
+    assert!(reason.contains("a machine that offers pool=xeon") && reason.contains("--executor"), "{reason}");
+}

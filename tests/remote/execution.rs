@@ -147,14 +147,29 @@ fn what_this_machine_can_run_stays_and_the_rest_goes_away() {
             envs.display()
         ),
     );
-    let run = ["run", "specs/all.yaml", "--json", "-t", "cpu", "-t", "rocm", "--where", "auto"];
-    let document = sandbox.run(run).success().summary([("passed", 1), ("failed", 0)]).json();
+    let named =
+        "targets:\n  lab: {runtime: ort, backend: cpu, artefact: onnx, precisions: [fp32], properties: {pool: xeon}}\n";
+    sandbox.write("specs/all.yaml", sandbox.read("specs/all.yaml").replace("targets:\n", named));
+    let run = ["run", "specs/all.yaml", "--json", "-t", "cpu", "-t", "rocm", "-t", "lab", "--where", "auto"];
+    let document = sandbox.run(run).success().summary([("passed", 2), ("failed", 0)]).json();
     let of = |target: &str| document["cases"].as_array().unwrap().iter().find(|case| case["target"] == target).unwrap();
-    let (here, away) = (of("cpu"), of("rocm"));
+    let (here, away, lab) = (of("cpu"), of("rocm"), of("lab"));
     assert_eq!(here["status"], "PASS", "{here:#}");
     let facts = &here["facts"]["run:affine:cpu-fp32"];
     assert!(facts.is_object() && facts["execution"].is_null() && facts["executor"].is_null(), "{facts:#}");
     is_told_what_is_offered(away);
+    // This machine has the device too, but the target asks for another one.
+    assert_eq!(lab["status"], "PASS", "{lab:#}");
+    assert!(lab["facts"]["run:affine:lab-fp32"]["executor"].is_object(), "{lab:#}");
+    let run = ["run", "specs/all.yaml", "--json", "-t", "lab", "--where", "auto"];
+    sandbox.run(run).success().summary([("executed", 0)]);
+    sandbox.write("specs/all.yaml", sandbox.read("specs/all.yaml").replace("pool: xeon", "pool: epyc"));
+    assert_eq!(sandbox.run(run).success().json()["cases"][0]["status"], "PASS");
+    let explained = sandbox.run(["explain", "run:affine:lab-fp32", "--spec", "specs/all.yaml"]);
+    explained.success().stdout_has("pool=epyc").stdout_has("pool=xeon");
+    let local = ["run", "specs/all.yaml", "--json", "-t", "lab", "--where", "local"];
+    let document = sandbox.run(local).code(3).json();
+    assert!(document["cases"][0]["reason"].as_str().unwrap().contains("pool=epyc"), "{document:#}");
 }
 
 /// Puts a target on a device that no machine of these tests has into the place of OpenVINO's.
@@ -176,7 +191,7 @@ fn is_told_what_is_offered(case: &serde_json::Value) {
 }
 
 /// A ready ONNX file on ONNX Runtime and OpenVINO.
-fn example() -> Sandbox {
+pub(crate) fn example() -> Sandbox {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/onnx-file/specs");
     let mut sandbox = Sandbox::new().installs();
     for entry in std::fs::read_dir(example).unwrap() {

@@ -264,3 +264,34 @@ fn a_failure_is_a_failure_and_no_connection_is_said() {
     let nobody = checkout(&format!("grpc://127.0.0.1:{}", free_port()), "timeout = 1\nretries = 1\nqueue = 2");
     nobody.run(RUN).code(1).stderr_has("onnection refused");
 }
+
+/// Two machines with one device: a column for each, so that their figures stand side by side.
+#[test]
+fn a_target_names_the_machine_that_runs_it() {
+    let Some(mut lab) = Lab::new("targets that name a machine", How::default()) else { return };
+    lab.machine("blue", &[&[("orch-device", "cpu"), ("pool", "blue")]]);
+    lab.machine("green", &[&[("orch-device", "cpu"), ("pool", "green")]]);
+    let sandbox = crate::execution::example();
+    sandbox.run(["setup", "ort", "--spec", "specs/all.yaml"]).success();
+    let target = |pool: &str| {
+        format!(
+            "  {pool}: {{runtime: ort, backend: cpu, artefact: onnx, precisions: [fp32], properties: {{pool: {pool}}}}}\n"
+        )
+    };
+    let spec = sandbox.read("specs/all.yaml");
+    sandbox.write(
+        "specs/all.yaml",
+        spec.replace("targets:\n", &format!("targets:\n{}{}", target("blue"), target("green"))),
+    );
+    let env = format!("env = {{ORCH_ENV_DIR = '{}'}}", crate::support::env_dir().display());
+    sandbox.write("orch.toml", executor(&lab.url(), &env).replace("'remote'", "'auto'"));
+    let run = ["run", "specs/all.yaml", "--json", "-t", "blue", "-t", "green", "-t", "cpu"];
+    let document = sandbox.run(run).success().summary([("passed", 3), ("failed", 0)]).json();
+    for case in document["cases"].as_array().unwrap() {
+        let (target, step) = (case["target"].as_str().unwrap(), format!("run:{}", case["case"].as_str().unwrap()));
+        let worker = case["facts"][&step]["execution"]["worker"].as_str().unwrap_or("this machine");
+        let wanted = if target == "cpu" { "this machine".to_owned() } else { format!("{target}-0-") };
+        assert!(worker.starts_with(&wanted), "{step} ran on {worker}");
+    }
+    sandbox.run(run).success().summary([("executed", 0)]);
+}

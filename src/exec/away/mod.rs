@@ -62,7 +62,7 @@ impl Routing {
         match self.whereabouts {
             Where::Local => false,
             Where::Remote => travels(step),
-            Where::Auto => step.kind.runs_on_device() && lacks_device(),
+            Where::Auto => step.kind.runs_on_device() && (step.run().is_elsewhere() || lacks_device()),
         }
     }
 
@@ -86,6 +86,9 @@ impl Routing {
             asked.insert("mem_mb".into(), memory.get().div_ceil(1 << 20).to_string());
         }
         asked.extend(filled(&self.properties, device));
+        if device.is_some() {
+            asked.extend(step.run().properties.clone());
+        }
         asked.retain(|_, value| !value.is_empty());
         asked
     }

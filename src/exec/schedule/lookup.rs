@@ -1,6 +1,7 @@
 //! What is known of a step before it executes: whether the store holds its result, and why not. Questions only.
 
 use crate::exec::Options;
+use crate::exec::away::listed;
 use crate::exec::perform::error_text;
 use crate::exec::schedule::memory::Peaks;
 use crate::exec::schedule::steps::Steps;
@@ -164,7 +165,14 @@ impl Steps<'_> {
         if step.stage != Stage::Run || self.is_mocked(id) || self.world.sends(step) {
             return None;
         }
-        let backend = step.run().backend.name;
+        let run = step.run();
+        if run.is_elsewhere() {
+            let asked = listed(&run.properties);
+            return Some(format!(
+                "its target asks for a machine that offers {asked}, and runs go to no executor here; hint: `--executor URL`"
+            ));
+        }
+        let backend = run.backend.name;
         let Some(found) = self.world.inventory.iter().find(|known| known.name == backend) else {
             return Some(format!("orch has no prober for `{backend}`"));
         };

@@ -127,6 +127,7 @@ pub(super) fn targets(
     for row in &section.rows {
         fallback(row, &section.names, sink);
         names(row.value, sink);
+        properties(row.value, sink);
         pair(row.value, sink);
         if let Some(target) = target(row, tolerances, measure, sink) {
             targets.insert(row.name.value.clone(), target);
@@ -140,6 +141,18 @@ fn names(raw: &raw::Target, sink: &mut Sink) {
     raw.device.given().into_iter().for_each(|name| super::plain_name(name, "device", sink));
     let options = raw.options.rows().iter();
     options.for_each(|(name, _)| super::plain_name(name, "option", sink));
+}
+
+/// Empty, a property would be asked of nobody, and its target run anywhere.
+fn properties(raw: &raw::Target, sink: &mut Sink) {
+    for (name, value) in raw.properties.rows() {
+        if name.value.is_empty() {
+            sink.error(name.span, "a property needs a name");
+        }
+        if let Some(at) = value.as_ref().filter(|at| at.value.is_empty()) {
+            sink.error(at.span, format!("the property `{}` needs a value", name.value));
+        }
+    }
 }
 
 /// A target cannot be its own fallback.
@@ -233,6 +246,8 @@ fn target(row: &Row<'_, raw::Target>, general: &Tolerances, measure: Measure, si
     let own_measure = raw.measure.value().map(|given| own_measure(given, measure, sink));
     let options = raw.options.rows().iter();
     let options = options.filter_map(|(name, value)| Some((name.value.clone(), value.as_ref()?.value.0.clone())));
+    let properties = raw.properties.rows().iter();
+    let properties = properties.filter_map(|(name, value)| Some((name.value.clone(), value.as_ref()?.value.clone())));
     let backend = *raw.backend.value()?;
     Some(Target {
         name: row.name.value.clone(),
@@ -243,6 +258,7 @@ fn target(row: &Row<'_, raw::Target>, general: &Tolerances, measure: Measure, si
         precisions,
         half: raw.half.cloned(),
         options: options.collect(),
+        properties: properties.collect(),
         int8_range: raw.int8_range.cloned().unwrap_or_default(),
         tolerances,
         measure: own_measure,
