@@ -228,6 +228,12 @@ pub fn remove_dir(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Makes a folder anew: whatever lies there is removed.
+pub fn make_empty(path: &Path) -> io::Result<()> {
+    remove_dir(path)?;
+    fs::create_dir_all(path)
+}
+
 /// Removes a folder in which a program worked: also one that holds read-only folders, as some package managers leave.
 pub fn remove_left(path: &Path) -> io::Result<()> {
     if remove_dir(path).is_ok() {

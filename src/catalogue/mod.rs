@@ -28,7 +28,7 @@ use crate::runtime::Execute;
 use crate::runtime::tensors::Element;
 use crate::toolchain::{EnvName, Tool};
 
-pub use artefact::{Artefact, Conversion, Converter, From, ReadyFormat, Wanted};
+pub use artefact::{Artefact, Conversion, Converter, From, ReadyFormat, Wanted, with_tokens};
 pub(crate) use code::parts;
 pub use code::{Code, Part, Sources, WORKER};
 pub use needs::{MemoryGuess, Needs};
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn every_pair_has_all_that_a_run_takes() {
         let inputs = ["artefact", "model", "test"].map(|name| (name.to_owned(), format!("/{name}").into())).into();
-        let places = Places { inputs, trees: Default::default(), out: "/out".into(), scratch: "/scratch".into() };
+        let places = Places { inputs, out: "/out".into(), scratch: "/scratch".into(), ..Places::default() };
         for runtime in RUNTIMES {
             assert!(!runtime.pairs.is_empty());
             for pair in runtime.pairs {

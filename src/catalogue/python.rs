@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{
-    Access, Artefact, Asked, Code, Half, HalfProbe, Pair, Part, Requirement, RunParams, Runtime, Worker, WorkerCall,
+    Artefact, Asked, Code, Half, HalfProbe, Pair, Part, Requirement, RunParams, Runtime, Worker, WorkerCall,
     by_precision, code, one_device,
 };
 use crate::base::Precision::{Bf16, Fp16, Fp32};
@@ -62,7 +62,7 @@ static HALF: HalfProbe = HalfProbe {
 };
 
 fn call(op: &'static str, params: serde_json::Value) -> WorkerCall {
-    WorkerCall { worker: Worker::Python(EnvName::Torch), op, params, libraries: vec![], access: Access::default() }
+    WorkerCall::of(Worker::Python(EnvName::Torch), op, params)
 }
 
 /// The materialised model itself.

@@ -56,6 +56,13 @@ pub struct WorkerCall {
     pub access: Access,
 }
 
+impl WorkerCall {
+    /// Of a worker that needs no library and reaches nothing but its own folders.
+    pub fn of(worker: Worker, op: &'static str, params: Value) -> Self {
+        Self { worker, op, params, libraries: vec![], access: Access::default() }
+    }
+}
+
 /// What a step may reach besides its own folders.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Access {

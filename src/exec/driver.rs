@@ -105,7 +105,8 @@ fn execute_wanted<'a>(
     scheduler.steps.keys.files.time_passes();
     let scratch = context.store.scratch()?;
     let workplace = context.workplace(scratch.dir("commands")?);
-    let (servers, workers) = (Servers::default(), Workers::default());
+    let servers = Servers::new(context.provision, context.provision.dir());
+    let workers = Workers::default();
     let (again, bugs) = (context.options.again(), Bugs::new(context.store));
     let performer = Performer {
         store: context.store,
@@ -196,7 +197,7 @@ impl<'env> Driver<'_, 'env> {
         let (performer, id) = (self.performer, task.id);
         if performer.elsewhere(&task).is_none()
             && let Some(env) = task.step.kind.server(task.step)
-            && let Err(e) = performer.servers.start(env, performer.provision, performer.provision.dir())
+            && let Err(e) = performer.servers.start(env)
         {
             performer.bugs.look_at(&e);
             let Task { key, why: reason, .. } = *task;

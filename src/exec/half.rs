@@ -4,37 +4,25 @@
 //! itself are worth keeping; the caller decides where.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context as _;
 
-use crate::base::fs as bfs;
 use crate::catalogue::{
     Asked, Half, HalfProbe, Places, RUNTIMES, Requirement, RunParams, Runtime, TestMeasure, WorkerCall,
 };
 use crate::device::half::HalfQuestion;
 use crate::device::{Backend, BackendRow};
-use crate::exec::alone::Alone;
-use crate::exec::outcome::Judged;
+use crate::exec::Bench;
 use crate::matrix::Computes;
 use crate::provision::Provision;
 use crate::record::Outcome;
 use crate::runtime::half;
 use crate::spec::Precision;
 use crate::toolchain::Tool;
-use crate::worker::Cancel;
 
 /// A browser's software adapter compiles shaders for up to a minute.
 const TIMEOUT: u64 = 90;
-
-/// What a test needs.
-pub struct Bench<'a> {
-    pub provision: &'a Provision,
-    pub inventory: &'a [Backend],
-    pub cancel: &'a Cancel,
-    /// An empty folder.
-    pub scratch: &'a Path,
-}
 
 /// The answer, and whether the device would give it again.
 pub struct Tried {
@@ -100,13 +88,12 @@ impl Bench<'_> {
 
     fn attempt(&self, question: &HalfQuestion, probe: &HalfProbe) -> anyhow::Result<Tried> {
         let precision = question.precision.word();
-        let [tree, out, scratch] = ["artefact", "out", "scratch"].map(|name| self.scratch.join(name));
-        for folder in [&tree, &out, &scratch] {
-            bfs::remove_dir(folder)?;
-            std::fs::create_dir_all(folder)?;
-        }
+        let [tree, out, scratch] = self.folders(["artefact", "out", "scratch"])?;
         half::lay(&tree, probe.tensors)?;
-        let judged = self.run(question, &tree, &out, &scratch)?;
+        let inputs = BTreeMap::from([("artefact".to_owned(), tree)]);
+        let places = Places { inputs, out: out.clone(), scratch, ..Places::default() };
+        let call = call(question, &places).context("BUG: there is nothing to ask")?;
+        let judged = self.perform(call, places, (&question.backend, &question.device), TIMEOUT)?;
         let place = format!("{} on {}", question.runtime, question.device);
         Ok(match judged.outcome {
             Outcome::Pass => {
@@ -129,15 +116,6 @@ impl Bench<'_> {
                 Tried { computes: Computes::No(format!("{place} at {precision}: {reason}")), lasts }
             }
         })
-    }
-
-    fn run(&self, question: &HalfQuestion, tree: &Path, out: &Path, scratch: &Path) -> anyhow::Result<Judged> {
-        let inputs = BTreeMap::from([("artefact".to_owned(), tree.to_owned())]);
-        let places = Places { inputs, out: out.to_owned(), scratch: scratch.to_owned(), ..Places::default() };
-        let call = call(question, &places).context("BUG: there is nothing to ask")?;
-        let Self { provision, inventory, cancel, .. } = *self;
-        let alone = Alone { provision, inventory, cancel, log: &self.scratch.join("log"), timeout: TIMEOUT };
-        alone.perform(call, places, (&*question.backend, &*question.device))
     }
 }
 

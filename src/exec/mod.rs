@@ -44,6 +44,7 @@ use crate::store::{DiskStore, FileDigests};
 use crate::worker::{Cancel, Project, Workplace};
 
 pub use age::MaxAge;
+pub use alone::Bench;
 pub use driver::run;
 pub use keys::{HostFacts, variable_digest};
 pub use preview::{held, preview};

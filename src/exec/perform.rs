@@ -5,11 +5,12 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use serde_json::Value;
 
 use crate::base::{Digest, fs as bfs};
 use crate::confine::Enforced;
 use crate::device::conditions::Watch;
-use crate::device::{Backend, Host};
+use crate::device::{Backend, Host, Lease};
 use crate::event::{Event, Listener};
 use crate::exec::away::{Absent, Elsewhere, Origin, Routing, ServerFile};
 use crate::exec::bug::Bugs;
@@ -27,7 +28,7 @@ use crate::key::MissReason;
 use crate::provision::Provision;
 use crate::record::{Numerics, Outcome, Record};
 use crate::runtime::Job;
-use crate::step::{CommandCall, Judgement, Places, StepId, Work, Worker, WorkerCall};
+use crate::step::{CommandCall, Judgement, Library, Places, StepId, Work, Worker, WorkerCall};
 use crate::store::{DiskStore, Manifest, Scratch, StoreError};
 use crate::worker::{self, Cancel, Ended, Gone, Limits, Workplace};
 
@@ -39,7 +40,7 @@ pub(super) struct Performer<'a> {
     /// Where commands work.
     pub(super) workplace: &'a Workplace,
     pub(super) provision: &'a Provision,
-    pub(super) servers: &'a Servers,
+    pub(super) servers: &'a Servers<'a>,
     pub(super) workers: &'a Workers,
     pub(super) listener: &'a dyn Listener,
     pub(super) cancel: &'a Cancel,
@@ -244,23 +245,15 @@ impl Performer<'_> {
     }
 
     fn call(&self, task: &Task<'_>, call: WorkerCall, places: &Places, limits: &Limits<'_>) -> anyhow::Result<Ended> {
-        let mut params = call.params;
         let mut env = task.lease.as_ref().map(|lease| lease.env.clone()).unwrap_or_default();
         // Libraries keep caches and settings in HOME; they get one that lasts as long as the step.
         let own = if call.access.home { &["TMPDIR"][..] } else { &["TMPDIR", "HOME"] };
         let scratch = places.scratch.display().to_string();
         env.extend(own.iter().map(|name| ((*name).to_owned(), scratch.clone())));
-        for (name, library) in &call.libraries {
-            let path = self.provision.library(*library)?;
-            params[*name] = path.to_str().context("a library's path is not valid UTF-8")?.into();
-        }
-        if let Some(lease) = task.lease.as_ref().filter(|lease| !lease.env.is_empty()) {
-            params["lease"] = serde_json::to_value(lease)?;
-        }
         let job = Job {
             id: task.id.0,
             op: call.op.into(),
-            params,
+            params: told(call.params, &call.libraries, task.lease.as_ref(), self.provision)?,
             inputs: places.inputs.clone(),
             out: places.out.clone(),
             log: Some(limits.log.to_owned()),
@@ -278,9 +271,26 @@ impl Performer<'_> {
             Worker::Orch(runtime) => one_shot(worker::own_program()?, &["worker", runtime]),
             Worker::Kept(runtime) => self.workers.run(runtime, &job, &call.access, self.scratch, limits)?,
             Worker::Torch => one_shot(self.provision.torch_worker()?, &[]),
-            Worker::Python(env) => self.servers.run(env, &job, limits, self.provision, self.provision.dir())?,
+            Worker::Python(env) => self.servers.run(env, &job, limits)?,
         })
     }
+}
+
+/// What a worker is told: its parameters, where its libraries are, and which device was lent to it.
+pub(super) fn told(
+    mut params: Value,
+    libraries: &[(&str, Library)],
+    lease: Option<&Lease>,
+    provision: &Provision,
+) -> anyhow::Result<Value> {
+    for (name, library) in libraries {
+        let path = provision.library(*library)?;
+        params[*name] = path.to_str().context("a library's path is not valid UTF-8")?.into();
+    }
+    if let Some(lease) = lease.filter(|lease| !lease.env.is_empty()) {
+        params["lease"] = serde_json::to_value(lease)?;
+    }
+    Ok(params)
 }
 
 /// Records how the step's processes were confined.

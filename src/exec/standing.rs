@@ -105,8 +105,7 @@ mod tests {
 
     fn step(stage: Stage) -> Step {
         let kind: &dyn crate::step::StepKind = if stage == Stage::Command { &COMMAND } else { &RENDER };
-        let (name, inputs, params) = ("x".to_owned(), vec![], json!({}).into());
-        Step { name, stage, kind, params, inputs, timeout_seconds: 1, memory: None, retries: None }
+        Step::new("x", stage, kind, json!({}), vec![], 1)
     }
 
     fn record(outcome: Outcome, reason: &str, key: &str) -> Record {

@@ -56,8 +56,7 @@ impl Workers {
             drop(worker);
             let why = words(&ended);
             (limits.progress)(&format!("{why}, after {others} others in this process; tried again in a fresh one"));
-            bfs::remove_dir(&job.out)?;
-            std::fs::create_dir_all(&job.out)?;
+            bfs::make_empty(&job.out)?;
         }
         let mut worker = fresh(runtime, &job, access, scratch)?;
         let ended = worker.run(&job, limits);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use crate::catalogue::{Artefact, From, Wanted, onnx, qnn};
+use crate::catalogue::{Artefact, From, Wanted, onnx, qnn, with_tokens};
 use crate::matrix::{Case, Fallback, Instead, Matrix};
 use crate::plan::build::facts::facts;
 use crate::plan::build::own::{Made, Purpose, StepsOfCase};
@@ -94,16 +94,7 @@ impl Builder<'_> {
         if let Some(id) = self.find(&name) {
             return id;
         }
-        self.add_new(Step {
-            name,
-            stage,
-            kind,
-            params: params.into(),
-            inputs,
-            timeout_seconds,
-            memory: None,
-            retries: None,
-        })
+        self.add_new(Step::new(name, stage, kind, params, inputs, timeout_seconds))
     }
 
     /// Adds a step whose name is known to be new.
@@ -219,7 +210,7 @@ impl Builder<'_> {
                 if let Some(tokens) = model.generate {
                     params["generate"] = json!(tokens);
                 }
-                let params = own::with_tokens(params, self.spec.tokens(model, &case.pipeline));
+                let params = with_tokens(params, self.spec.tokens(model, &case.pipeline));
                 let made = self.add(name, Stage::Generate, maker(&resolved), params, sources, CONVERT_TIMEOUT);
                 Made { model: made, ready: None }
             }

@@ -124,31 +124,6 @@ impl Plan {
         names.into_iter()
     }
 
-    /// The steps that read this one's output, in ascending order.
-    pub fn dependents(&self, id: StepId) -> impl Iterator<Item = StepId> + '_ {
-        self.graph.dependents(id)
-    }
-
-    /// Steps and all that they depend on, as far as `follows` goes on from a step to one that it reads.
-    pub fn upstream(
-        &self,
-        from: impl IntoIterator<Item = StepId>,
-        follows: impl Fn(StepId, StepId) -> bool,
-    ) -> BTreeSet<StepId> {
-        self.graph.upstream(from, follows)
-    }
-
-    /// Steps and all that depend on them.
-    pub fn downstream(&self, from: impl IntoIterator<Item = StepId>) -> BTreeSet<StepId> {
-        self.graph.downstream(from)
-    }
-
-    /// The chain of executed steps, each reading what the one before made, that took longest: no number of slots makes a
-    /// run shorter. `seconds` is None for steps that were not executed.
-    pub fn critical_path(&self, seconds: impl Fn(StepId) -> Option<f64>) -> Vec<StepId> {
-        self.graph.critical_path(seconds)
-    }
-
     /// The cases that end with this step if it fails.
     pub fn resting_on(&self, id: StepId) -> impl Iterator<Item = &PlannedCase> {
         self.resting.get(&id).into_iter().flatten().map(|at| &self.cases[*at as usize])

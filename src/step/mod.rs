@@ -43,7 +43,6 @@ mod convert;
 pub mod generate;
 mod judge;
 mod materialise;
-mod materialise_text;
 pub mod ready;
 mod recipe;
 mod render;
@@ -76,8 +75,7 @@ pub use command::COMMAND;
 pub use compose::{ASSEMBLE, COMPOSE, component};
 pub use generate::{InputSummary, TestContext};
 pub use judge::{JUDGE, JudgeParams, Judgement};
-pub use materialise::MATERIALISE;
-pub use materialise_text::MATERIALISE_TEXT;
+pub use materialise::{MATERIALISE, MATERIALISE_TEXT};
 pub use ready::{READY, REFERENCE};
 pub use recipe::INPUTS;
 pub use render::{RENDER, test_context, test_env, test_file_name};
@@ -129,6 +127,19 @@ pub struct Step {
 }
 
 impl Step {
+    /// One of which the user said neither how much memory it takes nor how often it is tried.
+    pub fn new(
+        name: impl Into<String>,
+        stage: Stage,
+        kind: &'static dyn StepKind,
+        params: impl Into<Params>,
+        inputs: Vec<(Arc<str>, Source)>,
+        timeout_seconds: u64,
+    ) -> Self {
+        let (name, params) = (name.into(), params.into());
+        Self { name, stage, kind, params, inputs, timeout_seconds, memory: None, retries: None }
+    }
+
     /// Exit codes by which a program says that another attempt may succeed.
     pub fn transient_codes(&self) -> &[u32] {
         if let Params::Program(program) = &self.params { &program.transient } else { &[] }

@@ -12,7 +12,7 @@ use crate::key::KeyDoc;
 use crate::record::Outcome;
 use crate::runtime::RawMeasure;
 use crate::spec::Program;
-use crate::step::{KINDS, Params, Step};
+use crate::step::{KINDS, Params, Stage, Step};
 use crate::store::Manifest;
 
 /// Of both forms.
@@ -102,17 +102,8 @@ impl Order {
             }
             _ => Params::from(self.params),
         };
-        let stage = if self.kind == "command" { crate::step::Stage::Command } else { crate::step::Stage::Run };
-        let step = Step {
-            name: self.step,
-            stage,
-            kind,
-            params,
-            inputs: vec![],
-            timeout_seconds: self.timeout_seconds,
-            memory: None,
-            retries: None,
-        };
+        let stage = if self.kind == "command" { Stage::Command } else { Stage::Run };
+        let step = Step::new(self.step, stage, kind, params, vec![], self.timeout_seconds);
         anyhow::ensure!(
             step.kind.code(&step).digest() == self.code,
             "the orch of this worker performs `{}` by other code than the one that ordered it\n  hint: install the same \

@@ -7,12 +7,11 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 
-use crate::base::{Digest, figures};
-use crate::device::candidates::candidates;
-use crate::device::lease::lend;
+use crate::base::{Digest, figures, fs as bfs};
 use crate::device::{Backend, DeviceKind, Lease};
 use crate::event::{Event, Listener};
 use crate::exec::HostFacts;
+use crate::exec::alone::lend_first;
 use crate::exec::away::Absent;
 use crate::exec::away::order::{Answer, Order, Origin, VERSION};
 use crate::exec::bug::Bugs;
@@ -101,11 +100,12 @@ fn perform(dir: &Path, order: Order, site: &Site<'_>) -> anyhow::Result<Done> {
         return Ok(Done::only(Judged::failed(Outcome::SkipUnavailable, why)));
     }
     let scratch = site.store.scratch()?;
-    let (servers, workers, bugs) = (Servers::default(), Workers::default(), Bugs::new(site.store));
+    let servers = Servers::new(site.provision, site.store.root());
+    let (workers, bugs) = (Workers::default(), Bugs::new(site.store));
     let exempt = [site.store.root(), site.provision.dir()];
     let workplace = Workplace { sandboxes: scratch.dir("commands")?, project: Project::new(dir, &exempt) };
     if let Some(env) = step.kind.server(&step) {
-        servers.start(env, site.provision, site.store.root())?;
+        servers.start(env)?;
     }
     let performer = Performer {
         store: site.store,
@@ -218,8 +218,7 @@ fn lent(step: &Step, site: &Site<'_>) -> Result<Option<Lease>, String> {
         return Err(format!("the worker {host} does not offer {name}: {why}; it offers {offers}"));
     }
     let Needs::Device { backend, device, .. } = step.kind.needs(step) else { return Ok(None) };
-    let first = candidates(&inventory, &backend, &device).into_iter().next();
-    Ok(first.map(|device| lend(device, |name| std::env::var(name).ok())))
+    Ok(lend_first(&inventory, &backend, &device))
 }
 
 /// The backends that are here, each with whether it has hardware and not only what stands for it.
@@ -236,10 +235,7 @@ fn lay_out(store: &DiskStore, made: &Manifest, out: &Path) -> anyhow::Result<()>
         if let Some(folder) = to.parent() {
             fs::create_dir_all(folder)?;
         }
-        let from = store.blob(file);
-        if fs::hard_link(&from, &to).is_err() {
-            fs::copy(&from, &to).with_context(|| format!("failed to lay out {}", to.display()))?;
-        }
+        bfs::link_or_copy(&store.blob(file), &to).with_context(|| format!("failed to lay out {}", to.display()))?;
     }
     Ok(())
 }

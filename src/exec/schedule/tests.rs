@@ -30,15 +30,9 @@ struct House {
 impl House {
     /// Of steps that read those of these positions; each is tried twice. One core.
     fn new(steps: &[(&str, &'static dyn StepKind, &[u32])]) -> Self {
-        let step = |(name, kind, reads): &(&str, &'static dyn StepKind, &[u32])| Step {
-            name: (*name).to_owned(),
-            stage: Stage::Generate,
-            kind: *kind,
-            params: json!({}).into(),
-            inputs: reads.iter().map(|from| (from.to_string().into(), Source::Step(StepId(*from)))).collect(),
-            timeout_seconds: 9,
-            memory: None,
-            retries: Some(1),
+        let step = |&(name, kind, reads): &(&str, &'static dyn StepKind, &[u32])| {
+            let inputs = reads.iter().map(|from| (from.to_string().into(), Source::Step(StepId(*from)))).collect();
+            Step { retries: Some(1), ..Step::new(name, Stage::Generate, kind, json!({}), inputs, 9) }
         };
         let plan = Plan::new(steps.iter().map(step).collect(), vec![], vec![], BTreeMap::new());
         let dir = tempfile::tempdir().unwrap();

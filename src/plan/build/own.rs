@@ -1,7 +1,5 @@
 //! The steps that are a case's own.
 
-use serde_json::{Value, json};
-
 use crate::spec::ReadyFormat;
 use crate::step::StepId;
 
@@ -10,14 +8,6 @@ use crate::step::StepId;
 pub(super) struct Made {
     pub(super) model: StepId,
     pub(super) ready: Option<ReadyFormat>,
-}
-
-/// Parameters of a step that compares outputs itself: `tokens` names those whose whole numbers are tokens.
-pub(super) fn with_tokens(mut params: Value, tokens: &[String]) -> Value {
-    if !tokens.is_empty() {
-        params["tokens"] = json!(tokens);
-    }
-    params
 }
 
 /// What a generated test is for.
