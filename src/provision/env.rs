@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::base::{Digest, fs as bfs};
+use crate::base::fs as bfs;
 use crate::provision::{Install, find_python, find_uv};
 use crate::toolchain::EnvName;
 
@@ -30,26 +30,20 @@ struct Marker {
 
 pub(super) const MARKER: &str = "orch-env.json";
 
-pub(super) fn home(dir: &Path, name: EnvName, lock: &str) -> PathBuf {
-    dir.join(format!("{name}-{}", Digest::of(lock.as_bytes()).short()))
-}
-
 /// The environment, if it is installed.
-pub(super) fn ready(dir: &Path, name: EnvName, lock: &str) -> Option<PythonEnv> {
-    let home = home(dir, name, lock);
+pub(super) fn ready(home: &Path) -> Option<PythonEnv> {
     let marker: Marker = serde_json::from_slice(&std::fs::read(home.join(MARKER)).ok()?).ok()?;
     Some(PythonEnv { python: home.join(marker.python), site: home.join(marker.site) })
 }
 
 /// `uv`: None where it is to be done by pip.
 pub(super) fn ensure(install: &Install<'_>, name: EnvName, uv: Option<&Path>) -> anyhow::Result<PythonEnv> {
-    let (dir, lock) = (install.dir, install.locks.text(name));
-    if let Some(env) = ready(dir, name, lock) {
+    let home = install.home(name);
+    if let Some(env) = ready(&home) {
         return Ok(env);
     }
-    let home = home(dir, name, lock);
     let _guard = alone(install, &home)?;
-    if let Some(env) = ready(dir, name, lock) {
+    if let Some(env) = ready(&home) {
         return Ok(env);
     }
     // Whatever lies here is of an installation that did not finish.

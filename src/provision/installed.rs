@@ -22,9 +22,8 @@ pub struct Installed {
 impl Provision {
     /// Everything that an orch installed, whichever its version.
     pub fn installed(&self) -> anyhow::Result<Vec<Installed>> {
-        let lock = |name| self.locks.text(name);
-        let envs = EnvName::ALL.iter().map(|name| env::home(&self.dir, *name, lock(*name)));
-        let torch = lock(EnvName::Torch);
+        let envs = EnvName::ALL.iter().map(|name| self.home(*name));
+        let torch = self.locks.text(EnvName::Torch);
         let rest =
             [torch_worker::home(&self.dir, torch), torch_worker::links(&self.dir, torch), python::home(&self.dir)];
         let current: Vec<PathBuf> = envs.chain(rest).collect();
