@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::base::{Digest, figures};
 use crate::event::{Event, Listener, Span};
-use crate::exec::away::Absent;
+use crate::exec::away::{Absent, Departing};
 use crate::exec::bug::{Bugs, Ender};
 use crate::exec::laid::LaidTrees;
 use crate::exec::perform::{Performed, Performer, error_text, log_if_any};
@@ -108,6 +108,8 @@ fn execute_wanted<'a>(
     let servers = Servers::new(context.provision, context.provision.dir());
     let workers = Workers::default();
     let (again, bugs) = (context.options.again(), Bugs::new(context.store));
+    let departing = context.away.zip(context.options.routing.as_ref());
+    let departing = departing.map(|(away, routing)| Departing { away, routing, inventory: context.inventory, absent });
     let performer = Performer {
         store: context.store,
         scratch: &scratch,
@@ -118,15 +120,11 @@ fn execute_wanted<'a>(
         workers: &workers,
         listener: context.listener,
         cancel: context.cancel,
-        host: &context.host.report.name,
-        fingerprint: &context.host.fingerprint,
+        host: context.host,
         again: &again,
         bugs: &bugs,
         remote: context.remote,
-        away: context.away,
-        absent,
-        routing: context.options.routing.as_ref(),
-        inventory: context.inventory,
+        departing,
         job_memory: context.options.job_memory,
     };
     std::thread::scope(|scope| {

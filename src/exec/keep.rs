@@ -42,10 +42,10 @@ impl Performer<'_> {
         let before = self.store.latest_output(&record.step).ok().flatten();
         let unchanged = record.output.is_some() && record.output == before;
         // An interrupted step leaves no record: the next run starts it anew.
-        match (made, left) {
-            (Some(made), Some(left)) => self.absent.note(&record, made, left),
+        match (made, left, &self.departing) {
+            (Some(made), Some(left), Some(departing)) => departing.absent.note(&record, made, left),
             _ if record.outcome == Outcome::Incomplete => {}
-            (made, _) => {
+            (made, ..) => {
                 if let Err(e) = self.publish(&record, made.as_ref()) {
                     return self.not_kept(record, e);
                 }
@@ -58,7 +58,7 @@ impl Performer<'_> {
     pub(super) fn publish(&self, record: &Record, made: Option<&Manifest>) -> Result<(), StoreError> {
         self.store.keep(record, made)?;
         if let Some(remote) = self.remote
-            && matches!(record.outcome, Outcome::Pass | Outcome::SkipUnsupported)
+            && record.outcome.may_be_shared()
         {
             remote.offer(&record.key.digest());
         }
@@ -82,7 +82,7 @@ impl Performer<'_> {
         let (outcome, reason) = retry::with_attempts(judged.outcome, judged.reason, &task.attempts);
         let (host, started, seconds) = match origin {
             Some(Origin { host, started, seconds, .. }) => (host, started, seconds),
-            None => (self.host.to_owned(), figures::moment(begun.at), begun.clock.elapsed().as_secs_f64()),
+            None => (self.host.report.name.clone(), figures::moment(begun.at), begun.clock.elapsed().as_secs_f64()),
         };
         let record = Record {
             step: task.step.name.clone(),
@@ -111,7 +111,7 @@ impl Performer<'_> {
         }
         let has_crashed = record.outcome == Outcome::Crash;
         let before = has_crashed.then(|| self.store.latest(&record.step).ok().flatten()).flatten();
-        standing(record, is_transient, before.as_ref(), task.step, self.fingerprint, self.provision)
+        standing(record, is_transient, before.as_ref(), task.step, &self.host.fingerprint, self.provision)
     }
 
     /// Each program reports a full disk in its own words. Where the disk is full, and the remedy, are added here.

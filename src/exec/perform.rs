@@ -10,9 +10,10 @@ use serde_json::Value;
 use crate::base::{Digest, fs as bfs};
 use crate::confine::Enforced;
 use crate::device::conditions::Watch;
-use crate::device::{Backend, Host, Lease};
+use crate::device::{Host, Lease};
 use crate::event::{Event, Listener};
-use crate::exec::away::{Absent, Elsewhere, Origin, Routing, ServerFile};
+use crate::exec::HostFacts;
+use crate::exec::away::{Departing, Origin, ServerFile};
 use crate::exec::bug::Bugs;
 use crate::exec::given::Given;
 use crate::exec::keep::Begun;
@@ -44,9 +45,7 @@ pub(super) struct Performer<'a> {
     pub(super) workers: &'a Workers,
     pub(super) listener: &'a dyn Listener,
     pub(super) cancel: &'a Cancel,
-    pub(super) host: &'a str,
-    /// The kind of machine.
-    pub(super) fingerprint: &'a str,
+    pub(super) host: &'a HostFacts,
     /// The beginning of every reproducer.
     pub(super) again: &'a str,
     /// The most that a step may take, bytes.
@@ -54,13 +53,8 @@ pub(super) struct Performer<'a> {
     pub(super) bugs: &'a Bugs<'a>,
     /// Other listeners for results.
     pub(super) remote: Option<&'a dyn crate::store::remote::Remote>,
-    /// Who executes what is sent away.
-    pub(super) away: Option<&'a dyn Elsewhere>,
-    /// What stayed there.
-    pub(super) absent: &'a Absent,
-    pub(super) routing: Option<&'a Routing>,
-    /// What the probers said about this host.
-    pub(super) inventory: &'a [Backend],
+    /// What is sent away, and to whom.
+    pub(super) departing: Option<Departing<'a>>,
 }
 
 pub(super) enum Performed {
@@ -104,8 +98,8 @@ impl Performer<'_> {
         {
             return Performed::Hit(Box::new(record));
         }
-        if let Some(elsewhere) = self.elsewhere(task) {
-            return self.perform_away(task, begun, elsewhere);
+        if let Some(departing) = self.elsewhere(task) {
+            return self.perform_away(task, begun, departing);
         }
         if let Err(unsent) = self.bring_inputs(task) {
             return self.unsent(task, begun, unsent);
@@ -139,17 +133,21 @@ impl Performer<'_> {
     /// The record that another process has kept meanwhile.
     fn held(&self, task: &Task<'_>, key: &Digest) -> Option<Record> {
         let failed = || self.store.failure(key).ok().flatten();
-        let stands = |record: &Record| stands_here(record, task.step, self.fingerprint, self.provision);
+        let stands = |record: &Record| stands_here(record, task.step, &self.host.fingerprint, self.provision);
         self.store.lookup(key).ok().flatten().or_else(|| failed().filter(stands))
     }
 
     /// Called while another orch process executes the same key. False ends the waiting.
     fn go_on_waiting(&self, task: &Task<'_>, waited: Duration) -> bool {
         if waited > Duration::from_secs(1) {
-            let text = format!("waiting for another orch that is executing it ({} s)", waited.as_secs());
-            self.listener.tell(Event::StepProgress { step: task.step.name.clone(), text });
+            self.tell(task, &format!("waiting for another orch that is executing it ({} s)", waited.as_secs()));
         }
         !self.cancel.is_cancelled()
+    }
+
+    /// What a step is doing.
+    pub(super) fn tell(&self, task: &Task<'_>, text: &str) {
+        self.listener.tell(Event::StepProgress { step: task.step.name.clone(), text: text.to_owned() });
     }
 
     pub(super) fn execute(&self, task: &Task<'_>, given: Given) -> anyhow::Result<Done> {
@@ -166,9 +164,7 @@ impl Performer<'_> {
 
     fn execute_at(&self, task: &Task<'_>, places: &Places) -> anyhow::Result<Done> {
         let log = self.store.log_path(&task.step.name);
-        let name = &task.step.name;
-        let progress =
-            |text: &str| self.listener.tell(Event::StepProgress { step: name.clone(), text: text.to_owned() });
+        let progress = |text: &str| self.tell(task, text);
         let limits = Limits {
             timeout: Duration::from_secs(task.step.timeout_seconds),
             memory: self.job_memory,

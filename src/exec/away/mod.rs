@@ -98,6 +98,17 @@ impl Routing {
     }
 }
 
+/// Who takes the steps of a run that go away.
+#[derive(Clone, Copy)]
+pub(in crate::exec) struct Departing<'a> {
+    pub(in crate::exec) away: &'a dyn Elsewhere,
+    pub(in crate::exec) routing: &'a Routing,
+    /// What the probers said about this host.
+    pub(in crate::exec) inventory: &'a [Backend],
+    /// What stayed there.
+    pub(in crate::exec) absent: &'a Absent,
+}
+
 /// The user's properties for a step on this device; without one those that name a device are not asked for.
 fn filled(properties: &BTreeMap<String, String>, device: Option<&str>) -> BTreeMap<String, String> {
     let is_plain = |(name, value): &(&String, &String)| !name.contains(PLACE) && !value.contains(PLACE);

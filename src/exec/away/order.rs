@@ -18,6 +18,9 @@ use crate::store::Manifest;
 /// Of both forms.
 pub(super) const VERSION: u32 = 1;
 
+/// Folders by the names that the step knows, and the trees that they must be; a user's own file or folder is not a tree.
+pub(super) type Inputs = BTreeMap<String, (String, Option<Manifest>)>;
+
 /// A step that is to be performed elsewhere.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -28,8 +31,7 @@ pub struct Order {
     /// Of the sources that perform it.
     code: Digest,
     params: Value,
-    /// Folders by the names that the step knows, and the trees that they must be; a user's own file or folder is not a tree.
-    pub(super) inputs: BTreeMap<String, (String, Option<Manifest>)>,
+    pub(super) inputs: Inputs,
     pub(super) timeout_seconds: u64,
     pub(super) job_memory: Option<u64>,
     pub(super) key: KeyDoc,
@@ -44,12 +46,7 @@ struct ProgramOf {
 }
 
 impl Order {
-    pub(super) fn of(
-        step: &Step,
-        key: &KeyDoc,
-        inputs: BTreeMap<String, (String, Option<Manifest>)>,
-        job_memory: Option<u64>,
-    ) -> Self {
+    pub(super) fn of(step: &Step, key: &KeyDoc, inputs: Inputs, job_memory: Option<u64>) -> Self {
         let params = match &step.params {
             Params::Json(value) => (**value).clone(),
             Params::Run(params) => json!(params),

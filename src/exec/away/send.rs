@@ -10,9 +10,9 @@ use crate::config::ExecutorConfig;
 use crate::exec::away::order::Answer;
 use crate::exec::away::serve::{ANSWER, LOG, ORDER, OUT};
 use crate::exec::away::{Content, Elsewhere, Returned, ServerFile, Submission, listed};
+use crate::exec::outcome::set_fact;
 use crate::reapi::proto::Digest;
 use crate::reapi::{Address, Blob, Bounds, Came, Ending, Executor, Fault, Input, Left, Patience, Task, Wanted};
-use crate::record::Outcome;
 use crate::store::{Manifest, ManifestFile};
 
 /// The name of orch among the files of an action.
@@ -117,7 +117,9 @@ impl Away {
             };
             let why = match came {
                 Came::Back(left) => match self.answer(&left) {
-                    Ok(answer) if left.is_cached && !is_kept(&answer) => "an older failure was answered".to_owned(),
+                    Ok(answer) if left.is_cached && !answer.outcome.may_be_shared() => {
+                        "an older failure was answered".to_owned()
+                    }
                     Ok(answer) => {
                         let is_cached = left.is_cached;
                         if !is_cached {
@@ -188,16 +190,10 @@ impl Away {
         if !leaves {
             self.fetch_files(&files, submission.out)?;
         }
-        let facts = &mut answer.facts;
-        if !facts.is_object() {
-            *facts = serde_json::json!({});
-        }
-        facts["execution"] = serde_json::json!({
-            "server": self.executor.shown,
-            "worker": left.worker,
-            "cached": left.is_cached,
-            "lost": lost,
+        let execution = serde_json::json!({
+            "server": self.executor.shown, "worker": left.worker, "cached": left.is_cached, "lost": lost,
         });
+        set_fact(&mut answer.facts, "execution", execution);
         let names = leaves.then(|| files.into_iter().map(|(name, _)| name).collect());
         Ok(Returned::Performed { answer: Box::new(answer), is_remembered: left.is_cached, left: names })
     }
@@ -239,11 +235,6 @@ fn named(made: &Manifest, left: &Left) -> Result<Vec<(ServerFile, ManifestFile)>
 
 fn digest_of(file: &ServerFile) -> Digest {
     Digest { hash: file.hash.clone(), size_bytes: file.size }
-}
-
-/// Whether such an end may answer for another execution.
-fn is_kept(answer: &Answer) -> bool {
-    matches!(answer.outcome, Outcome::Pass | Outcome::SkipUnsupported)
 }
 
 fn make_folder(to: &Path) -> Result<(), Fault> {

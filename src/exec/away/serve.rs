@@ -12,8 +12,7 @@ use crate::device::{Backend, DeviceKind, Lease};
 use crate::event::{Event, Listener};
 use crate::exec::HostFacts;
 use crate::exec::alone::lend_first;
-use crate::exec::away::Absent;
-use crate::exec::away::order::{Answer, Order, Origin, VERSION};
+use crate::exec::away::order::{Answer, Inputs, Order, Origin, VERSION};
 use crate::exec::bug::Bugs;
 use crate::exec::given::Given;
 use crate::exec::laid::LaidTrees;
@@ -78,7 +77,7 @@ pub fn serve(dir: &Path, site: &Site<'_>) -> anyhow::Result<bool> {
     let answer = Answer { version: VERSION, key, outcome, reason, transient, facts, measure, made, origin };
     let _ = fs::copy(log, dir.join(LOG));
     fs::write(dir.join(ANSWER), serde_json::to_vec(&answer)?).context("failed to write the answer")?;
-    Ok(matches!(answer.outcome, Outcome::Pass | Outcome::SkipUnsupported))
+    Ok(answer.outcome.may_be_shared())
 }
 
 fn perform(dir: &Path, order: Order, site: &Site<'_>) -> anyhow::Result<Done> {
@@ -86,19 +85,10 @@ fn perform(dir: &Path, order: Order, site: &Site<'_>) -> anyhow::Result<Done> {
     let inputs = order.inputs.clone();
     let step = order.into_step()?;
     check(dir, &inputs)?;
-    let lease = match lent(&step, site) {
+    let lease = match lent(&step, site).and_then(|lease| fits(&step, &key, site).map(|()| lease)) {
         Ok(lease) => lease,
         Err(why) => return Ok(Done::only(Judged::failed(Outcome::SkipUnavailable, why))),
     };
-    if let Some(missing) = step.kind.requires(&step).into_iter().find(|one| !site.provision.is_ready(*one)) {
-        let (what, host, at) = (title(missing), &site.host.report.name, site.provision.dir().display());
-        let why =
-            format!("the worker {host} lacks the {what} in {at}; hint: `orch setup` there, and ORCH_ENV_DIR in `env`");
-        return Ok(Done::only(Judged::failed(Outcome::SkipUnavailable, why)));
-    }
-    if let Some(why) = differs(&step, &key, site) {
-        return Ok(Done::only(Judged::failed(Outcome::SkipUnavailable, why)));
-    }
     let scratch = site.store.scratch()?;
     let servers = Servers::new(site.provision, site.store.root());
     let (workers, bugs) = (Workers::default(), Bugs::new(site.store));
@@ -117,15 +107,11 @@ fn perform(dir: &Path, order: Order, site: &Site<'_>) -> anyhow::Result<Done> {
         workers: &workers,
         listener: &Nobody,
         cancel: site.cancel,
-        host: &site.host.report.name,
-        fingerprint: &site.host.fingerprint,
+        host: site.host,
         again: "orch",
         bugs: &bugs,
         remote: None,
-        away: None,
-        absent: &Absent::default(),
-        routing: None,
-        inventory: &[],
+        departing: None,
         job_memory,
     };
     let given = given(dir, &step, &inputs)?;
@@ -149,20 +135,26 @@ fn perform(dir: &Path, order: Order, site: &Site<'_>) -> anyhow::Result<Done> {
     Ok(done)
 }
 
-/// Why what is installed here is not what the key names: a result under it would be another one's.
-fn differs(step: &Step, key: &KeyDoc, site: &Site<'_>) -> Option<String> {
+/// Why not, if what is installed here is not all that the key names: a result under it would be another one's.
+fn fits(step: &Step, key: &KeyDoc, site: &Site<'_>) -> Result<(), String> {
+    let host = &site.host.report.name;
+    if let Some(missing) = step.kind.requires(step).into_iter().find(|one| !site.provision.is_ready(*one)) {
+        let (what, at) = (title(missing), site.provision.dir().display());
+        let hint = "hint: `orch setup` there, and ORCH_ENV_DIR in `env`";
+        return Err(format!("the worker {host} lacks the {what} in {at}; {hint}"));
+    }
     let asked: BTreeMap<_, _> = key.lines().collect();
     // As in a key, of one name the last one counts.
     let tools: BTreeMap<_, _> = step.kind.tools(step).into_iter().map(|tool| (tool.package, tool)).collect();
-    tools.into_values().find_map(|tool| {
-        let (host, package, here) = (&site.host.report.name, tool.package, site.provision.identity(tool));
-        let asked = asked.get(&*format!("tool.{package}"))?;
-        let hint = "hint: the same ORCH_LOCKS or ORCH_PYTHON here and there (`env` in orch.toml)";
-        (here != **asked).then(|| format!("the worker {host} has {package} {here}, and {asked} is asked for; {hint}"))
-    })
+    for tool in tools.into_values() {
+        let (package, here) = (tool.package, site.provision.identity(tool));
+        if let Some(asked) = asked.get(&*format!("tool.{package}")).filter(|asked| here != ***asked) {
+            let hint = "hint: the same ORCH_LOCKS or ORCH_PYTHON here and there (`env` in orch.toml)";
+            return Err(format!("the worker {host} has {package} {here}, and {asked} is asked for; {hint}"));
+        }
+    }
+    Ok(())
 }
-
-type Inputs = BTreeMap<String, (String, Option<Manifest>)>;
 
 /// An error if an input is not what was ordered.
 fn check(dir: &Path, inputs: &Inputs) -> anyhow::Result<()> {
