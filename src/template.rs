@@ -13,6 +13,7 @@ use minijinja::value::{Serde, ValueKind};
 use minijinja::{AutoEscape, Environment, ErrorKind, Output, UndefinedBehavior, Value, escape_formatter};
 use serde::Serialize;
 
+use crate::base::fs::embedded;
 use crate::base::text::printable;
 
 static TEMPLATES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/templates");
@@ -115,12 +116,7 @@ fn identifier(text: &str) -> Result<Value, minijinja::Error> {
 
 /// Every UTF-8 file of the folder and its subfolders. The templates are text, so another file is no template.
 fn files(dir: &'static Dir<'static>) -> Vec<(&'static str, &'static str)> {
-    let mut found: Vec<_> =
-        dir.files().filter_map(|file| Some((file.path().to_str()?, file.contents_utf8()?))).collect();
-    for folder in dir.dirs() {
-        found.extend(files(folder));
-    }
-    found
+    embedded(dir).into_iter().filter_map(|file| Some((file.path().to_str()?, file.contents_utf8()?))).collect()
 }
 
 /// The innermost error that has a line is the one to mend: an `include` wraps it in errors of the including templates.

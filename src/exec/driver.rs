@@ -8,7 +8,7 @@ use crate::base::{Digest, figures};
 use crate::event::{Event, Listener, Span};
 use crate::exec::away::{Absent, Departing};
 use crate::exec::bug::{Bugs, Ender};
-use crate::exec::laid::LaidTrees;
+use crate::exec::given::LaidTrees;
 use crate::exec::perform::{Performed, Performer, error_text, log_if_any};
 use crate::exec::pool::Pool;
 use crate::exec::schedule::Scheduler;
@@ -16,7 +16,7 @@ use crate::exec::schedule::message::{Effect, Message, NotStarted};
 use crate::exec::setup::{self, Servers};
 use crate::exec::state::StepState;
 use crate::exec::task::Task;
-use crate::exec::workers::Workers;
+use crate::exec::workers::{IDLE, Workers};
 use crate::exec::{Context, Finished, probe, reporting, reproducer};
 use crate::plan::Plan;
 use crate::record::Record;
@@ -113,7 +113,7 @@ fn execute_wanted<'a>(
     let performer = Performer {
         store: context.store,
         scratch: &scratch,
-        laid: LaidTrees::new(&scratch),
+        laid: LaidTrees::new(context.store, &scratch),
         workplace: &workplace,
         provision: context.provision,
         servers: &servers,
@@ -146,10 +146,10 @@ fn execute_wanted<'a>(
             }
             if scheduler.is_over() {
                 // While the threads live that have started them.
-                workers.close();
+                workers.close(Duration::ZERO);
                 return;
             }
-            workers.close_idle();
+            workers.close(IDLE);
             match receiver.recv_timeout(Duration::from_millis(100)) {
                 Ok(message) => {
                     let news = context.remote.and_then(|remote| remote.news());

@@ -13,7 +13,6 @@ mod given;
 pub mod half;
 mod keep;
 mod keys;
-mod laid;
 mod outcome;
 mod perform;
 mod pool;

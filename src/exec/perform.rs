@@ -15,9 +15,8 @@ use crate::event::{Event, Listener};
 use crate::exec::HostFacts;
 use crate::exec::away::{Departing, Origin, ServerFile};
 use crate::exec::bug::Bugs;
-use crate::exec::given::Given;
+use crate::exec::given::{Given, LaidTrees};
 use crate::exec::keep::Begun;
-use crate::exec::laid::LaidTrees;
 use crate::exec::outcome::{Judged, judge};
 use crate::exec::schedule::retry;
 use crate::exec::setup::Servers;
@@ -178,7 +177,7 @@ impl Performer<'_> {
         }
         let mut numerics = None;
         if task.step.kind.is_timed(task.step) {
-            self.workers.close();
+            self.workers.close(Duration::ZERO);
         }
         let judged = match work {
             Work::Judge(work) => match work() {
@@ -191,16 +190,13 @@ impl Performer<'_> {
                     numerics = Some(figures);
                     Judged { outcome, reason, ..Judged::pass() }
                 }
-                Err(e) => return Ok(Done::only(Judged::of_itself(e)?)),
+                Err(e) => Judged::of_itself(e)?,
             },
             Work::Files(files) => {
                 let made = Some(self.store.place_contents(files, &places.out)?);
                 return Ok(Done { made, ..Done::only(Judged::pass()) });
             }
-            Work::Pure(work) => match work() {
-                Ok(()) => Judged::pass(),
-                Err(e) => return Ok(Done::only(Judged::of_itself(e)?)),
-            },
+            Work::Pure(work) => work().map_or_else(Judged::of_itself, |()| Ok(Judged::pass()))?,
             Work::Worker(call) => {
                 std::fs::create_dir_all(&places.scratch)?;
                 let host = Host::real();

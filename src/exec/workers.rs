@@ -15,7 +15,7 @@ use crate::store::Scratch;
 use crate::worker::{self, Ended, Kept, Limits};
 
 /// One with nothing to do gives its memory back after so long.
-const IDLE: Duration = Duration::from_secs(5);
+pub(super) const IDLE: Duration = Duration::from_secs(5);
 /// One that has done so many jobs gives way to a fresh one: by then its start is nothing beside the jobs.
 const MOST_JOBS: u32 = 100;
 /// And one that holds so much when it has nothing to do, bytes.
@@ -64,17 +64,8 @@ impl Workers {
         Ok(ended)
     }
 
-    /// Ends those with nothing to do.
-    pub(super) fn close(&self) {
-        self.close_idle_since(Duration::ZERO);
-    }
-
-    /// Ends those with nothing to do for a while.
-    pub(super) fn close_idle(&self) {
-        self.close_idle_since(IDLE);
-    }
-
-    fn close_idle_since(&self, patience: Duration) {
+    /// Ends those with nothing to do for so long.
+    pub(super) fn close(&self, patience: Duration) {
         let over: Vec<_> = lock(&self.idle).extract_if(.., |idle| idle.since.elapsed() >= patience).collect();
         drop(over); // nobody waits for the lock meanwhile
     }

@@ -32,7 +32,7 @@ impl Provision {
         let builds = wanted.contains(&Requirement::TorchWorker) && torch_worker::shipped().is_none();
         let size = |requirement| match requirement {
             // orch's sizes are those of its own locks.
-            Requirement::Env(name) if self.has_lock_of_users(name) => None,
+            Requirement::Env(name) if self.locks.is_users(name) => None,
             other => size(other),
         };
         let parts = wanted.into_iter().map(|requirement| (title(requirement), size(requirement)));

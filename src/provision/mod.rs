@@ -4,7 +4,6 @@
 //! processes. Which step needs what is `step`'s business.
 
 mod amount;
-mod android;
 mod browser;
 mod duckdb;
 mod env;
@@ -111,11 +110,6 @@ impl Provision {
         self.locks.digest(name)
     }
 
-    /// Whether an environment is installed from a lock of the user's.
-    pub fn has_lock_of_users(&self, name: EnvName) -> bool {
-        self.locks.is_users(name)
-    }
-
     /// True if nothing needs to be installed for it.
     pub fn is_ready(&self, requirement: Requirement) -> bool {
         match requirement {
@@ -202,8 +196,8 @@ impl Provision {
 
     pub fn library(&self, library: Library) -> anyhow::Result<PathBuf> {
         match library {
-            Library::Adb => android::adb(),
-            Library::QnnSdk => android::sdk(),
+            Library::Adb => libraries::adb(),
+            Library::QnnSdk => libraries::qnn_sdk(),
             Library::Browser => self.browser(),
             Library::OrtWeb => {
                 let home = self.of_npm(EnvName::Browser);

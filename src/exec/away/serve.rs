@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
@@ -14,8 +14,7 @@ use crate::exec::HostFacts;
 use crate::exec::alone::lend_first;
 use crate::exec::away::order::{Answer, Inputs, Order, Origin, VERSION};
 use crate::exec::bug::Bugs;
-use crate::exec::given::Given;
-use crate::exec::laid::LaidTrees;
+use crate::exec::given::{Given, LaidTrees};
 use crate::exec::outcome::Judged;
 use crate::exec::perform::{Done, Performer};
 use crate::exec::setup::Servers;
@@ -100,7 +99,7 @@ fn perform(dir: &Path, order: Order, site: &Site<'_>) -> anyhow::Result<Done> {
     let performer = Performer {
         store: site.store,
         scratch: &scratch,
-        laid: LaidTrees::new(&scratch),
+        laid: LaidTrees::new(site.store, &scratch),
         workplace: &workplace,
         provision: site.provision,
         servers: &servers,
@@ -128,7 +127,7 @@ fn perform(dir: &Path, order: Order, site: &Site<'_>) -> anyhow::Result<Done> {
         order: None,
     };
     let caught = bugs.caught(&step.name, || performer.execute(&task, given));
-    workers.close();
+    workers.close(Duration::ZERO);
     let done = caught.unwrap_or_else(Err)?;
     // What a step read must be what its key names, also when it ends.
     check(dir, &inputs)?;

@@ -36,7 +36,6 @@ enum Missed {
 impl Steps<'_> {
     /// What is known of a step; where its dependencies are done, that decides it.
     pub(super) fn look_at(&self, id: StepId) -> Looked {
-        let step = self.world.plan.step(id);
         let done = Looked::Done;
         if let Some(why) = self.unavailable(id) {
             return done(StepResult::skipped(Outcome::SkipUnavailable, why));
@@ -52,8 +51,7 @@ impl Steps<'_> {
                 Some(_) => {}
             }
         }
-        if self.is_mocked(id) {
-            let backend = step.run().backend.name;
+        if let Some(backend) = self.mocked(id) {
             let why = format!(
                 "the environment pretends that `{backend}` is here (ORCH_MOCK_DEVICES): all was made for this run, and \
                  nothing ran"
@@ -135,33 +133,29 @@ impl Steps<'_> {
         self.fresh(id, record)
     }
 
-    /// What is held, unless it is older than was asked for.
+    /// What is held, unless it is older than was asked for. Only a measurement ages: what a build step makes is the same
+    /// whenever it is made from the same inputs.
     fn fresh(&self, id: StepId, record: Record) -> Result<StepResult, Missed> {
-        if self.is_too_old(id, &record) {
-            let max = self.world.options.max_age.as_ref().map(ToString::to_string).unwrap_or_default();
+        let step = self.world.plan.step(id);
+        let max = self.world.options.max_age.as_ref().filter(|_| step.kind.is_timed(step));
+        if let Some(max) = max.filter(|max| max.is_exceeded(&record.started)) {
             let peaks = Peaks::of(Some(&record));
-            return Err(Missed::For(MissReason::TooOld { date: record.started, max }, peaks));
+            return Err(Missed::For(MissReason::TooOld { date: record.started, max: max.to_string() }, peaks));
         }
         Ok(StepResult::hit(record))
     }
 
-    /// Only a measurement ages: what a build step makes is the same whenever it is made from the same inputs.
-    fn is_too_old(&self, id: StepId, record: &Record) -> bool {
-        let age = self.world.options.max_age.as_ref();
-        let step = self.world.plan.step(id);
-        step.kind.is_timed(step) && age.is_some_and(|age| age.is_exceeded(&record.started))
-    }
-
-    /// Whether the environment pretends that a run's device is there.
-    fn is_mocked(&self, id: StepId) -> bool {
+    /// The backend of a run, if the environment pretends that it is here.
+    fn mocked(&self, id: StepId) -> Option<&str> {
         let (step, mocked) = (self.world.plan.step(id), &self.world.options.mocked);
-        !mocked.is_empty() && step.stage == Stage::Run && mocked.contains(step.run().backend.name)
+        let backend = (!mocked.is_empty() && step.stage == Stage::Run).then(|| step.run().backend.name);
+        backend.filter(|backend| mocked.contains(*backend))
     }
 
     /// Why a run's device is not there, as its prober says.
     fn unavailable(&self, id: StepId) -> Option<String> {
         let step = self.world.plan.step(id);
-        if step.stage != Stage::Run || self.is_mocked(id) || self.world.sends(step) {
+        if step.stage != Stage::Run || self.mocked(id).is_some() || self.world.sends(step) {
             return None;
         }
         let backend = step.run().backend.name;
