@@ -233,26 +233,7 @@ fn here(provision: &Provision) -> (HostFacts, Vec<Backend>) {
 }
 
 fn options() -> Options {
-    Options {
-        jobs: 1,
-        memory: u64::MAX,
-        job_memory: None,
-        keep_going: KeepGoing::Always,
-        rerun: BTreeSet::new(),
-        rerun_failed: false,
-        stands: BTreeSet::new(),
-        wanted: None,
-        retries: None,
-        backoff: Default::default(),
-        mocked: BTreeSet::new(),
-        max_age: None,
-        seed: 0,
-        scope: None,
-        routing: None,
-        spec: "zoo.yaml".into(),
-        flags: String::new(),
-        out_dir: "orch-out".into(),
-    }
+    Options { jobs: 1, memory: u64::MAX, spec: "zoo.yaml".into(), out_dir: "orch-out".into(), ..Options::default() }
 }
 
 /// What stands in for the execution of a step.

@@ -86,7 +86,7 @@ impl Context<'_> {
     }
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Options {
     /// How many cores steps may take, and so how many may execute at a time.
     pub jobs: u32,

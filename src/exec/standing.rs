@@ -111,11 +111,7 @@ mod tests {
     fn record(outcome: Outcome, reason: &str, key: &str) -> Record {
         let mut inputs = KeyDoc::with_capacity(0);
         inputs.set("input", key);
-        let record = json!({
-            "step": "x", "key": inputs, "outcome": outcome, "reason": reason, "started": "2026-01-01T00:00:00Z",
-            "seconds": 1.0, "host": "h", "facts": {},
-        });
-        serde_json::from_value(record).unwrap()
+        Record { reason: Some(reason.to_owned()), ..Record::example("x", inputs, outcome) }
     }
 
     #[test]

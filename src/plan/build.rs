@@ -1,11 +1,9 @@
 //! Matrix → steps.
 
-mod calibration;
 mod commands;
 mod composed;
 mod facts;
 mod own;
-mod rounds;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;

@@ -86,22 +86,10 @@ impl Project {
         Options {
             jobs: 1,
             memory: u64::MAX,
-            job_memory: None,
-            keep_going: Default::default(),
-            retries: None,
-            backoff: Default::default(),
-            mocked: Default::default(),
-            rerun: Default::default(),
-            rerun_failed: false,
-            stands: Default::default(),
-            wanted: None,
-            max_age: None,
-            seed: 0,
-            scope: None,
             spec: self.name.clone(),
-            flags: String::new(),
             routing: crate::session::away::usual_routing(),
             out_dir: OUT_DIR.into(),
+            ..Options::default()
         }
     }
 

@@ -87,7 +87,8 @@ fn bring_onnx(file: &Path, inputs: &BTreeMap<String, PathBuf>, out: &Path, wante
         Some(changed) => std::fs::write(out.join("model.onnx"), changed).context("failed to write model.onnx")?,
         None => bfs::copy_file(file, &out.join("model.onnx"))?,
     }
-    let expected = inputs.get("expected").map(|path| expected(path, &facts.outputs, kept)).transpose()?;
+    let read = |path: &PathBuf| compared(path, foreign::read(path, "output", &facts.outputs)?, &facts.outputs, kept);
+    let expected = inputs.get("expected").map(read).transpose()?;
     let names = Names { inputs: [facts.inputs, overridden].concat(), outputs: kept.to_vec() };
     bring_tensors(inputs, out, ReadyFormat::Onnx, names, &given, expected.as_ref())
 }
@@ -211,10 +212,6 @@ fn takes(taken: &[String], given: &Tensors) -> anyhow::Result<()> {
 }
 
 /// What the user expects of the outputs that are compared; `all` are those of the model, in its order.
-fn expected(path: &Path, all: &[String], kept: &[String]) -> anyhow::Result<Tensors> {
-    compared(path, foreign::read(path, "output", all)?, all, kept)
-}
-
 fn compared(path: &Path, mut read: Tensors, all: &[String], kept: &[String]) -> anyhow::Result<Tensors> {
     if let Some(unknown) = read.keys().find(|name| !all.contains(name)) {
         let has = all.join(", ");

@@ -7,6 +7,7 @@ use crate::device::{Backend, Host as Machines, inventory_cheap};
 use crate::exec::schedule::devices::Devices;
 use crate::exec::schedule::resources::{DeviceClaim, Lack, Machine};
 use crate::matrix::Matrix;
+use crate::record::Outcome;
 use crate::spec::Spec;
 
 const SPEC: &str = "version: 1
@@ -60,11 +61,8 @@ impl World {
             "load_ms": 1.0, "first_ms": 1.0, "samples_ms": [1.0], "peak_rss_bytes": host, "peak_device_bytes": device,
             "sync": "s", "requested_device": "rocm", "actual_device": "rocm:0",
         });
-        let record = json!({
-            "step": step, "key": crate::key::KeyDoc::default(), "outcome": "PASS", "started": "2026-01-01T00:00:00Z",
-            "seconds": 1.0, "host": "h", "facts": {}, "measure": measure,
-        });
-        serde_json::from_value(record).unwrap()
+        let measure = serde_json::from_value(measure).unwrap();
+        Record { measure, ..Record::example(step, Default::default(), Outcome::Pass) }
     }
 }
 

@@ -91,23 +91,8 @@ fn ended(task: Task<'_>, outcome: Outcome) -> Message {
 }
 
 fn record(step: &str, key: KeyDoc, why: MissReason, outcome: Outcome) -> Record {
-    Record {
-        step: step.to_owned(),
-        key,
-        outcome,
-        reason: None,
-        output: outcome.is_made().then(|| Digest::of(step.as_bytes())),
-        started: "2026-01-01T00:00:00Z".into(),
-        seconds: 1.0,
-        host: "h".into(),
-        facts: Default::default(),
-        measure: None,
-        numerics: None,
-        repro: None,
-        why: Some(why),
-        attempts: vec![],
-        stands: None,
-    }
+    let output = outcome.is_made().then(|| Digest::of(step.as_bytes()));
+    Record { output, why: Some(why), ..Record::example(step, key, outcome) }
 }
 
 const PAIR: &[(&str, &dyn StepKind, &[u32])] = &[("a", &RENDER, &[]), ("b", &RENDER, &[0])];
