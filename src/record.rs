@@ -14,7 +14,7 @@ use crate::key::{KeyDoc, MissReason};
 use crate::runtime::RawMeasure;
 
 /// The state of a step or of a case. The names are stable: they stand in JSON, JUnit and people's scripts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Outcome {
     /// It ran where it was asked to, and its outputs are right.
@@ -44,6 +44,7 @@ pub enum Outcome {
     /// The environment pretends that the device is there: all was made for it, and nothing ran.
     Mock,
     /// Interrupted, or not reached.
+    #[default]
     Incomplete,
 }
 

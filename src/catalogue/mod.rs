@@ -10,7 +10,6 @@ mod artefact;
 pub mod browser;
 mod code;
 pub mod litert;
-mod needs;
 pub mod onnx;
 pub mod openvino;
 pub mod onnxruntime;
@@ -31,9 +30,8 @@ use crate::toolchain::{EnvName, Tool};
 pub use artefact::{Artefact, Conversion, Converter, From, ReadyFormat, Wanted, with_tokens};
 pub(crate) use code::parts;
 pub use code::{Code, Part, Sources, WORKER};
-pub use needs::{MemoryGuess, Needs};
 pub use run::{RunParams, TestMeasure, Untimed};
-pub use work::{Access, Library, Places, Requirement, StoredFile, Wheel, Worker, WorkerCall};
+pub use work::{Access, Library, MemoryGuess, Needs, Places, Requirement, StoredFile, Wheel, Worker, WorkerCall};
 
 /// All of them, in the order in which people read them.
 pub static RUNTIMES: &[&Runtime] = &[

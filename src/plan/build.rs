@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::catalogue::{Artefact, From, Wanted, onnx, qnn, with_tokens};
 use crate::matrix::{Case, Fallback, Instead, Matrix};
 use crate::plan::build::facts::facts;
-use crate::plan::build::own::{Made, Purpose, StepsOfCase};
+use crate::plan::build::own::{Made, Purpose};
 use crate::plan::clock::Clock;
 use crate::plan::graph::Graph;
 use crate::plan::sizes::{maker, recipes, resolved_inputs, sizes, texts};
@@ -37,19 +37,20 @@ pub fn build(spec: &Spec, matrix: &Matrix) -> Result<Plan, BuildError> {
 /// As [`build`], with fallbacks for the cases that `fallback` allows them, and times of the runs to which `clock` grants them.
 pub fn build_with(spec: &Spec, matrix: &Matrix, fallback: Fallback, clock: &Clock) -> Result<Plan, BuildError> {
     let mut builder = Builder { spec, clock, steps: Vec::new(), index: HashMap::new(), made: HashMap::new() };
-    let planned: Vec<_> = matrix.cases.iter().map(|case| builder.case(case)).collect();
+    let mut planned: Vec<_> = matrix.cases.iter().map(|case| builder.case(case)).collect();
     // After all cases, so that a spec without fallbacks numbers its steps as it always did.
-    let spare = |case: &Case| case.fallbacks(spec, fallback);
-    let spare: Vec<Vec<_>> = matrix
-        .cases
-        .iter()
-        .map(|case| spare(case).into_iter().map(|instead| (builder.case(&instead.case), instead)).collect())
-        .collect();
-    let rounds: Vec<_> =
-        matrix.cases.iter().zip(&planned).map(|(case, steps)| builder.rounds(case, steps.run)).collect();
+    for planned in &mut planned {
+        let spare = planned.case.fallbacks(spec, fallback).into_iter();
+        let spare = spare.map(|Instead { case, batch }| {
+            let PlannedCase { case, test, run, judge, .. } = builder.case(&case);
+            PlannedFallback { case, batch, test, run, judge }
+        });
+        planned.fallbacks = spare.collect();
+    }
+    for planned in &mut planned {
+        planned.rounds = builder.rounds(&planned.case, planned.run);
+    }
     builder.commands()?;
-    let all = planned.into_iter().zip(spare).zip(rounds);
-    let planned = all.map(|((steps, spare), rounds)| Planned { steps, spare, rounds }).collect();
     let model_facts = spec.models.values().map(|model| (model.name.clone(), facts(spec, model)));
     finish(builder, planned, matrix, model_facts.collect())
 }
@@ -60,13 +61,6 @@ pub enum BuildError {
     Cycle(#[from] CycleError),
     #[error("{loc}: command `{command}` reads step `{step}`, which is not in this plan\nhint: {hint}")]
     NoSuchStep { loc: String, command: String, step: String, hint: String },
-}
-
-/// The steps of a case, and those of the cases that it falls back on.
-struct Planned {
-    steps: StepsOfCase,
-    spare: Vec<(StepsOfCase, Instead)>,
-    rounds: Vec<StepId>,
 }
 
 struct Builder<'a> {
@@ -107,7 +101,8 @@ impl Builder<'_> {
         self.index.get(name).copied()
     }
 
-    fn case(&mut self, case: &Case) -> StepsOfCase {
+    /// With its rounds, its fallbacks and its chain yet to be filled in.
+    fn case(&mut self, case: &Case) -> PlannedCase {
         let model = &self.spec.models[&case.model];
         let target = &self.spec.targets[&case.target];
         let first = self.steps.len();
@@ -141,7 +136,8 @@ impl Builder<'_> {
         let params = JudgeParams { tolerance: self.tolerance(model, target, case), precision: case.precision, tokens };
         let name = format!("judge:{}:{}", case.model, case.name);
         let judge = self.add(name, Stage::Judge, &step::JUDGE, Params::Judge(params.into()), inputs, 600);
-        StepsOfCase { test, run, judge }
+        let (case, rounds, chain, fallbacks) = (case.clone(), vec![], vec![], vec![]);
+        PlannedCase { case, test, run, judge, rounds, chain, fallbacks }
     }
 
     /// [`Self::model`], once for each model and its sizes.
@@ -335,7 +331,7 @@ fn measure(spec: &Spec, target: &Target) -> Measure {
 /// Puts the steps into an order in which dependencies come first, and fills in what can be derived.
 fn finish(
     builder: Builder<'_>,
-    planned: Vec<Planned>,
+    planned: Vec<PlannedCase>,
     matrix: &Matrix,
     model_facts: BTreeMap<String, ModelFacts>,
 ) -> Result<Plan, BuildError> {
@@ -358,17 +354,12 @@ fn finish(
             Plan::new(steps, vec![], excluded, model_facts)
         }
     };
-    let new_id = |old: StepId| renumbered.get(old.0 as usize).copied().unwrap_or(old);
-    for (case, Planned { steps, spare, rounds }) in matrix.cases.iter().zip(planned) {
-        let spare = spare.into_iter().map(|(steps, Instead { case, batch })| {
-            let StepsOfCase { test, run, judge } = steps.map(new_id);
-            PlannedFallback { case, batch, test, run, judge }
-        });
-        let fallbacks = spare.collect();
-        let StepsOfCase { test, run, judge } = steps.map(new_id);
-        let rounds: Vec<_> = rounds.into_iter().map(new_id).collect();
-        let chain = plan.upstream([judge], |_, _| true).into_iter().chain(rounds.iter().copied()).collect();
-        plan.cases.push(PlannedCase { case: case.clone(), test, run, judge, rounds, chain, fallbacks });
+    let new_id = |old: StepId| Some(renumbered.get(old.0 as usize).copied().unwrap_or(old));
+    for planned in planned {
+        let mut planned = planned.renumbered(&new_id);
+        let chain = plan.upstream([planned.judge], |_, _| true);
+        planned.chain = chain.into_iter().chain(planned.rounds.iter().copied()).collect();
+        plan.cases.push(planned);
     }
     plan.note_cases();
     Ok(plan)

@@ -76,6 +76,24 @@ pub struct PlannedFallback {
     pub judge: StepId,
 }
 
+impl PlannedCase {
+    /// The case in a plan where each step has another number; further rounds may be left out there, and parts of its chain.
+    fn renumbered(self, new: &impl Fn(StepId) -> Option<StepId>) -> Self {
+        let [test, run, judge] = own([self.test, self.run, self.judge], new);
+        let fallbacks = self.fallbacks.into_iter().map(|fallback| {
+            let [test, run, judge] = own([fallback.test, fallback.run, fallback.judge], new);
+            PlannedFallback { test, run, judge, ..fallback }
+        });
+        let rounds = self.rounds.into_iter().filter_map(new).collect();
+        let chain = self.chain.into_iter().filter_map(new).collect();
+        Self { case: self.case, test, run, judge, rounds, chain, fallbacks: fallbacks.collect() }
+    }
+}
+
+fn own(steps: [StepId; 3], new: &impl Fn(StepId) -> Option<StepId>) -> [StepId; 3] {
+    steps.map(|id| new(id).expect("BUG: a case is planned without a step of its own"))
+}
+
 impl Plan {
     /// A plan of steps that stand after those they depend on.
     pub fn new(

@@ -11,14 +11,11 @@ pub struct Render;
 pub static RENDER: Render = Render;
 
 impl StepKind for Render {
-    fn name(&self) -> &'static str {
-        "render"
-    }
-
-    /// A test is put together from many templates, and which ones the templates say: all of them count for each. What
-    /// comes out as it was stops there.
-    fn code(&self, _: &Step) -> &Code {
-        static CODE: Code = Code::of(&[&[
+    // A test is put together from many templates, and which ones the templates say: all of them count for each. What comes
+    // out as it was stops there.
+    known_as!(
+        "render",
+        [&[
             Part::Rust("step/render.rs"),
             Part::Rust("step/generate"),
             Part::Rust("catalogue/"),
@@ -31,9 +28,8 @@ impl StepKind for Render {
             Part::Templates("pipelines/"),
             Part::Templates("results/"),
             Part::Crate("minijinja"),
-        ]]);
-        &CODE
-    }
+        ]]
+    );
 
     fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
         let context: TestContext = step.params.parse()?;

@@ -4,6 +4,7 @@ use crate::exec::Options;
 use crate::exec::perform::error_text;
 use crate::exec::schedule::memory::Peaks;
 use crate::exec::schedule::steps::Steps;
+use crate::exec::standing::stands_here;
 use crate::exec::state::{How, StepResult, StepState};
 use crate::key::{KeyDoc, MissReason};
 use crate::record::{Outcome, Record};
@@ -99,7 +100,8 @@ impl Steps<'_> {
             let Options { rerun_failed, stands, .. } = self.world.options;
             let stands = stands.contains(&id);
             let failed = store.failure(&key.digest()).map_err(damaged)?;
-            if let Some(failed) = failed.filter(|failed| self.keys.stands(id, failed)) {
+            let (kind_of_host, provision) = (&self.world.host.fingerprint, self.world.provision);
+            if let Some(failed) = failed.filter(|failed| stands_here(failed, step, kind_of_host, provision)) {
                 if *rerun_failed && !stands {
                     return Err(Missed::For(MissReason::Asked, Peaks::of(Some(&failed))));
                 }

@@ -183,7 +183,7 @@ impl<'a> Steps<'a> {
             let result = if self.wanted.contains(&id) {
                 StepResult::skipped(Outcome::Incomplete, "not reached")
             } else {
-                StepResult::not_needed()
+                StepResult::default()
             };
             self.set(id, StepState::Done(result));
         }

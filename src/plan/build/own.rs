@@ -25,20 +25,6 @@ pub(super) enum Purpose {
     Run,
 }
 
-/// The steps that are a case's own.
-#[derive(Clone, Copy)]
-pub(super) struct StepsOfCase {
-    pub(super) test: StepId,
-    pub(super) run: StepId,
-    pub(super) judge: StepId,
-}
-
-impl StepsOfCase {
-    pub(super) fn map(self, f: impl Fn(StepId) -> StepId) -> Self {
-        Self { test: f(self.test), run: f(self.run), judge: f(self.judge) }
-    }
-}
-
 impl Builder<'_> {
     /// `calibration:<instance>`: sets of the model's inputs; None where no recipe makes any.
     pub(super) fn calibration(&mut self, case: &Case) -> Option<StepId> {
