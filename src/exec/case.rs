@@ -19,7 +19,7 @@ use crate::report::stats::{self, Ran};
 use crate::report::{CaseResult, Converted, Expected, FallbackResult, FlakyStep, Tried};
 use crate::runtime::RawMeasure;
 use crate::spec::Expect;
-use crate::step::{Source, Stage, Step, StepId};
+use crate::step::{Stage, StepId};
 use crate::worker::tail;
 
 /// In how many of the last executions a figure of the requested target is looked for.
@@ -118,7 +118,7 @@ impl<'a> Ended<'a> {
             took: self.took(),
             converted: self.converted(),
             // A run reads the artefact first.
-            loaded_bytes: source(plan.step(planned.run)).and_then(|id| self.size(id)),
+            loaded_bytes: plan.dependencies(planned.run).next().and_then(|id| self.size(id)),
             expected,
             fallback: answered.map(|fallback| self.fallback_result(fallback, &after)),
             attempts: self.record(planned.run).map(|record| record.attempts.clone()).unwrap_or_default(),
@@ -159,7 +159,7 @@ impl<'a> Ended<'a> {
     fn converted(&self) -> IndexMap<String, Converted> {
         let conversions = self.planned.chain.iter().filter(|id| self.plan.step(**id).stage == Stage::Convert);
         let made = conversions.filter_map(|id| {
-            let from_bytes = source(self.plan.step(*id)).and_then(|from| self.size(from));
+            let from_bytes = self.plan.dependencies(*id).next().and_then(|from| self.size(from));
             Some((self.name(*id), Converted { bytes: self.size(*id)?, from_bytes }))
         });
         made.collect()
@@ -287,11 +287,6 @@ impl<'a> Ended<'a> {
         let python = python.strip_prefix(&here).unwrap_or(&python).display();
         Some(format!("{env}{variables}{python} {}/tests/{file}", context.options.out_dir.display()))
     }
-}
-
-/// The first step that a step reads from.
-fn source(step: &Step) -> Option<StepId> {
-    step.inputs.iter().find_map(|(_, source)| if let Source::Step(id) = source { Some(*id) } else { None })
 }
 
 /// When the step at which a case ended failed, if that was in an earlier run. The verdict may be older than the run:

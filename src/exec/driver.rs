@@ -14,7 +14,6 @@ use crate::exec::pool::Pool;
 use crate::exec::schedule::Scheduler;
 use crate::exec::schedule::message::{Effect, Message, NotStarted};
 use crate::exec::setup::{self, Servers};
-use crate::exec::state::StepState;
 use crate::exec::task::Task;
 use crate::exec::workers::{IDLE, Workers};
 use crate::exec::{Context, Finished, probe, reporting, reproducer};
@@ -58,11 +57,10 @@ pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
         let text = format!("file digests were not kept: {}", error_text(&e.into()));
         context.listener.tell(Event::Warning { text });
     }
-    let (states, keys) = scheduler.steps.into_states();
-    let results: Vec<_> = states.into_iter().map(StepState::into_result).collect();
+    let (results, files) = scheduler.steps.into_results();
     let doc = reporting::report_doc(context, &results, clock.elapsed().as_secs_f64());
     let (interrupted, absent) = (context.cancel.is_cancelled(), absent.into_digests());
-    Ok(Finished { results, interrupted, met_bug, doc, files: keys.files, absent })
+    Ok(Finished { results, interrupted, met_bug, doc, files, absent })
 }
 
 /// Reports events where the scheduler can want nothing else.

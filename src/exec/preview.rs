@@ -18,7 +18,7 @@ pub fn preview(context: &Context<'_>) -> Result<Vec<Preview>, StoreError> {
     scheduler.read_records(true);
     tell_all(&mut scheduler, context.listener);
     let wanted = std::mem::take(&mut scheduler.steps.wanted);
-    let (states, _) = scheduler.steps.into_states();
+    let states = scheduler.steps.into_states();
     let mut previews = Vec::new();
     for (id, state) in context.plan.ids().zip(states) {
         let verdict = match state {
@@ -57,7 +57,6 @@ pub fn held(context: &Context<'_>) -> Result<ReportDoc, StoreError> {
     scheduler.steps.wanted.extend(context.plan.ids());
     scheduler.steps.close();
     tell_all(&mut scheduler, context.listener);
-    let (states, _) = scheduler.steps.into_states();
-    let results: Vec<_> = states.into_iter().map(StepState::into_result).collect();
+    let (results, _) = scheduler.steps.into_results();
     Ok(reporting::report_doc(context, &results, 0.0))
 }

@@ -21,15 +21,6 @@ pub(super) enum StepState {
     Done(StepResult),
 }
 
-impl StepState {
-    pub(super) fn into_result(self) -> StepResult {
-        match self {
-            Self::Done(result) => result,
-            Self::Unknown | Self::Ready { .. } | Self::Running => StepResult::default(),
-        }
-    }
-}
-
 /// How a step came to its result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum How {

@@ -15,7 +15,7 @@ use std::path::Path;
 use crate::base::Loc;
 use crate::matrix::{Batch, Case, ExcludedCase};
 use crate::record::Weights;
-use crate::step::{Source, Step, StepId};
+use crate::step::{Step, StepId};
 
 use graph::Graph;
 
@@ -149,11 +149,7 @@ impl Plan {
 
     /// The user's files and folders that steps read; one that several read comes as often.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
-        let sources = self.steps.iter().flat_map(|step| &step.inputs);
-        sources.filter_map(|(_, source)| match source {
-            Source::File(path) => Some(&**path),
-            Source::Step(_) => None,
-        })
+        self.steps.iter().flat_map(Step::files)
     }
 
     /// The steps whose output this one reads.

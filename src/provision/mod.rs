@@ -150,11 +150,12 @@ impl Provision {
     }
 
     fn install<'a>(&'a self, progress: &'a dyn Fn(&str)) -> Install<'a> {
-        Install { dir: &self.dir, locks: &self.locks, cancel: &self.cancel, progress }
+        Install { at: self, progress }
     }
 
+    /// The folder of an environment.
     fn home(&self, name: EnvName) -> PathBuf {
-        self.install(&|_| {}).home(name)
+        self.dir.join(format!("{name}-{}", self.locks.digest(name).short()))
     }
 
     pub fn env(&self, name: EnvName) -> anyhow::Result<PythonEnv> {
@@ -289,20 +290,13 @@ pub fn title(requirement: Requirement) -> String {
     }
 }
 
-/// An installation: where, of what, and who hears of it.
+/// An installation, and who hears of it.
 struct Install<'a> {
-    dir: &'a Path,
-    locks: &'a Locks,
-    cancel: &'a Cancel,
+    at: &'a Provision,
     progress: &'a dyn Fn(&str),
 }
 
 impl Install<'_> {
-    /// The folder of an environment.
-    fn home(&self, name: EnvName) -> PathBuf {
-        self.dir.join(format!("{name}-{}", self.locks.digest(name).short()))
-    }
-
     /// Runs an installer to its end, reporting the last line of its log as it goes.
     fn run(&self, command: &mut std::process::Command, log: &Path) -> anyhow::Result<()> {
         self.run_counted(command, log, &|_| {})
@@ -310,7 +304,7 @@ impl Install<'_> {
 
     /// The same of what fetches and unpacks an environment: also how much of it is there.
     fn fetch(&self, name: EnvName, command: &mut std::process::Command, log: &Path) -> anyhow::Result<()> {
-        let total = name.megabytes().filter(|_| !self.locks.is_users(name)).map(|size| size * 1_000_000);
+        let total = name.megabytes().filter(|_| !self.at.locks.is_users(name)).map(|size| size * 1_000_000);
         let told = Cell::new(0);
         self.run_counted(command, log, &|written| {
             if written >= told.get() + total.unwrap_or(5_000_000_000) / 20 {
@@ -327,7 +321,7 @@ impl Install<'_> {
         written: &dyn Fn(u64),
     ) -> anyhow::Result<()> {
         let shown = format!("{command:?}").replace('"', "");
-        let (timeout, cancel, progress) = (std::time::Duration::from_secs(3600), self.cancel, self.progress);
+        let (timeout, cancel, progress) = (std::time::Duration::from_secs(3600), &self.at.cancel, self.progress);
         let limits = Limits { timeout, memory: None, cancel, log, progress };
         crate::worker::run_logged(command, &limits, written).with_context(|| {
             format!("`{shown}` failed; its last words:\n{}\nfull log: {}", crate::worker::tail(log, 12), log.display())

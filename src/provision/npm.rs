@@ -41,14 +41,11 @@ pub(super) type Run<'a> = &'a dyn Fn(&mut Command) -> anyhow::Result<()>;
 
 /// Installs the packages, lets `finish` do the rest, and publishes the folder as a whole.
 pub(super) fn ensure(install: &Install<'_>, packages: &Packages) -> anyhow::Result<PathBuf> {
-    let home = install.home(packages.name);
-    if let Some(found) = (packages.find)(&home) {
-        return Ok(found);
-    }
-    let _guard = env::alone(install, &home)?;
-    if let Some(found) = (packages.find)(&home) {
-        return Ok(found);
-    }
+    let home = install.at.home(packages.name);
+    env::once(install, &home, || (packages.find)(&home), || make(install, packages, &home))
+}
+
+fn make(install: &Install<'_>, packages: &Packages, home: &Path) -> anyhow::Result<PathBuf> {
     let node = match Node::on_path() {
         Some(node) => node,
         None => {
@@ -56,8 +53,9 @@ pub(super) fn ensure(install: &Install<'_>, packages: &Packages) -> anyhow::Resu
             Node::of(&env::ensure(install, EnvName::Node, find_uv().as_deref())?)
         }
     };
-    let staged = tempfile::Builder::new().prefix(".tmp-").tempdir_in(install.dir)?;
-    for (name, text) in [("package.json", packages.manifest), ("package-lock.json", install.locks.text(packages.name))]
+    let staged = tempfile::Builder::new().prefix(".tmp-").tempdir_in(&install.at.dir)?;
+    for (name, text) in
+        [("package.json", packages.manifest), ("package-lock.json", install.at.locks.text(packages.name))]
     {
         bfs::write_atomic(&staged.path().join(name), text.as_bytes())?;
     }
@@ -70,10 +68,10 @@ pub(super) fn ensure(install: &Install<'_>, packages: &Packages) -> anyhow::Resu
     fetch.args(["ci", "--omit=dev", "--ignore-scripts", "--engine-strict=false", "--no-audit", "--no-fund"]);
     install.fetch(packages.name, fetch.current_dir(staged.path()), &log)?;
     (packages.finish)(install, staged.path(), &node.node, &run)?;
-    bfs::remove_dir(&home)?;
+    bfs::remove_dir(home)?;
     let staged = staged.keep();
-    std::fs::rename(&staged, &home).with_context(|| format!("failed to make `{}`", home.display()))?;
-    (packages.find)(&home).context("BUG: what was installed is not there")
+    std::fs::rename(&staged, home).with_context(|| format!("failed to make `{}`", home.display()))?;
+    (packages.find)(home).context("BUG: what was installed is not there")
 }
 
 /// Node with its npm, which is a program, or a script for it.

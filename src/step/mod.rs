@@ -161,12 +161,20 @@ impl Step {
         }
     }
 
-    /// The steps whose output this one reads.
+    /// The steps whose output this one reads, by its names for them.
+    pub fn trees(&self) -> impl Iterator<Item = (&str, StepId)> {
+        self.inputs
+            .iter()
+            .filter_map(|(name, source)| if let Source::Step(id) = source { Some((&**name, *id)) } else { None })
+    }
+
     pub fn dependencies(&self) -> impl Iterator<Item = StepId> + '_ {
-        self.inputs.iter().filter_map(|(_, source)| match source {
-            Source::Step(id) => Some(*id),
-            Source::File(_) => None,
-        })
+        self.trees().map(|(_, id)| id)
+    }
+
+    /// The user's files and folders that it reads.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.inputs.iter().filter_map(|(_, source)| if let Source::File(path) = source { Some(&**path) } else { None })
     }
 }
 

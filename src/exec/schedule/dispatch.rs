@@ -12,14 +12,6 @@ use crate::record::Outcome;
 use crate::step::{Source, Stage, StepId};
 use crate::store::stat::Stamp;
 
-/// What became of a step that was chosen.
-enum Turn {
-    /// It was started, or has ended, or is not ready any more.
-    Over,
-    /// Something that it requires is being installed.
-    NotInstalled,
-}
-
 impl<'a> Scheduler<'a> {
     /// A ready step waits for its turn, or first for what a remote answers.
     pub(super) fn queue(&mut self, id: StepId) {
@@ -98,11 +90,7 @@ impl<'a> Scheduler<'a> {
     pub(super) fn dispatch(&mut self) {
         loop {
             while let Some(next) = self.queue.next(&self.slots.machine, self.is_setting_up()) {
-                let id = next.id;
-                match self.turn_of(next) {
-                    Turn::Over => {}
-                    Turn::NotInstalled => self.setups.waiting.push(id),
-                }
+                self.turn_of(next);
             }
             if !self.begin_round() {
                 return;
@@ -110,22 +98,21 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    fn turn_of(&mut self, next: Next) -> Turn {
+    /// Starts a step, unless it is not ready any more, ends by itself or requires what is being installed.
+    fn turn_of(&mut self, next: Next) {
         let id = next.id;
         if !self.steps.is_ready(id) {
-            return Turn::Over;
+            return;
         }
         if self.steps.useful.is_useless(id) {
             self.slots.not_ready(id);
             let result = StepResult::skipped(Outcome::Incomplete, "nothing that can still pass needs it");
-            self.steps.set(id, StepState::Done(result));
-            return Turn::Over;
+            return self.steps.set(id, StepState::Done(result));
         }
         // An input was found damaged since the step became ready, and is being made again; its end decides this step.
         if self.world.plan.dependencies(id).any(|from| !self.steps.is_done(from)) {
             self.slots.not_ready(id);
-            self.steps.set(id, StepState::Unknown);
-            return Turn::Over;
+            return self.steps.set(id, StepState::Unknown);
         }
         let stamps = self.steps.stamps(id);
         if !self.steps.reads_what_its_key_says(id) {
@@ -134,18 +121,17 @@ impl<'a> Scheduler<'a> {
             if self.steps.is_done(id) {
                 self.consult_dependents(id);
             }
-            return Turn::Over;
+            return;
         }
         self.install_missing(id);
         match self.setups.readiness(id) {
-            Readiness::Waiting => return Turn::NotInstalled,
+            Readiness::Waiting => self.setups.waiting.push(id),
             Readiness::Ready => self.start(next, stamps),
             Readiness::Failed(why) => {
                 self.finish_unstarted(id, why);
                 self.consult_dependents(id);
             }
         }
-        Turn::Over
     }
 
     /// Starts a step: it holds its resources from now on.

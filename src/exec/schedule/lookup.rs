@@ -8,7 +8,7 @@ use crate::exec::standing::stands_here;
 use crate::exec::state::{How, StepResult, StepState};
 use crate::key::{KeyDoc, MissReason};
 use crate::record::{Outcome, Record};
-use crate::step::{Source, Stage, StepId};
+use crate::step::{Stage, StepId};
 use crate::store::{StoreError, stat::Stamp};
 
 /// What was found out about a step that is not decided.
@@ -170,14 +170,12 @@ impl Steps<'_> {
 
     /// Of the user's files that a step reads, in their order.
     pub(super) fn stamps(&self, id: StepId) -> Vec<Option<Stamp>> {
-        let sources = self.world.plan.step(id).inputs.iter();
-        let files = sources.filter_map(|(_, source)| if let Source::File(path) = source { Some(path) } else { None });
-        files.map(|path| Stamp::of(path).ok()).collect()
+        self.world.plan.step(id).files().map(|path| Stamp::of(path).ok()).collect()
     }
 
     /// Whether the user's files are still as they were when the step's key was made, which may be long ago.
     pub(super) fn reads_what_its_key_says(&self, id: StepId) -> bool {
-        let reads_files = self.world.plan.step(id).inputs.iter().any(|(_, source)| matches!(source, Source::File(_)));
+        let reads_files = self.world.plan.step(id).files().next().is_some();
         match self.state(id) {
             StepState::Ready { key, .. } if reads_files => self.key(id).is_ok_and(|now| now == *key),
             _ => true,

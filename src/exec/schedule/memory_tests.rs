@@ -53,7 +53,8 @@ impl World {
         let id = self.id(step);
         let plan = &self.plan;
         let size = |from: StepId| if plan.step(from).stage == Stage::Convert { 3 * GIB } else { 0 };
-        (self.memory.claim(id, plan, &self.store, size), self.memory.device_claim(id, plan, &self.store, size))
+        let known = Known { plan, store: &self.store, size: &size };
+        (self.memory.claim(id, &known), self.memory.device_claim(id, &known))
     }
 
     fn record(&self, step: &str, host: u64, device: Option<u64>) -> Record {

@@ -15,7 +15,7 @@ use crate::key::{KeyDoc, MissReason};
 use crate::plan::Plan;
 use crate::record::Outcome;
 use crate::step::{Stage, StepId};
-use crate::store::{Hit, StoreError};
+use crate::store::{FileDigests, Hit, StoreError};
 
 /// So many steps are looked up by one thread.
 const FEW: usize = 256;
@@ -189,7 +189,13 @@ impl<'a> Steps<'a> {
         }
     }
 
-    pub(in crate::exec) fn into_states(self) -> (Vec<StepState>, Keys<'a>) {
-        (self.states, self.keys)
+    pub(in crate::exec) fn into_states(self) -> Vec<StepState> {
+        self.states
+    }
+
+    /// The results of all, and the user's files as the keys saw them.
+    pub(in crate::exec) fn into_results(self) -> (Vec<StepResult>, FileDigests) {
+        let result = |state| if let StepState::Done(result) = state { result } else { StepResult::default() };
+        (self.states.into_iter().map(result).collect(), self.keys.files)
     }
 }
