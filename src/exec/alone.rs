@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::base::fs as bfs;
-use crate::catalogue::{Places, Worker, WorkerCall};
+use crate::catalogue::{Places, RunParams, Worker, WorkerCall};
 use crate::device::candidates::candidates;
 use crate::device::lease::lend;
 use crate::device::{Backend, Lease};
@@ -33,16 +33,16 @@ impl Bench<'_> {
         Ok(folders)
     }
 
-    /// Performs a job on the first device of the backend that is this one. `timeout`: seconds.
+    /// Performs a job on the first device that a run may mean. `timeout`: seconds.
     pub(super) fn perform(
         &self,
-        call: WorkerCall,
+        call: &WorkerCall,
         places: Places,
-        (backend, device): (&str, &str),
+        run: &RunParams,
         timeout: u64,
     ) -> anyhow::Result<Judged> {
-        let lent = lend_first(self.inventory, backend, device);
-        let params = told(call.params, &call.libraries, lent.as_ref(), self.provision)?;
+        let lent = lend_first(self.inventory, run.backend.name, &run.device);
+        let params = told(call, lent.as_ref(), self.provision)?;
         let env = lent.map(|lease| lease.env).unwrap_or_default();
         let Places { inputs, out, scratch, .. } = places;
         let log = self.scratch.join("log");

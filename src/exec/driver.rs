@@ -104,7 +104,7 @@ fn execute_wanted<'a>(
     let scratch = context.store.scratch()?;
     let workplace = context.workplace(scratch.dir("commands")?);
     let servers = Servers::new(context.provision, context.provision.dir());
-    let workers = Workers::default();
+    let workers = Workers::new(&scratch);
     let (again, bugs) = (context.options.again(), Bugs::new(context.store));
     let departing = context.away.zip(context.options.routing.as_ref());
     let departing = departing.map(|(away, routing)| Departing { away, routing, inventory: context.inventory, absent });

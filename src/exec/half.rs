@@ -8,9 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 
-use crate::catalogue::{
-    Asked, Half, HalfProbe, Places, RUNTIMES, Requirement, RunParams, Runtime, TestMeasure, WorkerCall,
-};
+use crate::catalogue::{Asked, Half, HalfProbe, Places, RUNTIMES, Requirement, RunParams, Runtime, TestMeasure};
 use crate::device::half::HalfQuestion;
 use crate::device::{Backend, BackendRow};
 use crate::exec::Bench;
@@ -42,8 +40,9 @@ pub fn tools(question: &HalfQuestion) -> Vec<Tool> {
 
 /// The libraries that would be loaded, as far as they are installed.
 pub fn libraries(question: &HalfQuestion, provision: &Provision) -> Vec<PathBuf> {
-    let named = call(question, &Places::default()).map(|call| call.libraries).unwrap_or_default();
-    named.into_iter().filter_map(|(_, library)| provision.library(library).ok()).collect()
+    let Some((run, probe)) = run(question) else { return vec![] };
+    let call = (probe.lower)(&Asked { run: &run, timeout_seconds: TIMEOUT, places: &Places::default() });
+    call.libraries.into_iter().filter_map(|(_, library)| provision.library(library).ok()).collect()
 }
 
 /// What there is to ask of a backend that is there.
@@ -92,8 +91,9 @@ impl Bench<'_> {
         half::lay(&tree, probe.tensors)?;
         let inputs = BTreeMap::from([("artefact".to_owned(), tree)]);
         let places = Places { inputs, out: out.clone(), scratch, ..Places::default() };
-        let call = call(question, &places).context("BUG: there is nothing to ask")?;
-        let judged = self.perform(call, places, (&question.backend, &question.device), TIMEOUT)?;
+        let (run, _) = run(question).context("BUG: there is nothing to ask")?;
+        let call = (probe.lower)(&Asked { run: &run, timeout_seconds: TIMEOUT, places: &places });
+        let judged = self.perform(&call, places, &run, TIMEOUT)?;
         let place = format!("{} on {}", question.runtime, question.device);
         Ok(match judged.outcome {
             Outcome::Pass => {
@@ -134,11 +134,6 @@ fn run(question: &HalfQuestion) -> Option<(RunParams, &'static HalfProbe)> {
         test: None,
     };
     Some((run, probe))
-}
-
-fn call(question: &HalfQuestion, places: &Places) -> Option<WorkerCall> {
-    let (run, probe) = run(question)?;
-    Some((probe.lower)(&Asked { run: &run, timeout_seconds: TIMEOUT, places }))
 }
 
 #[cfg(test)]

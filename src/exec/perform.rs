@@ -28,7 +28,7 @@ use crate::key::MissReason;
 use crate::provision::Provision;
 use crate::record::{Numerics, Outcome, Record};
 use crate::runtime::Job;
-use crate::step::{CommandCall, Judgement, Library, Places, StepId, Work, Worker, WorkerCall};
+use crate::step::{CommandCall, Judgement, Places, StepId, Work, Worker, WorkerCall};
 use crate::store::{DiskStore, Manifest, Scratch, StoreError};
 use crate::worker::{self, Cancel, Ended, Gone, Limits, Workplace};
 
@@ -41,7 +41,7 @@ pub(super) struct Performer<'a> {
     pub(super) workplace: &'a Workplace,
     pub(super) provision: &'a Provision,
     pub(super) servers: &'a Servers<'a>,
-    pub(super) workers: &'a Workers,
+    pub(super) workers: &'a Workers<'a>,
     pub(super) listener: &'a dyn Listener,
     pub(super) cancel: &'a Cancel,
     pub(super) host: &'a HostFacts,
@@ -245,7 +245,7 @@ impl Performer<'_> {
         let job = Job {
             id: task.id.0,
             op: call.op.into(),
-            params: told(call.params, &call.libraries, task.lease.as_ref(), self.provision)?,
+            params: told(&call, task.lease.as_ref(), self.provision)?,
             inputs: places.inputs.clone(),
             out: places.out.clone(),
             log: Some(limits.log.to_owned()),
@@ -261,7 +261,7 @@ impl Performer<'_> {
         };
         Ok(match call.worker {
             Worker::Orch(runtime) => one_shot(worker::own_program()?, &["worker", runtime]),
-            Worker::Kept(runtime) => self.workers.run(runtime, &job, &call.access, self.scratch, limits)?,
+            Worker::Kept(runtime) => self.workers.run(runtime, &job, &call.access, limits)?,
             Worker::Torch => one_shot(self.provision.torch_worker()?, &[]),
             Worker::Python(env) => self.servers.run(env, &job, limits)?,
         })
@@ -269,13 +269,9 @@ impl Performer<'_> {
 }
 
 /// What a worker is told: its parameters, where its libraries are, and which device was lent to it.
-pub(super) fn told(
-    mut params: Value,
-    libraries: &[(&str, Library)],
-    lease: Option<&Lease>,
-    provision: &Provision,
-) -> anyhow::Result<Value> {
-    for (name, library) in libraries {
+pub(super) fn told(call: &WorkerCall, lease: Option<&Lease>, provision: &Provision) -> anyhow::Result<Value> {
+    let mut params = call.params.clone();
+    for (name, library) in &call.libraries {
         let path = provision.library(*library)?;
         params[*name] = path.to_str().context("a library's path is not valid UTF-8")?.into();
     }

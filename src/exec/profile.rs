@@ -28,7 +28,7 @@ impl Bench<'_> {
         let mut call = (params.runtime.lower)(&Asked { run: params, timeout_seconds: timeout, places: &places });
         call.op = "profile";
         call.params["measure"] = serde_json::json!({"warmup": 0, "samples": samples, "max_seconds": timeout});
-        let judged = self.perform(call, places, (params.backend.name, &params.device), timeout)?;
+        let judged = self.perform(&call, places, params, timeout)?;
         let reason = judged.reason.unwrap_or_else(|| "no reason was given".to_owned());
         ensure!(judged.outcome == Outcome::Pass, "{}: {reason}", judged.outcome.label());
         Profile::read(&out).context("BUG: a worker that succeeded left no profile")

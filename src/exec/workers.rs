@@ -21,8 +21,8 @@ const MOST_JOBS: u32 = 100;
 /// And one that holds so much when it has nothing to do, bytes.
 const MOST_HELD: u64 = 2 << 30;
 
-#[derive(Default)]
-pub(super) struct Workers {
+pub(super) struct Workers<'a> {
+    scratch: &'a Scratch,
     idle: Mutex<Vec<Idle>>,
 }
 
@@ -32,17 +32,14 @@ struct Idle {
     since: Instant,
 }
 
-impl Workers {
+impl<'a> Workers<'a> {
+    pub(super) fn new(scratch: &'a Scratch) -> Self {
+        Self { scratch, idle: Mutex::default() }
+    }
+
     /// Runs a job in a worker of this runtime that is kept for jobs of its parameters. Must be called from a thread that
     /// lives as long as the run: the kernel ends a child together with the thread that started it.
-    pub(super) fn run(
-        &self,
-        runtime: &str,
-        job: &Job,
-        access: &Access,
-        scratch: &Scratch,
-        limits: &Limits<'_>,
-    ) -> anyhow::Result<Ended> {
+    pub(super) fn run(&self, runtime: &str, job: &Job, access: &Access, limits: &Limits<'_>) -> anyhow::Result<Ended> {
         let mut job = job.clone();
         job.params["kept"] = true.into();
         let does = format!("{runtime} {}", job.params);
@@ -58,7 +55,7 @@ impl Workers {
             (limits.progress)(&format!("{why}, after {others} others in this process; tried again in a fresh one"));
             bfs::make_empty(&job.out)?;
         }
-        let mut worker = fresh(runtime, &job, access, scratch)?;
+        let mut worker = fresh(runtime, &job, access, self.scratch)?;
         let ended = worker.run(&job, limits);
         self.give_back(worker, does, &ended);
         Ok(ended)

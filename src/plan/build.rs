@@ -260,7 +260,7 @@ impl Builder<'_> {
 
     fn test(&mut self, model: &Model, target: &Target, case: &Case, label: &str, purpose: Purpose) -> StepId {
         let params = self.run_params(model, target, case);
-        let mut context = test_context(self.spec, model, target, case, &params, label);
+        let mut context = test_context(self.spec, case, &params, label);
         let mut name = format!("generate:{}:{}", case.model, case.name);
         match purpose {
             Purpose::Person => {

@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 
 use crate::base::{Digest, fs as bfs};
 use crate::browser::{BINARY, ORT_WEB};
@@ -100,20 +100,6 @@ pub(super) fn identity(program: &Path) -> String {
     });
     // What a script starts may change without it.
     if is_script { format!("{} (own, a script)", digest.short()) } else { format!("{} (own)", digest.short()) }
-}
-
-/// The executable that pages are opened with.
-pub(super) fn program(own: Option<&Path>, home: Option<&Path>) -> anyhow::Result<PathBuf> {
-    match (own, home) {
-        (Some(own), _) => Ok(own.to_owned()),
-        (None, Some(home)) if HAS_CHROMIUM => Ok(home.join(BINARY)),
-        (None, Some(_)) => {
-            bail!(
-                "orch has no browser for this system\nhint: set ORCH_BROWSER to a Chrome or Chromium of 2026 or newer"
-            )
-        }
-        (None, None) => bail!("BUG: the environment `browser` is used before it is there"),
-    }
 }
 
 #[cfg(test)]

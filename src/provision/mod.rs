@@ -19,12 +19,14 @@ mod transformers_js;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
 
 use anyhow::Context;
 
 use crate::base::{Digest, fs as bfs, lock};
-use crate::browser::ORT_WEB;
+use crate::browser::{BINARY, ORT_WEB};
 use crate::catalogue::browser::CHROMIUM;
 use crate::catalogue::{Library, Requirement};
 use crate::device::{Host, webgpu};
@@ -242,8 +244,14 @@ impl Provision {
 
     /// The browser that pages are opened with: ORCH_BROWSER's, or the installed one.
     pub fn browser(&self) -> anyhow::Result<PathBuf> {
-        let own = self.own_browser.as_ref().map(|own| own.program.as_path());
-        browser::program(own, self.of_npm(EnvName::Browser).as_deref())
+        match (&self.own_browser, self.of_npm(EnvName::Browser)) {
+            (Some(own), _) => Ok(own.program.clone()),
+            (None, Some(home)) if browser::HAS_CHROMIUM => Ok(home.join(BINARY)),
+            (None, Some(_)) => anyhow::bail!(
+                "orch has no browser for this system\nhint: set ORCH_BROWSER to a Chrome or Chromium of 2026 or newer"
+            ),
+            (None, None) => anyhow::bail!("BUG: the environment `browser` is used before it is there"),
+        }
     }
 
     /// What is used of an environment of npm, if it is there.
@@ -298,12 +306,12 @@ struct Install<'a> {
 
 impl Install<'_> {
     /// Runs an installer to its end, reporting the last line of its log as it goes.
-    fn run(&self, command: &mut std::process::Command, log: &Path) -> anyhow::Result<()> {
+    fn run(&self, command: &mut Command, log: &Path) -> anyhow::Result<()> {
         self.run_counted(command, log, &|_| {})
     }
 
     /// The same of what fetches and unpacks an environment: also how much of it is there.
-    fn fetch(&self, name: EnvName, command: &mut std::process::Command, log: &Path) -> anyhow::Result<()> {
+    fn fetch(&self, name: EnvName, command: &mut Command, log: &Path) -> anyhow::Result<()> {
         let total = name.megabytes().filter(|_| !self.at.locks.is_users(name)).map(|size| size * 1_000_000);
         let told = Cell::new(0);
         self.run_counted(command, log, &|written| {
@@ -314,14 +322,9 @@ impl Install<'_> {
         })
     }
 
-    fn run_counted(
-        &self,
-        command: &mut std::process::Command,
-        log: &Path,
-        written: &dyn Fn(u64),
-    ) -> anyhow::Result<()> {
+    fn run_counted(&self, command: &mut Command, log: &Path, written: &dyn Fn(u64)) -> anyhow::Result<()> {
         let shown = format!("{command:?}").replace('"', "");
-        let (timeout, cancel, progress) = (std::time::Duration::from_secs(3600), &self.at.cancel, self.progress);
+        let (timeout, cancel, progress) = (Duration::from_secs(3600), &self.at.cancel, self.progress);
         let limits = Limits { timeout, memory: None, cancel, log, progress };
         crate::worker::run_logged(command, &limits, written).with_context(|| {
             format!("`{shown}` failed; its last words:\n{}\nfull log: {}", crate::worker::tail(log, 12), log.display())

@@ -56,6 +56,9 @@ impl StepKind for Ready {
     }
 }
 
+/// The user's files, and what a recipe made, by the step's names for them.
+type Inputs = BTreeMap<String, PathBuf>;
+
 /// What a model takes and gives.
 struct Names {
     inputs: Vec<String>,
@@ -67,7 +70,7 @@ pub fn external(name: &str) -> String {
     format!("external/{name}")
 }
 
-fn bring_onnx(file: &Path, inputs: &BTreeMap<String, PathBuf>, out: &Path, wanted: &[String]) -> anyhow::Result<()> {
+fn bring_onnx(file: &Path, inputs: &Inputs, out: &Path, wanted: &[String]) -> anyhow::Result<()> {
     let facts = onnx_file::facts(file)?;
     expressible(file, &facts.inexpressible)?;
     let kept = kept(file, &facts.outputs, wanted)?;
@@ -115,12 +118,7 @@ fn kept<'n>(file: &Path, all: &'n [String], wanted: &'n [String]) -> anyhow::Res
     Ok(if wanted.is_empty() { all } else { wanted })
 }
 
-fn bring_openvino(
-    file: &Path,
-    inputs: &BTreeMap<String, PathBuf>,
-    out: &Path,
-    params: ReadyParams,
-) -> anyhow::Result<()> {
+fn bring_openvino(file: &Path, inputs: &Inputs, out: &Path, params: ReadyParams) -> anyhow::Result<()> {
     let facts = ir_file::facts(file)?;
     expressible(file, &facts.inexpressible)?;
     let weights = file.with_extension("bin");
@@ -155,12 +153,7 @@ fn renamed(tensors: Tensors, names: &[Vec<String>], called: &[String]) -> Tensor
     tensors.into_iter().map(renamed).collect()
 }
 
-fn bring_torchscript(
-    file: &Path,
-    inputs: &BTreeMap<String, PathBuf>,
-    out: &Path,
-    params: ReadyParams,
-) -> anyhow::Result<()> {
+fn bring_torchscript(file: &Path, inputs: &Inputs, out: &Path, params: ReadyParams) -> anyhow::Result<()> {
     bfs::copy_file(file, &out.join("model.pt"))?;
     if params.inputs.is_empty() {
         bail!(
@@ -176,10 +169,7 @@ fn bring_torchscript(
 }
 
 /// Outputs that the file does not tell: all that the spec names or the user expects, and what is expected of them.
-fn untold(
-    inputs: &BTreeMap<String, PathBuf>,
-    mut outputs: Vec<String>,
-) -> anyhow::Result<(Vec<String>, Option<Tensors>)> {
+fn untold(inputs: &Inputs, mut outputs: Vec<String>) -> anyhow::Result<(Vec<String>, Option<Tensors>)> {
     let Some(path) = inputs.get("expected") else { return Ok((outputs, None)) };
     let read = foreign::read(path, "output", &outputs)?;
     if outputs.is_empty() {
@@ -190,7 +180,7 @@ fn untold(
 }
 
 /// The tensors that the model gets: from the user's file, or by the recipe. A model may take none.
-fn given(inputs: &BTreeMap<String, PathBuf>, taken: &[String]) -> anyhow::Result<Tensors> {
+fn given(inputs: &Inputs, taken: &[String]) -> anyhow::Result<Tensors> {
     match (inputs.get("inputs_from"), inputs.get("inputs")) {
         (Some(path), _) if taken.is_empty() && foreign::is_without(path, "input") => Ok(Tensors::new()),
         (Some(path), _) => foreign::read(path, "input", taken),
@@ -230,7 +220,7 @@ fn compared(path: &Path, mut read: Tensors, all: &[String], kept: &[String]) -> 
 }
 
 fn bring_tensors(
-    inputs: &BTreeMap<String, PathBuf>,
+    inputs: &Inputs,
     out: &Path,
     format: ReadyFormat,
     names: Names,

@@ -1,7 +1,7 @@
 //! The step that renders a generated test. What the test is made of is `generate.rs`.
 
 use crate::matrix::Case;
-use crate::spec::{Dim, Model, Source, Spec, Target, library};
+use crate::spec::{Model, Source, Spec, library, recipe};
 use crate::step::generate::ComponentSummary;
 use crate::step::generate::{self, render_test};
 use crate::step::{Code, InputSummary, Part, Places, RunParams, Step, StepKind, TestContext, Work};
@@ -38,18 +38,8 @@ impl StepKind for Render {
 }
 
 /// All that the test of a case is made from.
-pub fn test_context(
-    spec: &Spec,
-    model: &Model,
-    target: &Target,
-    case: &Case,
-    run: &RunParams,
-    artefact_variant: &str,
-) -> TestContext {
-    let size = |dim: &Dim| match dim {
-        Dim::Fixed(n) => *n,
-        Dim::Named(name) => case.dims[name],
-    };
+pub fn test_context(spec: &Spec, case: &Case, run: &RunParams, artefact_variant: &str) -> TestContext {
+    let (model, target) = (&spec.models[&case.model], &spec.targets[&case.target]);
     let (class, trust_remote_code) = match &model.source {
         Source::Transformers { class, trust_remote_code, .. } => (Some(class.clone()), *trust_remote_code),
         Source::Composed { .. } | Source::Ready { .. } => (None, false),
@@ -57,7 +47,7 @@ pub fn test_context(
     let inputs = model.inputs.iter().map(|(name, input)| InputSummary {
         name: name.clone(),
         dtype: input.dtype,
-        shape: input.shape.iter().map(size).collect(),
+        shape: recipe::sizes(&input.shape, &case.dims).expect("BUG: a case has all sizes of its model"),
     });
     TestContext {
         orch: env!("CARGO_PKG_VERSION").into(),

@@ -90,7 +90,7 @@ fn perform(dir: &Path, order: Order, site: &Site<'_>) -> anyhow::Result<Done> {
     };
     let scratch = site.store.scratch()?;
     let servers = Servers::new(site.provision, site.store.root());
-    let (workers, bugs) = (Workers::default(), Bugs::new(site.store));
+    let (workers, bugs) = (Workers::new(&scratch), Bugs::new(site.store));
     let exempt = [site.store.root(), site.provision.dir()];
     let workplace = Workplace { sandboxes: scratch.dir("commands")?, project: Project::new(dir, &exempt) };
     if let Some(env) = step.kind.server(&step) {

@@ -5,6 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::device::{Backend, Host as Machines, inventory_cheap};
 use crate::exec::schedule::devices::Devices;
+use crate::exec::schedule::resources::tests::held;
 use crate::exec::schedule::resources::{DeviceClaim, Lack, Machine};
 use crate::matrix::Matrix;
 use crate::record::Outcome;
@@ -119,6 +120,10 @@ fn recorded() -> Vec<Backend> {
     inventory_cheap(&Machines::recorded("amd"))
 }
 
+fn capacity(devices: &Devices<'_>) -> Capacity {
+    Capacity { cores: 16, memory: 64 * GIB, units: devices.units(), away: 0 }
+}
+
 fn on(devices: &Devices<'_>, device: &str, timed: bool, vram: u64) -> Claim {
     let any_of = devices.any_of("rocm", device);
     assert!(!any_of.is_empty());
@@ -129,11 +134,10 @@ fn on(devices: &Devices<'_>, device: &str, timed: bool, vram: u64) -> Claim {
 fn untimed_steps_share_a_recorded_card_only_as_far_as_both_fit() {
     let inventory = recorded();
     let devices = Devices::new(&inventory);
-    let capacity = Capacity { cores: 16, memory: 64 * GIB, units: devices.units(), away: 0 };
-    let mut machine = Machine::new(capacity);
-    let held = machine.offer(&machine.fitted(on(&devices, "rocm:0", false, 120 * GIB))).unwrap();
-    machine.take(&held);
-    assert_eq!(held.vram, 120 * GIB);
+    let mut machine = Machine::new(capacity(&devices));
+    let first = machine.fitted(on(&devices, "rocm:0", false, 120 * GIB));
+    let first = held(&mut machine, &first);
+    assert_eq!(first.vram, 120 * GIB);
     let second = machine.fitted(on(&devices, "rocm:0", false, 80 * GIB));
     assert_eq!(machine.offer(&second), Err(Lack::Vram("rocm:0".into())));
     assert!(machine.offer(&machine.fitted(on(&devices, "rocm:0", false, 70 * GIB))).is_ok());
@@ -143,8 +147,8 @@ fn untimed_steps_share_a_recorded_card_only_as_far_as_both_fit() {
     // What is larger than a card waits for it to be empty, and then nobody is let in beside it.
     let large = machine.fitted(on(&devices, "rocm:0", false, 400 * GIB));
     assert_eq!(machine.offer(&large), Err(Lack::Vram("rocm:0".into())));
-    machine.give_back(&held);
-    machine.take(&machine.offer(&large).unwrap());
+    machine.give_back(&first);
+    held(&mut machine, &large);
     assert_eq!(machine.offer(&second), Err(Lack::Vram("rocm:0".into())));
 }
 
@@ -163,9 +167,9 @@ fn two_claims_that_do_not_fit_a_card_together_follow_each_other_as_soon_as_its_d
     let devices = Devices::new(&inventory);
     let any_of = devices.any_of("cuda", "cuda:1");
     let claim = Claim { device: Some(DeviceClaim { any_of, timed: false, vram: 30 * GIB }), ..Claim::CORE };
-    let mut machine = Machine::new(Capacity { cores: 16, memory: 64 * GIB, units: devices.units(), away: 0 });
-    let first = machine.offer(&machine.fitted(claim.clone())).unwrap();
-    machine.take(&first);
+    let mut machine = Machine::new(capacity(&devices));
+    let first = machine.fitted(claim.clone());
+    let first = held(&mut machine, &first);
     assert!(machine.offer(&machine.fitted(claim.clone())).is_ok(), "files do not say what the card has");
     for (at, size) in devices.sizes(&nvml([Some(140 * GIB), Some(40 * GIB)])) {
         machine.capacity.units[at].vram = size.ok();
@@ -198,7 +202,7 @@ fn a_size_is_of_the_card_with_that_uuid_or_not_known() {
 fn a_claim_larger_than_the_card_is_said_once() {
     let inventory = recorded();
     let devices = Devices::new(&inventory);
-    let capacity = Capacity { cores: 16, memory: 64 * GIB, units: devices.units(), away: 0 };
+    let capacity = capacity(&devices);
     let mut world = World::new();
     let mut said =
         |id, claim: &Claim| world.memory.warn_too_large(StepId(id), "run:a", claim, &capacity).collect::<Vec<_>>();
