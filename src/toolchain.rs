@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::Digest;
 use crate::base::fs::embedded;
+use crate::base::words::words;
 
 /// The package `orch_py`.
 pub static PACKAGE: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/python/orch_py");
@@ -27,13 +28,9 @@ macro_rules! environments {
             $($(#[doc = $doc])* #[serde(rename = $word)] $name,)*
         }
 
+        words!(pub EnvName { $($word => $name),* });
+
         impl EnvName {
-            pub const ALL: [Self; [$($word),*].len()] = [$(Self::$name),*];
-
-            pub fn name(self) -> &'static str {
-                match self { $(Self::$name => $word),* }
-            }
-
             /// The lock that this binary carries. What installs or makes keys is given [`Locks`].
             pub fn lock(self) -> &'static str {
                 match self { $(Self::$name => include_str!(concat!("../", $lock))),* }
@@ -123,7 +120,7 @@ impl EnvName {
 
 impl fmt::Display for EnvName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.write_str(self.word())
     }
 }
 

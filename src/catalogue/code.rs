@@ -35,7 +35,7 @@ pub enum Part {
 
 /// Parts by their kinds: `Rust "step/run.rs", "runtime/"; Crate "half"`.
 macro_rules! parts {
-    ($($kind:ident $($path:literal),+);+) => { &[$($($crate::catalogue::Part::$kind($path)),+),+] };
+    ($($kind:ident $($path:expr),+);+) => { &[$($($crate::catalogue::Part::$kind($path)),+),+] };
 }
 pub(crate) use parts;
 
@@ -47,11 +47,10 @@ pub const WORKER: &[Part] = parts!(
 );
 
 /// What is asked of whatever runs a model.
-pub(super) const RUN: &[Part] =
-    &[Part::Rust("step/run.rs"), Part::Rust("catalogue/run.rs"), Part::Crate("safetensors")];
+pub(super) const RUN: &[Part] = parts!(Rust "step/run.rs", "catalogue/run.rs"; Crate "safetensors");
 
 /// What is asked of whatever converts one.
-pub(super) const CONVERT: &[Part] = &[Part::Rust("step/convert.rs"), Part::Rust("catalogue/artefact.rs")];
+pub(super) const CONVERT: &[Part] = parts!(Rust "step/convert.rs", "catalogue/artefact.rs");
 
 /// The parts of one implementation, in groups that several may share. Their digest is made once.
 #[derive(Debug)]

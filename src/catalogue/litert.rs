@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{
     Artefact, Asked, Code, Conversion, Converter, From, Half, Library, Pair, Part, Requirement, RunParams, Runtime,
-    WORKER, Wheel, Worker, WorkerCall, code, with_tokens,
+    WORKER, Wheel, Worker, WorkerCall, code, parts, with_tokens,
 };
 use crate::base::Precision::{Fp16, Fp32};
 use crate::device::backends;
@@ -46,7 +46,7 @@ pub static RUNTIME: Runtime = Runtime {
 const HERE: &[Part] = &[Part::Rust("catalogue/litert.rs")];
 
 /// `orch worker litert`
-const CODE: &[Part] = &[Part::Rust("runtime/litert"), Part::Crate("libloading")];
+const CODE: &[Part] = parts!(Rust "runtime/litert"; Crate "libloading");
 
 static LIBRARY: Wheel =
     Wheel { env: EnvName::Litert, package: "ai-edge-litert", folder: "ai_edge_litert", prefix: "libLiteRt." };

@@ -31,7 +31,7 @@ pub static RUNTIME: Runtime = Runtime {
         pair(&backends::WEBGPU, "webgpu", EnvName::Webgpu, Half::Shown(&HALF)),
     ],
     execute: Some(execute),
-    code: Code::of(&[code::RUN, HERE, WORKER, CODE]),
+    code: Code::of(&[code::RUN, parts!(Rust "catalogue/onnxruntime.rs"), WORKER, CODE]),
     tools: |run| {
         let build = build(run);
         build.packages.iter().map(|package| Tool { env: build.library.env, package }).collect()
@@ -50,8 +50,6 @@ pub static RUNTIME: Runtime = Runtime {
     versions: &["onnxruntime"],
     lower,
 };
-
-const HERE: &[Part] = &[Part::Rust("catalogue/onnxruntime.rs")];
 
 /// `orch worker ort`
 pub const CODE: &[Part] = parts!(

@@ -12,7 +12,7 @@ use crate::exec::given::LaidTrees;
 use crate::exec::perform::{Performed, Performer, error_text, log_if_any};
 use crate::exec::pool::Pool;
 use crate::exec::schedule::Scheduler;
-use crate::exec::schedule::message::{Effect, Message, NotStarted};
+use crate::exec::schedule::message::{Effect, Message};
 use crate::exec::setup::{self, Servers};
 use crate::exec::task::Task;
 use crate::exec::workers::{IDLE, Workers};
@@ -198,7 +198,7 @@ impl<'env> Driver<'_, 'env> {
             performer.bugs.look_at(&e);
             let Task { key, why: reason, .. } = *task;
             let (why, at) = (error_text(&e), figures::now());
-            return Some(Message::NotStarted(NotStarted { id, key, reason, why, at }));
+            return Some(Message::NotStarted { id, key, reason, why, at });
         }
         self.context.listener.tell(begun);
         let sender = self.sender.clone();

@@ -4,7 +4,7 @@ use crate::matrix::Case;
 use crate::spec::{Model, Source, Spec, library, recipe};
 use crate::step::generate::ComponentSummary;
 use crate::step::generate::{self, render_test};
-use crate::step::{Code, InputSummary, Part, Places, RunParams, Step, StepKind, TestContext, Work};
+use crate::step::{Code, InputSummary, Places, RunParams, Step, StepKind, TestContext, Work};
 use crate::toolchain::EnvName;
 
 pub struct Render;
@@ -13,23 +13,9 @@ pub static RENDER: Render = Render;
 impl StepKind for Render {
     // A test is put together from many templates, and which ones the templates say: all of them count for each. What comes
     // out as it was stops there.
-    known_as!(
-        "render",
-        [&[
-            Part::Rust("step/render.rs"),
-            Part::Rust("step/generate"),
-            Part::Rust("catalogue/"),
-            Part::Rust("template.rs"),
-            Part::PythonFile(generate::JUDGE),
-            Part::PythonFile(generate::GREEDY),
-            Part::PythonFile(generate::LOOPS),
-            Part::Templates("test.py.j2"),
-            Part::Templates("hardware/"),
-            Part::Templates("pipelines/"),
-            Part::Templates("results/"),
-            Part::Crate("minijinja"),
-        ]]
-    );
+    known_as!("render": Rust "step/render.rs", "step/generate", "catalogue/", "template.rs";
+        PythonFile generate::JUDGE, generate::GREEDY, generate::LOOPS;
+        Templates "test.py.j2", "hardware/", "pipelines/", "results/"; Crate "minijinja");
 
     fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
         let context: TestContext = step.params.parse()?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use crate::base::lock;
+use crate::base::{fs as bfs, lock};
 use crate::config::ExecutorConfig;
 use crate::exec::away::order::Answer;
 use crate::exec::away::serve::{ANSWER, LOG, ORDER, OUT};
@@ -203,13 +203,14 @@ impl Away {
         let mut wanted = Vec::new();
         for (name, file) in files {
             let to = out.join(&file.path);
-            make_folder(&to)?;
+            let folder = to.parent().expect("BUG: it lies in a folder");
+            std::fs::create_dir_all(folder)
+                .map_err(|e| Fault::Local(format!("failed to make {}: {e}", folder.display())))?;
             wanted.push(Wanted { digest: digest_of(name), content: Some(file.digest), to });
         }
         self.executor.fetch(wanted)?;
         for (_, file) in files.iter().filter(|(_, file)| file.executable) {
-            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-            std::fs::set_permissions(out.join(&file.path), mode).map_err(|e| Fault::Local(e.to_string()))?;
+            bfs::make_executable(&out.join(&file.path)).map_err(|e| Fault::Local(e.to_string()))?;
         }
         Ok(())
     }
@@ -235,11 +236,6 @@ fn named(made: &Manifest, left: &Left) -> Result<Vec<(ServerFile, ManifestFile)>
 
 fn digest_of(file: &ServerFile) -> Digest {
     Digest { hash: file.hash.clone(), size_bytes: file.size }
-}
-
-fn make_folder(to: &Path) -> Result<(), Fault> {
-    let folder = to.parent().expect("BUG: it lies in a folder");
-    std::fs::create_dir_all(folder).map_err(|e| Fault::Local(format!("failed to make {}: {e}", folder.display())))
 }
 
 impl Elsewhere for Away {

@@ -173,22 +173,17 @@ fn given(dir: &Path, step: &Step, inputs: &Inputs) -> anyhow::Result<Given> {
     let mut given = Given::default();
     for (name, (at, manifest)) in inputs {
         let folder = dir.join(at);
-        match manifest {
-            Some(manifest) if step.kind.lays_in() => {
-                let stored = |file: &crate::store::ManifestFile| StoredFile {
-                    path: file.path.clone(),
-                    at: folder.join(&file.path),
-                    is_shared: false,
-                };
-                given.trees.insert(name.clone(), manifest.files.iter().map(stored).collect());
-            }
+        if let Some(manifest) = manifest {
             // A tree may be empty, and an empty folder is not sent.
-            Some(_) => {
-                fs::create_dir_all(&folder)?;
-                given.paths.insert(name.clone(), folder);
+            fs::create_dir_all(&folder)?;
+            if step.kind.lays_in() {
+                let paths = manifest.files.iter().map(|file| file.path.clone());
+                let stored = paths.map(|path| StoredFile { at: folder.join(&path), path, is_shared: false });
+                given.trees.insert(name.clone(), stored.collect());
+                continue;
             }
-            None => drop(given.paths.insert(name.clone(), folder)),
         }
+        given.paths.insert(name.clone(), folder);
     }
     Ok(given)
 }

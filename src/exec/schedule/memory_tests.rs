@@ -58,6 +58,11 @@ impl World {
         (self.memory.claim(id, &known), self.memory.device_claim(id, &known))
     }
 
+    fn executed(&mut self, record: &Record) -> Option<String> {
+        let id = self.id(&record.step);
+        self.memory.executed(id, self.plan.step(id), record)
+    }
+
     fn record(&self, step: &str, host: u64, device: Option<u64>) -> Record {
         let measure = json!({
             "load_ms": 1.0, "first_ms": 1.0, "samples_ms": [1.0], "peak_rss_bytes": host, "peak_device_bytes": device,
@@ -78,12 +83,9 @@ fn a_run_on_a_gpu_claims_by_its_artefact_then_by_its_like_then_by_itself() {
 
     // A run of the same model on the CPU says nothing of a GPU's memory, and one on another GPU target does.
     let on_cpu = world.record("run:bert:cpu-fp32", 2 * GIB, None);
-    let id = world.id("run:bert:cpu-fp32");
-    assert_eq!(world.memory.executed(id, world.plan.step(id), &on_cpu), None);
+    assert_eq!(world.executed(&on_cpu), None);
     assert_eq!(world.claims(own), (5 * GIB / 2, 7 * GIB));
-    let id = world.id(other);
-    let record = world.record(other, 2 * GIB, Some(4 * GIB));
-    world.memory.executed(id, world.plan.step(id), &record);
+    world.executed(&world.record(other, 2 * GIB, Some(4 * GIB)));
     assert_eq!((world.claims(own).1, world.claims(other).1), (5 * GIB, 4 * GIB));
 
     // Its own latest record, in this run or of an earlier one, tells best.
@@ -107,12 +109,10 @@ fn the_user_s_word_counts_before_all_else_and_is_checked() {
     }
     assert_eq!(world.claims(model).1, 7 * GIB, "of the device nothing was said");
     assert_eq!(world.claims(command).0, 300 << 20);
-    let record = world.record(command, 400 << 20, None);
-    let id = world.id(command);
-    let said = world.memory.executed(id, world.plan.step(id), &record);
+    let said = world.executed(&world.record(command, 400 << 20, None));
     assert_eq!(said.unwrap(), "command:large took 400 MiB of memory, and its `memory` says 300 MiB");
     assert_eq!(world.claims(command).0, 300 << 20);
-    assert_eq!(world.memory.executed(id, world.plan.step(id), &world.record(command, 300 << 20, None)), None);
+    assert_eq!(world.executed(&world.record(command, 300 << 20, None)), None);
 }
 
 /// Two cards of 192 GB as the kernel lists them.

@@ -33,7 +33,7 @@ use crate::exec::perform::{Performed, error_text};
 use crate::exec::schedule::claims::Claims;
 use crate::exec::schedule::devices::Devices;
 use crate::exec::schedule::fallback::is_expected;
-use crate::exec::schedule::message::{Effect, Message, NotStarted, World};
+use crate::exec::schedule::message::{Effect, Message, World};
 use crate::exec::schedule::questions::Questions;
 use crate::exec::schedule::queue::Queue;
 use crate::exec::schedule::resources::{Capacity, Lack, Machine};
@@ -133,7 +133,11 @@ impl<'a> Scheduler<'a> {
                 self.slots.release(id);
                 self.performed(id, performed, log, span);
             }
-            Message::NotStarted(step) => self.not_started(step),
+            Message::NotStarted { id, key, reason, why, at } => {
+                self.slots.release(id);
+                self.steps.set(id, StepState::Ready { key, reason });
+                self.not_started(id, why, at);
+            }
             Message::Answered(id, record) => self.answered(id, record),
             Message::Installed(requirement, result) => {
                 self.setups.finished(requirement, result);
@@ -287,9 +291,7 @@ impl<'a> Scheduler<'a> {
 
     /// What a step needs did not start, as a Python server may not: it holds nothing any more, and another attempt may find
     /// all well.
-    fn not_started(&mut self, NotStarted { id, key, reason, why, at }: NotStarted) {
-        self.slots.release(id);
-        self.steps.set(id, StepState::Ready { key, reason });
+    fn not_started(&mut self, id: StepId, why: String, at: String) {
         if !self.may_try_again(id, Outcome::Fail) {
             self.finish_unstarted(id, why);
             return self.consult_dependents(id);
