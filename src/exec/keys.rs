@@ -140,7 +140,9 @@ impl<'a> Keys<'a> {
             }
             self.set_device(step.run().backend, &mut doc);
         }
-        for (name, source) in by_name(&step.inputs) {
+        let mut inputs: Vec<_> = step.inputs.iter().collect();
+        inputs.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        for (name, source) in inputs {
             let digest = match source {
                 Source::Step(from) => {
                     output(*from).unwrap_or_else(|| panic!("BUG: {} is keyed before its input", step.name))
@@ -185,10 +187,4 @@ impl<'a> Keys<'a> {
             }
         }
     }
-}
-
-fn by_name(inputs: &[(Arc<str>, Source)]) -> Vec<&(Arc<str>, Source)> {
-    let mut inputs: Vec<_> = inputs.iter().collect();
-    inputs.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-    inputs
 }

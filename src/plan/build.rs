@@ -7,7 +7,6 @@ mod own;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
@@ -23,7 +22,8 @@ use crate::spec::{
     Fill, Measure, Model, Precision, ReadyFormat, Source as ModelSource, Spec, Target, Tolerance, Weights,
 };
 use crate::step::{
-    self, JudgeParams, Params, RunParams, Source, Stage, Step, StepId, StepKind, TestMeasure, ready, test_context,
+    self, Inputs, JudgeParams, Params, RunParams, Source, Stage, Step, StepId, StepKind, TestMeasure, ready,
+    test_context,
 };
 
 /// Conversions may import whole frameworks and compile; an hour is a hang.
@@ -80,7 +80,7 @@ impl Builder<'_> {
         stage: Stage,
         kind: &'static dyn StepKind,
         params: impl Into<Params>,
-        inputs: Vec<(Arc<str>, Source)>,
+        inputs: Inputs,
         timeout_seconds: u64,
     ) -> StepId {
         if let Some(id) = self.find(&name) {
@@ -106,22 +106,22 @@ impl Builder<'_> {
         let model = &self.spec.models[&case.model];
         let target = &self.spec.targets[&case.target];
         let first = self.steps.len();
-        let made = self.made(model, case);
+        let made = self.made(case);
         let export = export(model);
         let wanted = wanted(self.spec, model, target, case, &export, &made);
         let label = (target.artefact.label)(&wanted);
-        let test = self.test(model, target, case, &label, Purpose::Person);
-        let artefact = match self.assembled(model, target, &label, case, &made) {
+        let test = self.test(case, &label, Purpose::Person);
+        let artefact = match self.assembled(target, &label, case, &made) {
             Some(assembled) => assembled,
             None if model.components().next().is_some() => made.model,
             None => self.artefact(target.artefact, wanted, case, &made),
         };
-        let mut params = self.run_params(model, target, case);
+        let mut params = self.run_params(case);
         params.measure = self.clock.measure(&case.id(), params.measure);
         let reference = if target.artefact.holds_reference { artefact } else { made.model };
         let mut inputs = vec![("artefact".into(), Source::Step(artefact)), ("model".into(), Source::Step(reference))];
         if params.test.is_some() {
-            let harness = self.test(model, target, case, &label, Purpose::Run);
+            let harness = self.test(case, &label, Purpose::Run);
             inputs.push(("test".into(), Source::Step(harness)));
         }
         let timeout = measure(self.spec, target).timeout_seconds;
@@ -133,7 +133,7 @@ impl Builder<'_> {
         }
         let inputs = vec![("result".into(), Source::Step(run)), ("model".into(), Source::Step(reference))];
         let tokens = self.spec.tokens(model, &case.pipeline).to_vec();
-        let params = JudgeParams { tolerance: self.tolerance(model, target, case), precision: case.precision, tokens };
+        let params = JudgeParams { tolerance: self.tolerance(case), precision: case.precision, tokens };
         let name = format!("judge:{}:{}", case.model, case.name);
         let judge = self.add(name, Stage::Judge, &step::JUDGE, Params::Judge(params.into()), inputs, 600);
         let (case, rounds, chain, fallbacks) = (case.clone(), vec![], vec![], vec![]);
@@ -141,18 +141,19 @@ impl Builder<'_> {
     }
 
     /// [`Self::model`], once for each model and its sizes.
-    fn made(&mut self, model: &Model, case: &Case) -> Made {
+    fn made(&mut self, case: &Case) -> Made {
         let instance = case.instance();
-        let made = match self.made.get(&instance) {
-            Some(made) => *made,
-            None => self.model(model, case),
-        };
+        if let Some(made) = self.made.get(&instance) {
+            return *made;
+        }
+        let made = self.model(case);
         self.made.insert(instance, made);
         made
     }
 
     /// `inputs:` and `generate:` of a model at the case's sizes.
-    fn model(&mut self, model: &Model, case: &Case) -> Made {
+    fn model(&mut self, case: &Case) -> Made {
+        let model = &self.spec.models[&case.model];
         let instance = case.instance();
         let resolved = resolved_inputs(model, case);
         let recipe = recipes(&resolved);
@@ -160,8 +161,7 @@ impl Builder<'_> {
             let params = json!({"seed": model.seed, "inputs": recipe});
             self.add(format!("inputs:{instance}"), Stage::Generate, &step::INPUTS, params, vec![], 600)
         });
-        let mut sources: Vec<(Arc<str>, Source)> =
-            inputs.map(|id| ("inputs".into(), Source::Step(id))).into_iter().collect();
+        let mut sources: Inputs = inputs.map(|id| ("inputs".into(), Source::Step(id))).into_iter().collect();
         let name = format!("generate:{instance}");
         match &model.source {
             ModelSource::Transformers {
@@ -208,14 +208,12 @@ impl Builder<'_> {
                 let made = self.add(name, Stage::Generate, maker(&resolved), params, sources, CONVERT_TIMEOUT);
                 Made { model: made, ready: None }
             }
-            ModelSource::Composed { how, config, .. } => self.composed(model, *how, config, case, sources),
+            ModelSource::Composed { how, config, .. } => self.composed(*how, config, case, sources),
             ModelSource::Ready { format, path, external, inputs_from, expected } => {
                 sources.push(("file".into(), Source::File(path.as_path().into())));
-                let extra = [("inputs_from", inputs_from), ("expected", expected)];
-                for (label, path) in
-                    extra.into_iter().filter_map(|(label, path)| path.as_ref().map(|path| (label, path)))
-                {
-                    sources.push((label.into(), Source::File(path.as_path().into())));
+                for (label, path) in [("inputs_from", inputs_from), ("expected", expected)] {
+                    let file = path.as_ref().map(|path| Source::File(path.as_path().into()));
+                    sources.extend(file.map(|file| (label.into(), file)));
                 }
                 let folder = path.parent().unwrap_or(Path::new(""));
                 let file = |name: &String| (ready::external(name).into(), Source::File(folder.join(name).into()));
@@ -258,27 +256,29 @@ impl Builder<'_> {
         self.add(name, Stage::Convert, conversion, params, inputs, CONVERT_TIMEOUT)
     }
 
-    fn test(&mut self, model: &Model, target: &Target, case: &Case, label: &str, purpose: Purpose) -> StepId {
-        let params = self.run_params(model, target, case);
+    fn test(&mut self, case: &Case, label: &str, purpose: Purpose) -> StepId {
+        let params = self.run_params(case);
         let mut context = test_context(self.spec, case, &params, label);
         let mut name = format!("generate:{}:{}", case.model, case.name);
         match purpose {
             Purpose::Person => {
-                context.tolerance = Some(self.tolerance(model, target, case));
-                context.tokens = self.spec.tokens(model, &case.pipeline).to_vec();
+                context.tolerance = Some(self.tolerance(case));
+                context.tokens = self.spec.tokens(&self.spec.models[&case.model], &case.pipeline).to_vec();
             }
             Purpose::Run => name.push_str(":run"),
         }
         self.add(name, Stage::Generate, &step::RENDER, Params::Test(context.into()), vec![], 60)
     }
 
-    fn tolerance(&self, model: &Model, target: &Target, case: &Case) -> Tolerance {
+    fn tolerance(&self, case: &Case) -> Tolerance {
+        let (model, target) = (&self.spec.models[&case.model], &self.spec.targets[&case.target]);
         let precision = case.precision;
         let own = model.tolerances.get(&precision).or(target.tolerances.get(&precision));
         *own.or(self.spec.tolerances.get(&precision)).expect("BUG: checked: every precision has a tolerance")
     }
 
-    fn run_params(&self, model: &Model, target: &Target, case: &Case) -> RunParams {
+    fn run_params(&self, case: &Case) -> RunParams {
+        let (model, target) = (&self.spec.models[&case.model], &self.spec.targets[&case.target]);
         let precision: Precision = case.precision;
         // Not the timeout: how long a run may take does not change what it finds. Nor how many rounds there are.
         let Measure { timing, warmup, samples, max_seconds, rounds: _, timeout_seconds: _ } =

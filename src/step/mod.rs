@@ -116,8 +116,7 @@ pub struct Step {
     pub stage: Stage,
     pub kind: &'static dyn StepKind,
     pub params: Params,
-    /// By the name under which the kind knows them.
-    pub inputs: Vec<(Arc<str>, Source)>,
+    pub inputs: Inputs,
     /// Upper bound of its execution. Not in the key: it cannot change an output.
     pub timeout_seconds: u64,
     /// Bytes of main memory that it takes by the user's word. Not in the key: it only decides what executes beside it.
@@ -133,7 +132,7 @@ impl Step {
         stage: Stage,
         kind: &'static dyn StepKind,
         params: impl Into<Params>,
-        inputs: Vec<(Arc<str>, Source)>,
+        inputs: Inputs,
         timeout_seconds: u64,
     ) -> Self {
         let (name, params) = (name.into(), params.into());
@@ -269,6 +268,9 @@ impl From<Value> for Params {
         Self::Json(Box::new(value))
     }
 }
+
+/// What a step reads, by the names under which its kind knows it.
+pub type Inputs = Vec<(Arc<str>, Source)>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
