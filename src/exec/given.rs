@@ -6,9 +6,9 @@ use std::sync::Mutex;
 
 use crate::base::{Digest, lock};
 use crate::confine::Enforced;
-use crate::exec::perform::{Performed, Performer, error_text};
+use crate::exec::perform::{InputLost, Performer, error_text};
 use crate::exec::task::{InputAt, Task};
-use crate::step::{Step, StoredFile};
+use crate::step::StoredFile;
 use crate::store::{DiskStore, LaidAs, Scratch, StoreError};
 
 /// From this size on, bytes, files are shared: a copy for each step would cost more than the step.
@@ -53,14 +53,22 @@ impl<'a> LaidTrees<'a> {
 }
 
 impl Performer<'_> {
-    /// Verifies a tree and puts it where the step finds it.
-    pub(super) fn give(&self, to: &Step, given: &mut Given, name: &str, digest: &Digest) -> Result<(), StoreError> {
-        if to.kind.lays_in() {
-            given.trees.insert(name.to_owned(), self.stored(digest)?);
-        } else {
-            given.paths.insert(name.to_owned(), self.laid.folder(digest)?);
+    /// Verifies the trees that a step reads and puts them where it finds them.
+    pub(super) fn given(&self, task: &Task<'_>) -> anyhow::Result<Given> {
+        let mut given = Given::default();
+        for (name, at) in &task.inputs {
+            let path = match at {
+                InputAt::File(path, _) => path.clone(),
+                InputAt::Tree { from, digest } if task.step.kind.lays_in() => {
+                    let files = self.stored(digest).map_err(InputLost::or(*from, *digest))?;
+                    given.trees.insert(name.clone(), files);
+                    continue;
+                }
+                InputAt::Tree { from, digest } => self.laid.folder(digest).map_err(InputLost::or(*from, *digest))?,
+            };
+            given.paths.insert(name.clone(), path);
         }
-        Ok(())
+        Ok(given)
     }
 
     /// The verified files of a tree for a step that copies its inputs. Large ones are shared where Landlock keeps the
@@ -79,13 +87,16 @@ impl Performer<'_> {
         Ok(stored.collect())
     }
 
-    /// An input that changed while the step executed, if any: then the output is of unknown content.
-    pub(super) fn changed_input(&self, task: &Task<'_>) -> Option<Performed> {
-        task.inputs.iter().find_map(|(_, at)| {
-            let InputAt::Tree { from, digest } = at else { return None };
-            let e = self.store.check_tree(digest).err()?;
-            self.laid.forget(digest);
-            Some(Performed::InputLost { from: *from, digest: *digest, what: error_text(&e.into()) })
-        })
+    /// An error if an input changed while the step executed: then the output is of unknown content.
+    pub(super) fn trees_are_the_same(&self, task: &Task<'_>) -> Result<(), InputLost> {
+        for (_, at) in &task.inputs {
+            if let InputAt::Tree { from, digest } = at
+                && let Err(e) = self.store.check_tree(digest)
+            {
+                self.laid.forget(digest);
+                return Err(InputLost { from: *from, digest: *digest, what: error_text(&e.into()) });
+            }
+        }
+        Ok(())
     }
 }

@@ -8,7 +8,7 @@ use crate::base::fs as bfs;
 use crate::event::Event;
 use crate::exec::away::{Origin, ServerFile};
 use crate::exec::outcome::Judged;
-use crate::exec::perform::{Done, Performed, Performer, error_text};
+use crate::exec::perform::{Done, InputLost, Performed, Performer, error_text};
 use crate::exec::reproducer;
 use crate::exec::schedule::retry;
 use crate::exec::standing::standing;
@@ -33,8 +33,13 @@ impl Begun {
 }
 
 impl Performer<'_> {
-    /// Writes the record. An error of orch's own is an outcome too: it must not end the other steps.
+    /// Writes the record, unless an input was lost. An error of orch's own is an outcome too: it must not end the other steps.
     pub(super) fn keep(&self, task: &Task<'_>, begun: Begun, result: anyhow::Result<Done>) -> Performed {
+        let result = match result.map_err(|e| e.downcast::<InputLost>()) {
+            Err(Ok(lost)) => return Performed::InputLost(lost),
+            Err(Err(e)) => Err(e),
+            Ok(done) => Ok(done),
+        };
         // An error of orch's own is transient.
         let is_own = result.is_err();
         let (mut record, (made, left), transient) = self.record(task, begun, result);

@@ -21,7 +21,7 @@ use crate::exec::outcome::{Judged, judge};
 use crate::exec::schedule::retry;
 use crate::exec::setup::Servers;
 use crate::exec::standing::stands_here;
-use crate::exec::task::{InputAt, Task, placed};
+use crate::exec::task::{Task, placed};
 use crate::exec::workers::Workers;
 use crate::judge::Verdict;
 use crate::key::MissReason;
@@ -68,8 +68,27 @@ pub(super) enum Performed {
     Hit(Box<Record>),
     /// It was executed elsewhere before this run, and a server remembers how it ended.
     Remembered(Box<Record>),
-    /// An input is not as it was published.
-    InputLost { from: StepId, digest: Digest, what: String },
+    InputLost(InputLost),
+}
+
+/// An input is not as it was published: who made it, and which tree it was.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+pub(super) struct InputLost {
+    pub(super) from: StepId,
+    pub(super) digest: Digest,
+    pub(super) what: String,
+}
+
+impl InputLost {
+    /// What it means that a tree cannot be read. One that is not damaged may be whole: on a full disk, for instance, making
+    /// it again would fail again.
+    pub(super) fn or(from: StepId, digest: Digest) -> impl Fn(StoreError) -> anyhow::Error {
+        move |e| match e {
+            StoreError::Damaged { .. } => Self { from, digest, what: error_text(&e.into()) }.into(),
+            e => e.into(),
+        }
+    }
 }
 
 impl Performer<'_> {
@@ -100,33 +119,19 @@ impl Performer<'_> {
         if let Some(departing) = self.elsewhere(task) {
             return self.perform_away(task, begun, departing);
         }
-        if let Err(unsent) = self.bring_inputs(task) {
-            return self.unsent(task, begun, unsent);
-        }
-        let mut given = Given::default();
-        for (name, at) in &task.inputs {
-            match at {
-                InputAt::File(path, _) => drop(given.paths.insert(name.clone(), path.clone())),
-                InputAt::Tree { from, digest } => match self.give(task.step, &mut given, name, digest) {
-                    Ok(()) => {}
-                    Err(e @ StoreError::Damaged { .. }) => {
-                        return Performed::InputLost { from: *from, digest: *digest, what: error_text(&e.into()) };
-                    }
-                    // The tree may be whole: on a full disk, for instance, making it again would fail again.
-                    Err(e) => return self.keep(task, begun, Err(e.into())),
-                },
-            }
-        }
-        let result = self.execute(task, given).and_then(|done| task.files_are_the_same().map(|()| done));
+        self.keep(task, begun, self.perform_here(task))
+    }
+
+    fn perform_here(&self, task: &Task<'_>) -> anyhow::Result<Done> {
+        self.bring_inputs(task)?;
+        let result = self.execute(task, self.given(task)?).and_then(|done| task.files_are_the_same().map(|()| done));
         if let Some(gone) = result.as_ref().err().and_then(|e| e.downcast_ref::<Gone>())
             && let Some((from, digest)) = task.tree(&gone.input)
         {
-            return Performed::InputLost { from, digest, what: gone.to_string() };
+            return Err(InputLost { from, digest, what: gone.to_string() }.into());
         }
-        if let Some(lost) = self.changed_input(task) {
-            return lost;
-        }
-        self.keep(task, begun, result)
+        self.trees_are_the_same(task)?;
+        result
     }
 
     /// The record that another process has kept meanwhile.

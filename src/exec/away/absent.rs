@@ -7,9 +7,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
 use crate::base::{Digest, figures, fs as bfs, lock};
-use crate::exec::away::perform::Unsent;
 use crate::exec::away::{Departing, Elsewhere, ServerFile};
-use crate::exec::perform::{Performed, Performer};
+use crate::exec::perform::{InputLost, Performer};
 use crate::exec::task::{InputAt, Task};
 use crate::record::Record;
 use crate::step::StepId;
@@ -59,7 +58,7 @@ impl Absent {
 
 impl Performer<'_> {
     /// Fetches those of a step's inputs that stayed on the server.
-    pub(in crate::exec) fn bring_inputs(&self, task: &Task<'_>) -> Result<(), Unsent> {
+    pub(in crate::exec) fn bring_inputs(&self, task: &Task<'_>) -> anyhow::Result<()> {
         let Some(Departing { away, absent, .. }) = self.departing else { return Ok(()) };
         for (name, at) in &task.inputs {
             let InputAt::Tree { from, digest } = at else { continue };
@@ -71,13 +70,13 @@ impl Performer<'_> {
             }
             let size = tree.files.iter().map(|(_, file)| file.size).sum();
             self.tell(task, &format!("fetches its input `{name}` ({})", figures::bytes(size)));
-            let fetched = self.bring(away, &tree).map_err(Unsent::Error)?;
+            let fetched = self.bring(away, &tree)?;
             lock(&absent.trees).remove(digest);
             tree.is_here = fetched.is_ok();
             if let Err(why) = fetched {
                 lock(&absent.lost).insert(*from);
                 let what = format!("it was left on {}: {why}", away.name());
-                return Err(Unsent::Lost(Performed::InputLost { from: *from, digest: *digest, what }));
+                return Err(InputLost { from: *from, digest: *digest, what }.into());
             }
         }
         Ok(())

@@ -11,22 +11,16 @@ use crate::exec::away::order::{Answer, Inputs, Order, VERSION};
 use crate::exec::away::{Absent, Content, Departing, Given, Returned, ServerFile, Submission, listed};
 use crate::exec::keep::Begun;
 use crate::exec::outcome::{Judged, set_fact};
-use crate::exec::perform::{Done, Performed, Performer, check_measure, error_text};
+use crate::exec::perform::{Done, InputLost, Performed, Performer, check_measure};
 use crate::exec::schedule::retry;
 use crate::exec::task::{InputAt, Task, placed};
 use crate::key::MissReason;
 use crate::record::Outcome;
 use crate::step::StepId;
-use crate::store::{Manifest, ManifestFile, StoreError};
+use crate::store::{Manifest, ManifestFile};
 
 /// What an execution there may take besides the step itself: to lay out, to hash, to start.
 const AROUND: Duration = Duration::from_secs(300);
-
-/// Why a step cannot be sent, or begin.
-pub(in crate::exec) enum Unsent {
-    Lost(Performed),
-    Error(anyhow::Error),
-}
 
 impl Performer<'_> {
     /// Who performs this step, if not this machine.
@@ -35,18 +29,7 @@ impl Performer<'_> {
     }
 
     pub(in crate::exec) fn perform_away(&self, task: &Task<'_>, begun: Begun, departing: &Departing<'_>) -> Performed {
-        let inputs = match self.inputs(task, departing.absent) {
-            Ok(inputs) => inputs,
-            Err(unsent) => return self.unsent(task, begun, unsent),
-        };
-        let done = match self.submit(task, departing, inputs).transpose() {
-            Some(done) => done,
-            // Those that are left there are sent from here, and the others are made again.
-            None => match self.bring_inputs(task) {
-                Ok(()) => return self.perform_away(task, begun, departing),
-                Err(unsent) => return self.unsent(task, begun, unsent),
-            },
-        };
+        let done = self.sent(task, departing);
         let is_remembered = done.as_ref().is_ok_and(|(_, is_remembered)| *is_remembered);
         let done = done.and_then(|(done, _)| task.files_are_the_same().map(|()| done));
         match self.keep(task, begun, done) {
@@ -57,14 +40,19 @@ impl Performer<'_> {
         }
     }
 
-    pub(in crate::exec) fn unsent(&self, task: &Task<'_>, begun: Begun, unsent: Unsent) -> Performed {
-        match unsent {
-            Unsent::Lost(lost) => lost,
-            Unsent::Error(e) => self.keep(task, begun, Err(e)),
+    /// What came of it, and whether a server only remembered it.
+    fn sent(&self, task: &Task<'_>, departing: &Departing<'_>) -> anyhow::Result<(Done, bool)> {
+        loop {
+            let inputs = self.inputs(task, departing.absent)?;
+            if let Some(done) = self.submit(task, departing, inputs)? {
+                return Ok(done);
+            }
+            // Those that are left there are sent from here, and the others are made again.
+            self.bring_inputs(task)?;
         }
     }
 
-    fn inputs(&self, task: &Task<'_>, absent: &Absent) -> Result<(Inputs, Vec<Given>), Unsent> {
+    fn inputs(&self, task: &Task<'_>, absent: &Absent) -> anyhow::Result<(Inputs, Vec<Given>)> {
         let (mut inputs, mut files) = (Inputs::new(), Vec::new());
         for (number, (name, at)) in task.inputs.iter().enumerate() {
             let folder = format!("inputs/{number}");
@@ -83,7 +71,7 @@ impl Performer<'_> {
                     inputs.insert(name.clone(), (folder, Some(manifest)));
                 }
                 InputAt::File(path, _) => {
-                    files.extend(files_of(path, &folder).map_err(Unsent::Error)?);
+                    files.extend(files_of(path, &folder)?);
                     inputs.insert(name.clone(), (folder, None));
                 }
             }
@@ -91,19 +79,13 @@ impl Performer<'_> {
         Ok((inputs, files))
     }
 
-    fn stored_here(&self, from: StepId, digest: &Digest) -> Result<Vec<(Content, ManifestFile)>, Unsent> {
-        let manifest = self.store.check_tree(digest).map_err(|e| match e {
-            StoreError::Damaged { .. } => {
-                let what = error_text(&e.into());
-                Unsent::Lost(Performed::InputLost { from, digest: *digest, what })
-            }
-            e => Unsent::Error(e.into()),
-        })?;
+    fn stored_here(&self, from: StepId, digest: &Digest) -> anyhow::Result<Vec<(Content, ManifestFile)>> {
+        let manifest = self.store.check_tree(digest).map_err(InputLost::or(from, *digest))?;
         let here = |file: &ManifestFile| Content::Here { at: self.store.blob(file), is_fixed: true };
         Ok(manifest.files.into_iter().map(|file| (here(&file), file)).collect())
     }
 
-    /// What came of it, and whether a server only remembered it; None if an input that had stayed there is gone.
+    /// As [`Self::sent`]; None if an input that had stayed there is gone.
     fn submit(
         &self,
         task: &Task<'_>,

@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
 use crate::event::{Event, Execution, Span};
-use crate::exec::perform::{Performed, error_text};
+use crate::exec::perform::{InputLost, Performed, error_text};
 use crate::exec::schedule::claims::Claims;
 use crate::exec::schedule::devices::Devices;
 use crate::exec::schedule::fallback::is_expected;
@@ -215,7 +215,7 @@ impl<'a> Scheduler<'a> {
                 self.returned(id, "it was executed elsewhere before".into(), span);
                 self.fetched(id, record);
             }
-            Performed::InputLost { from, digest, what } => {
+            Performed::InputLost(InputLost { from, digest, what }) => {
                 self.returned(id, format!("an input was lost: {what}"), span);
                 self.steps.set(id, StepState::Unknown);
                 if self.retries.keeps_losing_inputs(id) {

@@ -191,6 +191,16 @@ fn a_ready_file_is_checked_as_its_task_where_the_spec_tells_its_names() {
     assert!(render_test(&ready).unwrap().contains("outputs[\"scores\"]"));
 }
 
+#[track_caller]
+fn assert_golden(file: &str, text: &str) {
+    let path = format!("{}/tests/fixtures/generated/{file}", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("ORCH_BLESS").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    let golden = std::fs::read_to_string(&path).unwrap();
+    pretty_assertions::assert_eq!(text, golden, "run the test with ORCH_BLESS=1 to accept the new text");
+}
+
 #[test]
 fn the_golden_file_of_all_platforms_is_current() {
     let (file, text) = for_all_platforms("tiny_2.5").unwrap();
@@ -199,12 +209,7 @@ fn the_golden_file_of_all_platforms_is_current() {
         std::fs::write(PathBuf::from(folder).join(&file), &text).unwrap();
     }
     assert_eq!(file, "all_tiny__2+5.py");
-    let path = format!("{}/tests/fixtures/generated/{file}", env!("CARGO_MANIFEST_DIR"));
-    if std::env::var_os("ORCH_BLESS").is_some() {
-        std::fs::write(&path, &text).unwrap();
-    }
-    let golden = std::fs::read_to_string(&path).unwrap();
-    pretty_assertions::assert_eq!(text, golden, "run the test with ORCH_BLESS=1 to accept the new text");
+    assert_golden(&file, &text);
 }
 
 #[test]
@@ -308,12 +313,7 @@ fn a_browser_is_looked_for_where_it_is_installed() {
 #[test]
 fn the_golden_file_is_current() {
     let text = render_test(&context("fill-mask", "openvino")).unwrap();
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/generated/test_tiny_openvino-fp16.py");
-    if std::env::var_os("ORCH_BLESS").is_some() {
-        std::fs::write(path, &text).unwrap();
-    }
-    let golden = std::fs::read_to_string(path).unwrap();
-    pretty_assertions::assert_eq!(text, golden, "run the test with ORCH_BLESS=1 to accept the new text");
+    assert_golden("test_tiny_openvino-fp16.py", &text);
 }
 
 #[test]
