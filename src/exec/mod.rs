@@ -166,13 +166,8 @@ pub struct Finished {
     pub absent: BTreeSet<Digest>,
 }
 
-/// What would happen to a step, without doing it.
-pub struct Preview {
-    pub step: StepId,
-    pub verdict: Verdict,
-}
-
-pub enum Verdict {
+/// What would happen to a step.
+pub enum Preview {
     Hit {
         record: Box<Record>,
     },

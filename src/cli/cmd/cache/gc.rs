@@ -12,7 +12,7 @@ use crate::cli::cmd::cache::envs;
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
 use crate::exec::MaxAge;
-use crate::exec::Verdict;
+use crate::exec::Preview;
 use crate::session::{Project, Request, Session, UsageError};
 use crate::store::{Amount, Collected, Limits};
 
@@ -80,14 +80,12 @@ pub(super) fn held_keys(args: &Args, request: &Request, printer: &Printer) -> an
     let listener = Warnings(printer);
     let previews = session.preview(&project, &options, &listener)?;
     let (mut keys, mut missing) = (HashSet::new(), Vec::new());
-    for preview in previews {
-        match preview.verdict {
+    for (id, preview) in project.plan.ids().zip(previews) {
+        match preview {
             // A failure stays where it happened.
-            Verdict::Hit { record } if !record.outcome.is_failure() => drop(keys.insert(record.key.digest())),
-            Verdict::Hit { .. } | Verdict::WouldRun { .. } => {
-                missing.push(project.plan.step(preview.step).name.clone())
-            }
-            Verdict::Skipped { .. } | Verdict::NotNeeded => {}
+            Preview::Hit { record } if !record.outcome.is_failure() => drop(keys.insert(record.key.digest())),
+            Preview::Hit { .. } | Preview::WouldRun { .. } => missing.push(project.plan.step(id).name.clone()),
+            Preview::Skipped { .. } | Preview::NotNeeded => {}
         }
     }
     Ok(HeldKeys { spec: project.name, keys, missing })
