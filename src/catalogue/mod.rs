@@ -137,7 +137,7 @@ impl Runtime {
         self.pairs.iter().find(|pair| pair.backend == backend)
     }
 
-    /// The names of what it loads on any of its backends.
+    /// Whether it does on any of its backends.
     pub fn loads(&self, artefact: &Artefact) -> bool {
         self.pairs.iter().any(|pair| pair.loads.contains(&artefact))
     }

@@ -144,7 +144,6 @@ pub struct Submission<'a> {
     pub order: Order,
     pub inputs: Vec<Given>,
     pub properties: BTreeMap<String, String>,
-    pub env: BTreeMap<String, String>,
     /// An older result of the same action will not do.
     pub is_anew: bool,
     /// What it makes stays there, and only its name comes back.

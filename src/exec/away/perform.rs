@@ -102,7 +102,6 @@ impl Performer<'_> {
             order: Order::of(step, &task.key, inputs, self.job_memory),
             inputs: files,
             properties: asked.clone(),
-            env: routing.env.clone(),
             is_anew: !task.attempts.is_empty() || matches!(task.why, MissReason::Asked | MissReason::TooOld { .. }),
             leaves: routing.leaves(task.is_top) && !absent.was_lost(task.id),
             timeout: Duration::from_secs(step.timeout_seconds) + AROUND,

@@ -88,7 +88,7 @@ impl Away {
                 format!("./{PROGRAM}")
             }
         };
-        let mut env = submission.env.clone();
+        let mut env = self.config.env.clone();
         // Workers begin with an empty environment.
         env.entry("PATH".into()).or_insert_with(|| "/usr/local/bin:/usr/bin:/bin".into());
         Ok(Task {

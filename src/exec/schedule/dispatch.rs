@@ -8,6 +8,7 @@ use crate::exec::schedule::resources::{Held, Lack};
 use crate::exec::schedule::setups::Readiness;
 use crate::exec::state::{StepResult, StepState};
 use crate::exec::task::{InputAt, Task};
+use crate::key::MissReason;
 use crate::record::Outcome;
 use crate::step::{Source, Stage, StepId};
 use crate::store::stat::Stamp;
@@ -16,9 +17,9 @@ impl<'a> Scheduler<'a> {
     /// A ready step waits for its turn, or first for what a remote answers.
     pub(super) fn queue(&mut self, id: StepId) {
         match self.steps.state(id) {
-            StepState::Ready { key, reason } if self.questions.are_worth_it(reason) => {
+            StepState::Ready { key, reason } if self.is_shared && may_be_elsewhere(reason) => {
                 // The answer for one that was made ready again may still be on its way.
-                if self.questions.open.insert(id) {
+                if self.asked.insert(id) {
                     self.effects.push_back(Effect::Ask(id, key.digest()));
                 }
             }
@@ -164,4 +165,10 @@ impl<'a> Scheduler<'a> {
         let task = Task { id, step, key, inputs, why: reason, attempts, lease, chosen, is_top, order };
         self.effects.push_back(Effect::Start(Box::new(task), begun));
     }
+}
+
+/// Whether another machine may have what is missing here for this reason. What was asked for is done here. What failed here
+/// is not explained away by a success elsewhere.
+fn may_be_elsewhere(reason: &MissReason) -> bool {
+    !matches!(reason, MissReason::Asked | MissReason::TooOld { .. } | MissReason::DidNotPass { .. })
 }
