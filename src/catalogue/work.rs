@@ -18,7 +18,8 @@ pub enum Requirement {
     Swiftshader,
 }
 
-/// How much of the machine a step takes for itself, as far as its kind knows. Whether that is free is the executor's concern. Memory is not in it: no kind knows it, so it is estimated and learnt.
+/// How much of the machine a step takes for itself, as far as its kind knows; whether that is free is the executor's
+/// concern. Memory is not in it: no kind knows it, so it is estimated and learnt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Needs {
     /// So many of the cores that `--jobs` gives, beside whatever else shares the machine.

@@ -45,7 +45,8 @@ impl<'a> Workers<'a> {
         let does = format!("{runtime} {}", job.params);
         if let Some(mut worker) = self.take(&does) {
             let ended = worker.run(&job, limits);
-            if counts(&ended) {
+            // Of these other jobs cannot be the cause.
+            if has_done_well(&ended) || matches!(ended, Ended::Interrupted) {
                 self.give_back(worker, does, &ended);
                 return Ok(ended);
             }
@@ -96,11 +97,6 @@ fn fresh(runtime: &str, job: &Job, access: &Access, scratch: &Scratch) -> anyhow
 /// It answered, by a result or the vendor's refusal of the model.
 fn has_done_well(ended: &Ended) -> bool {
     matches!(ended, Ended::Answered(JobOutput { status: JobStatus::Ok | JobStatus::Unsupported, .. }))
-}
-
-/// Whether other jobs cannot be the cause.
-fn counts(ended: &Ended) -> bool {
-    has_done_well(ended) || matches!(ended, Ended::Interrupted)
 }
 
 /// For people who wait.

@@ -32,7 +32,8 @@ impl<'a> Claims<'a> {
         if steps.world.sends(step) {
             return (Claim { host: Host::Away, memory: 0, device: None }, vec![]);
         }
-        let known = Known { plan, store, size: &|from| steps.output_size(from) };
+        let made = |from| store.manifest(&steps.output(from)?).ok();
+        let known = Known { plan, store, size: &|from| made(from).map_or(0, |tree| tree.size()) };
         let memory = self.memory.claim(id, &known);
         let (host, device) = match step.kind.needs(step) {
             Needs::Shared { cores } => (Host::Cores(cores), None),

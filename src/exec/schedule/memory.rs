@@ -52,7 +52,7 @@ type Relatives = HashMap<Like, Vec<StepId>>;
 pub(super) struct Known<'a> {
     pub(super) plan: &'a Plan,
     pub(super) store: &'a DiskStore,
-    /// Bytes of a step's output.
+    /// Bytes of a step's output; 0 where there is none.
     pub(super) size: &'a dyn Fn(StepId) -> u64,
 }
 

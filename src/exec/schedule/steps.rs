@@ -86,12 +86,6 @@ impl<'a> Steps<'a> {
         self.result(id).and_then(StepResult::output)
     }
 
-    /// Bytes; 0 where there is none.
-    pub(super) fn output_size(&self, id: StepId) -> u64 {
-        let manifest = self.output(id).and_then(|digest| self.world.store.manifest(&digest).ok());
-        manifest.map_or(0, |tree| tree.size())
-    }
-
     /// The key of a step whose dependencies are done, from its inputs as they are now.
     pub(super) fn key(&self, id: StepId) -> Result<KeyDoc, StoreError> {
         self.keys.of(id, |from| self.output(from))
