@@ -33,7 +33,8 @@ impl Begun {
 }
 
 impl Performer<'_> {
-    /// Writes the record, unless an input was lost. An error of orch's own is an outcome too: it must not end the other steps.
+    /// Writes the record, unless an input was lost. An error of orch's own is an outcome too: it must not end the other
+    /// steps.
     pub(super) fn keep(&self, task: &Task<'_>, begun: Begun, result: anyhow::Result<Done>) -> Performed {
         let result = match result.map_err(|e| e.downcast::<InputLost>()) {
             Err(Ok(lost)) => return Performed::InputLost(lost),
