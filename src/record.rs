@@ -115,7 +115,7 @@ words!(pub Weights {
 });
 
 /// What the store keeps of one execution of a step.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Record {
     /// `run:bert:cpu-fp32`
     pub step: String,
@@ -147,27 +147,6 @@ pub struct Record {
 }
 
 impl Record {
-    /// What tests and benchmarks take for the record of an execution that ended so.
-    pub fn example(step: impl Into<String>, key: KeyDoc, outcome: Outcome) -> Self {
-        Self {
-            step: step.into(),
-            key,
-            outcome,
-            reason: None,
-            output: None,
-            started: "2026-01-01T00:00:00Z".into(),
-            seconds: 0.0,
-            host: "h".into(),
-            facts: Arc::default(),
-            measure: None,
-            numerics: None,
-            repro: None,
-            why: None,
-            attempts: vec![],
-            stands: None,
-        }
-    }
-
     /// From when it began, which is kept in whole seconds.
     pub fn seconds_until(&self, moment: SystemTime) -> Option<f64> {
         let (began, moment) = (self.started.parse::<Timestamp>().ok()?, Timestamp::try_from(moment).ok()?);

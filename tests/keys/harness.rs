@@ -256,8 +256,23 @@ fn execute(store: &DiskStore, step: &str, key: &KeyDoc, outputs: Outputs, number
         Outputs::Changed => key.digest().to_string(),
     };
     fs::write(out.join("content"), content).unwrap();
-    let (output, started) = (Some(store.publish(&out).unwrap()), format!("{outputs:?} {number}"));
-    let record = Record { output, started, ..Record::example(step, key.clone(), Outcome::Pass) };
+    let record = Record {
+        step: step.into(),
+        key: key.clone(),
+        outcome: Outcome::Pass,
+        reason: None,
+        output: Some(store.publish(&out).unwrap()),
+        started: format!("{outputs:?} {number}"),
+        seconds: 1.0,
+        host: "anvil".into(),
+        facts: Default::default(),
+        measure: None,
+        numerics: None,
+        repro: None,
+        why: None,
+        attempts: vec![],
+        stands: None,
+    };
     store.remember(&record).unwrap();
 }
 

@@ -155,8 +155,8 @@ mod tests {
 
     #[test]
     fn a_pass_after_a_failure_is_flaky_and_a_failure_stays_one() {
-        let record = Record::example("run:a", Default::default(), Outcome::Timeout);
-        let attempt = attempt_of(&Record { reason: Some("slow".into()), ..record }, None);
+        let (outcome, reason) = (Outcome::Timeout, Some("slow".into()));
+        let attempt = attempt_of(&Record { outcome, reason, ..Record::default() }, None);
         assert_eq!(with_attempts(Outcome::Pass, None, &[]), (Outcome::Pass, None));
         let (outcome, reason) = with_attempts(Outcome::Pass, None, std::slice::from_ref(&attempt));
         assert_eq!((outcome, reason.as_deref()), (Outcome::Flaky, Some("it passed at attempt 2, after TIMEOUT: slow")));

@@ -98,7 +98,7 @@ fn ended(task: Task<'_>, outcome: Outcome) -> Message {
 
 fn record(step: &str, key: KeyDoc, why: MissReason, outcome: Outcome) -> Record {
     let output = outcome.is_made().then(|| Digest::of(step.as_bytes()));
-    Record { output, why: Some(why), ..Record::example(step, key, outcome) }
+    Record { step: step.to_owned(), key, outcome, output, why: Some(why), ..Record::default() }
 }
 
 const PAIR: &[(&str, &dyn StepKind, &[u32])] = &[("a", &RENDER, &[]), ("b", &RENDER, &[0])];

@@ -16,8 +16,23 @@ fn made(scratch: &Scratch, text: &str) -> PathBuf {
 fn record(store: &DiskStore, outcome: Outcome, output: Option<Digest>) -> Record {
     let mut key = KeyDoc::default();
     key.set("kind", "test");
-    let facts = serde_json::json!({"z": 1, "a": [1.5, null]}).into();
-    let record = Record { output, seconds: 0.1 + 0.2, facts, ..Record::example("convert:m:onnx", key, outcome) };
+    let record = Record {
+        step: "convert:m:onnx".into(),
+        key,
+        outcome,
+        reason: None,
+        output,
+        started: "2026-01-01T00:00:00Z".into(),
+        seconds: 0.1 + 0.2,
+        host: "h".into(),
+        facts: serde_json::json!({"z": 1, "a": [1.5, null]}).into(),
+        measure: None,
+        numerics: None,
+        repro: None,
+        why: None,
+        attempts: vec![],
+        stands: None,
+    };
     store.remember(&record).unwrap();
     record
 }

@@ -34,7 +34,23 @@ fn record(step: &str, output: Option<Digest>) -> Record {
     let mut key = KeyDoc::default();
     key.set("step", step);
     key.set("output", format!("{output:?}"));
-    Record { output, ..Record::example(step, key, Outcome::Pass) }
+    Record {
+        step: step.into(),
+        key,
+        outcome: Outcome::Pass,
+        reason: None,
+        output,
+        started: "2026-01-01T00:00:00Z".into(),
+        seconds: 0.0,
+        host: "h".into(),
+        facts: Default::default(),
+        measure: None,
+        numerics: None,
+        repro: None,
+        why: None,
+        attempts: vec![],
+        stands: None,
+    }
 }
 
 /// Makes a tree and a record of it.

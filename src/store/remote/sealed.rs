@@ -97,8 +97,23 @@ mod tests {
         let manifest = Manifest { files };
         let mut key = KeyDoc::default();
         key.set("param", "x");
-        let output = Some(manifest.digest());
-        let record = Record { output, host: "there".into(), ..Record::example("command:x", key, Outcome::Pass) };
+        let record = Record {
+            step: "command:x".into(),
+            key,
+            outcome: Outcome::Pass,
+            reason: None,
+            output: Some(manifest.digest()),
+            started: "2026-01-02T03:04:05Z".into(),
+            seconds: 1.5,
+            host: "there".into(),
+            facts: Default::default(),
+            measure: None,
+            numerics: None,
+            repro: None,
+            why: None,
+            attempts: vec![],
+            stands: None,
+        };
         (record, manifest)
     }
 
