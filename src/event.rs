@@ -159,10 +159,3 @@ pub struct Execution {
 pub trait Listener: Send + Sync {
     fn tell(&self, event: Event);
 }
-
-/// Takes what it is told, and does nothing.
-pub struct Silent;
-
-impl Listener for Silent {
-    fn tell(&self, _: Event) {}
-}

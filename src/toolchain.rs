@@ -31,6 +31,10 @@ macro_rules! environments {
         words!(pub EnvName { $($word => $name),* });
 
         impl EnvName {
+            pub fn name(self) -> &'static str {
+                self.word()
+            }
+
             /// The lock that this binary carries. What installs or makes keys is given [`Locks`].
             pub fn lock(self) -> &'static str {
                 match self { $(Self::$name => include_str!(concat!("../", $lock))),* }
@@ -120,7 +124,7 @@ impl EnvName {
 
 impl fmt::Display for EnvName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(self.name())
     }
 }
 

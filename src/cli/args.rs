@@ -340,7 +340,7 @@ pub(super) struct SetupArgs {
 impl SetupArgs {
     /// All that can be installed by name.
     pub(super) fn names() -> Vec<&'static str> {
-        EnvName::ALL.into_iter().map(EnvName::word).chain([TORCH_WORKER]).collect()
+        EnvName::ALL.into_iter().map(EnvName::name).chain([TORCH_WORKER]).collect()
     }
 }
 

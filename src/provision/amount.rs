@@ -104,7 +104,7 @@ mod tests {
         let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
         let mut seen = 0;
         for (name, rest) in rows {
-            let Some(env) = EnvName::ALL.into_iter().find(|env| env.word() == name) else { continue };
+            let Some(env) = EnvName::ALL.into_iter().find(|env| env.name() == name) else { continue };
             let size = env.megabytes().unwrap();
             let said = [format!("{size} MB"), format!("{:.1} GB", size as f64 / 1000.0)];
             assert!(said.iter().any(|said| rest.contains(said)), "{name}: {size} MB, and docs/install.md: {rest}");

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use crate::event::Silent;
+use crate::event::{Event, Listener};
 use crate::history::runs_dir;
 use crate::report::site::{self, Files};
 use crate::report::{ReportDoc, Trends, html, json};
@@ -54,6 +54,12 @@ impl Pages {
     pub fn json(&self) -> String {
         json::render(&self.doc)
     }
+}
+
+struct Silent;
+
+impl Listener for Silent {
+    fn tell(&self, _: Event) {}
 }
 
 impl Live {

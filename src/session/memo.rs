@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use crate::device::{Backend, Host};
-use crate::event::Silent;
+use crate::event::{Event, Listener};
 use crate::exec::HostFacts;
 use crate::memo::{Ended, Here, Memo, MemoPath};
 use crate::provision::Provision;
@@ -106,6 +106,13 @@ fn interpreters(provision: &Provision) -> Vec<Option<PathBuf>> {
     EnvName::ALL.iter().map(|name| provision.env(*name).ok().map(|env| env.python)).collect()
 }
 
+/// The run is over: no listener gets further messages.
+struct Silent;
+
+impl Listener for Silent {
+    fn tell(&self, _: Event) {}
+}
+
 impl Session {
     /// Keeps what the run found, if the same run would find nothing to do.
     pub fn keep(&self, run: Run, request: &Request, settings: &Settings, tell: Tell<'_>) {
@@ -122,7 +129,6 @@ impl Session {
         let Some(path) = path(&self.locations, request, settings) else { return };
         let pythons = if has_cases { interpreters(&self.provision) } else { Vec::new() };
         let kept = path.keep(Ended {
-            // The run is over: no listener gets further messages.
             context: &self.context(project, &options, &Silent),
             finished,
             specs: &project.files,

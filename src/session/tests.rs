@@ -3,8 +3,14 @@
 use std::fs;
 
 use super::*;
-use crate::event::Silent;
+use crate::event::Event;
 use crate::plan::Clock;
+
+struct Silent;
+
+impl Listener for Silent {
+    fn tell(&self, _: Event) {}
+}
 
 const SPEC: &str = "version: 1\ncommands:\n  made: {write: {a.txt: one}}\n  other: {write: {b.txt: two}}\n";
 

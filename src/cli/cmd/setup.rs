@@ -57,7 +57,7 @@ fn lock_torch(args: &Args, setup: &SetupArgs, index: &str, printer: &Printer) ->
 }
 
 fn named(names: &[String]) -> anyhow::Result<BTreeSet<Requirement>> {
-    let find = |name: &String| match EnvName::ALL.into_iter().find(|env| env.word() == name) {
+    let find = |name: &String| match EnvName::ALL.into_iter().find(|env| env.name() == name) {
         Some(env) => Ok(Requirement::Env(env)),
         None if name == TORCH_WORKER => Ok(Requirement::TorchWorker),
         None => {
