@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use orch::device::{self, Backend, Host, Libraries};
 use orch::event::{Event, Listener};
-use orch::exec::{self, Context, HostFacts, Options, Verdict};
+use orch::exec::{self, Context, HostFacts, Options, Preview};
 use orch::key::KeyDoc;
 use orch::matrix::{Fallback, Matrix};
 use orch::plan::{self, Clock};
@@ -136,9 +136,8 @@ impl Zoo {
         let mut made = 0;
         loop {
             let before = made;
-            for preview in exec::preview(&context).unwrap() {
-                let step = plan.step(preview.step);
-                if let Verdict::WouldRun { key: Some(key), .. } = preview.verdict {
+            for (step, preview) in plan.steps.iter().zip(exec::preview(&context).unwrap()) {
+                if let Preview::WouldRun { key: Some(key), .. } = preview {
                     publish(&store, &scratch, step, &key);
                     made += 1;
                 }

@@ -84,6 +84,11 @@ impl Outcome {
         matches!(self, Self::Pass | Self::Flaky)
     }
 
+    /// It would come out the same on every machine with this key, so it may stand for an execution there.
+    pub fn may_be_shared(self) -> bool {
+        matches!(self, Self::Pass | Self::SkipUnsupported)
+    }
+
     /// Something ran, and came out as it should.
     pub fn is_well(self) -> bool {
         matches!(self, Self::Pass | Self::Flaky | Self::PassFallback | Self::Xfail)

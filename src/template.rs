@@ -13,6 +13,7 @@ use minijinja::value::{Serde, ValueKind};
 use minijinja::{AutoEscape, Environment, ErrorKind, Output, UndefinedBehavior, Value, escape_formatter};
 use serde::Serialize;
 
+use crate::base::fs::embedded;
 use crate::base::text::printable;
 
 static TEMPLATES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/templates");
@@ -99,9 +100,7 @@ fn python_text(out: &mut Output<'_>, value: &Value) -> Result<(), minijinja::Err
             return Err(minijinja::Error::new(ErrorKind::InvalidOperation, detail));
         }
     };
-    let mut text = String::with_capacity(told.len());
-    python_escaped(&told, &mut text);
-    Ok(out.write_str(&text.replace('{', "\\x7b").replace('}', "\\x7d"))?)
+    Ok(out.write_str(&python_escaped(&told).replace('{', "\\x7b").replace('}', "\\x7d"))?)
 }
 
 /// Filter `identifier`: a name in Python's code.
@@ -115,12 +114,7 @@ fn identifier(text: &str) -> Result<Value, minijinja::Error> {
 
 /// Every UTF-8 file of the folder and its subfolders. The templates are text, so another file is no template.
 fn files(dir: &'static Dir<'static>) -> Vec<(&'static str, &'static str)> {
-    let mut found: Vec<_> =
-        dir.files().filter_map(|file| Some((file.path().to_str()?, file.contents_utf8()?))).collect();
-    for folder in dir.dirs() {
-        found.extend(files(folder));
-    }
-    found
+    embedded(dir).into_iter().filter_map(|file| Some((file.path().to_str()?, file.contents_utf8()?))).collect()
 }
 
 /// The innermost error that has a line is the one to mend: an `include` wraps it in errors of the including templates.
@@ -162,9 +156,7 @@ pub fn script_json(value: &impl Serialize) -> String {
 
 /// Filter `pyrepr`: a Python literal with the value of this JSON value.
 fn pyrepr(value: &Value) -> Result<Value, minijinja::Error> {
-    let mut text = String::new();
-    python(&plain(value)?, &mut text);
-    Ok(Value::from_safe_string(text))
+    Ok(Value::from_safe_string(python(&plain(value)?)))
 }
 
 fn plain(value: &Value) -> Result<serde_json::Value, minijinja::Error> {
@@ -175,44 +167,32 @@ fn plain(value: &Value) -> Result<serde_json::Value, minijinja::Error> {
         .map_err(|error| minijinja::Error::new(ErrorKind::BadSerialization, format!("not a JSON value: {error}")))
 }
 
-fn python(value: &serde_json::Value, out: &mut String) {
+fn python(value: &serde_json::Value) -> String {
     use serde_json::Value as Json;
+    let joined = |items: Vec<String>| items.join(", ");
     match value {
-        Json::Null => out.push_str("None"),
-        Json::Bool(true) => out.push_str("True"),
-        Json::Bool(false) => out.push_str("False"),
-        Json::Number(number) => out.push_str(&number.to_string()),
-        Json::String(text) => python_string(text, out),
-        Json::Array(items) => {
-            out.push('[');
-            for (at, item) in items.iter().enumerate() {
-                out.push_str(if at == 0 { "" } else { ", " });
-                python(item, out);
-            }
-            out.push(']');
-        }
+        Json::Null => "None".to_owned(),
+        Json::Bool(true) => "True".to_owned(),
+        Json::Bool(false) => "False".to_owned(),
+        Json::Number(number) => number.to_string(),
+        Json::String(text) => python_string(text),
+        Json::Array(items) => format!("[{}]", joined(items.iter().map(python).collect())),
         Json::Object(fields) => {
-            out.push('{');
-            for (at, (name, item)) in fields.iter().enumerate() {
-                out.push_str(if at == 0 { "" } else { ", " });
-                python_string(name, out);
-                out.push_str(": ");
-                python(item, out);
-            }
-            out.push('}');
+            let field = |(name, item): (&String, _)| format!("{}: {}", python_string(name), python(item));
+            format!("{{{}}}", joined(fields.iter().map(field).collect()))
         }
     }
 }
 
-/// Double-quoted, as formatters of Python want it. Control characters and the invisible ones that reorder or hide text
-/// are escaped, so that what a reader sees is what Python reads.
-fn python_string(text: &str, out: &mut String) {
-    out.push('"');
-    python_escaped(text, out);
-    out.push('"');
+/// Double-quoted, as formatters of Python want it.
+fn python_string(text: &str) -> String {
+    format!("\"{}\"", python_escaped(text))
 }
 
-fn python_escaped(text: &str, out: &mut String) {
+/// Control characters and the invisible ones that reorder or hide text are escaped, so that what a reader sees is what
+/// Python reads.
+fn python_escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
             '"' | '\\' => out.extend(['\\', c]),
@@ -226,6 +206,7 @@ fn python_escaped(text: &str, out: &mut String) {
             c => out.push(c),
         }
     }
+    out
 }
 
 /// Filter `slug`: lower-case ASCII letters, digits and single underscores, so it may stand in a Python name, a file name

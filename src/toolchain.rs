@@ -8,12 +8,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use include_dir::{Dir, include_dir};
 use serde::{Deserialize, Serialize};
 
 use crate::base::Digest;
+use crate::base::fs::embedded;
+use crate::base::words::words;
 
 /// The package `orch_py`.
 pub static PACKAGE: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/python/orch_py");
@@ -26,11 +28,11 @@ macro_rules! environments {
             $($(#[doc = $doc])* #[serde(rename = $word)] $name,)*
         }
 
-        impl EnvName {
-            pub const ALL: [Self; [$($word),*].len()] = [$(Self::$name),*];
+        words!(pub EnvName { $($word => $name),* });
 
+        impl EnvName {
             pub fn name(self) -> &'static str {
-                match self { $(Self::$name => $word),* }
+                self.word()
             }
 
             /// The lock that this binary carries. What installs or makes keys is given [`Locks`].
@@ -137,21 +139,26 @@ pub struct Tool {
 ///
 /// A value, not a global, so that a caller can pass another lock and ask what it would rerun.
 #[derive(Debug, Clone)]
-pub struct Locks {
-    texts: [Cow<'static, str>; EnvName::ALL.len()],
-    /// Read on first use: most runs need none but a few of them.
-    packages: [Arc<OnceLock<BTreeMap<String, Locked>>>; EnvName::ALL.len()],
-    digests: [Arc<OnceLock<Digest>>; EnvName::ALL.len()],
+pub struct Locks([Arc<Lock>; EnvName::ALL.len()]);
+
+/// What is in it is read on first use: most runs need few of them.
+#[derive(Debug)]
+struct Lock {
+    text: Cow<'static, str>,
+    packages: OnceLock<BTreeMap<String, Locked>>,
+    digest: OnceLock<Digest>,
+}
+
+impl Lock {
+    fn of(text: Cow<'static, str>) -> Arc<Self> {
+        Arc::new(Self { text, packages: OnceLock::new(), digest: OnceLock::new() })
+    }
 }
 
 impl Default for Locks {
     /// Those that are embedded in this binary.
     fn default() -> Self {
-        Self {
-            texts: EnvName::ALL.map(|env| Cow::Borrowed(env.lock())),
-            packages: Default::default(),
-            digests: Default::default(),
-        }
+        Self(EnvName::ALL.map(|env| Lock::of(Cow::Borrowed(env.lock()))))
     }
 }
 
@@ -178,24 +185,22 @@ impl Locks {
 
     /// Whether the lock is another than this binary's.
     pub fn is_users(&self, env: EnvName) -> bool {
-        matches!(self.texts[env as usize], Cow::Owned(_))
+        matches!(self.0[env as usize].text, Cow::Owned(_))
     }
 
     /// The requirements with hashes, as `pip install --require-hashes -r` takes them; of what is of npm, as `npm ci` does.
     pub fn text(&self, env: EnvName) -> &str {
-        &self.texts[env as usize]
+        &self.0[env as usize].text
     }
 
     /// Of the whole lock.
     pub fn digest(&self, env: EnvName) -> Digest {
-        *self.digests[env as usize].get_or_init(|| Digest::of(self.text(env).as_bytes()))
+        *self.0[env as usize].digest.get_or_init(|| Digest::of(self.text(env).as_bytes()))
     }
 
     /// These locks, with another text for one environment.
     pub fn with(mut self, env: EnvName, text: String) -> Self {
-        self.texts[env as usize] = Cow::Owned(text);
-        self.packages[env as usize] = Arc::default();
-        self.digests[env as usize] = Arc::default();
+        self.0[env as usize] = Lock::of(Cow::Owned(text));
         self
     }
 
@@ -203,10 +208,8 @@ impl Locks {
     ///
     /// The lock names the hash of every wheel, so this stands for the content of the libraries in it.
     pub fn identity(&self, tool: Tool) -> String {
-        let packages = self.packages[tool.env as usize].get_or_init(|| match tool.env {
-            env if env.is_npm() => parse_npm(self.text(env)),
-            _ => parse(self.text(tool.env)),
-        });
+        let Lock { text, packages, .. } = &*self.0[tool.env as usize];
+        let packages = packages.get_or_init(|| if tool.env.is_npm() { parse_npm(text) } else { parse(text) });
         let Some(locked) = packages.get(tool.package) else {
             assert!(self.is_users(tool.env), "BUG: {} is not in the lock of {}", tool.package, tool.env);
             return "absent".into();
@@ -252,15 +255,14 @@ pub fn entries(lock: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// `name==version ; marker \` lines, each followed by its `--hash=…` lines.
+/// What is installed by `name==version ; marker \` lines, each followed by its `--hash=…` lines.
 fn parse(lock: &str) -> BTreeMap<String, Locked> {
     let mut found: BTreeMap<String, Locked> = BTreeMap::new();
-    let joined = lock.replace("\\\n", " ");
-    for line in joined.lines().filter(|line| line.contains("==") && !line.trim_start().starts_with('#')) {
-        let (name, rest) = line.split_once("==").expect("BUG: filtered for ==");
-        let locked = found.entry(name.trim().to_owned()).or_default();
-        locked.versions.push(rest.split_whitespace().next().unwrap_or_default().to_owned());
-        locked.hashes.extend(rest.split_whitespace().filter(|word| word.starts_with("--hash=")).map(str::to_owned));
+    for (name, entry) in entries(lock) {
+        let locked = found.entry(name.to_owned()).or_default();
+        let (_, version) = entry.split_once("==").expect("BUG: an entry has a version");
+        locked.versions.extend(version.split_whitespace().next().map(str::to_owned));
+        locked.hashes.extend(entry.split_whitespace().filter(|word| word.starts_with("--hash=")).map(str::to_owned));
         locked.hashes.sort_unstable();
     }
     found
@@ -283,22 +285,14 @@ fn parse_npm(lock: &str) -> BTreeMap<String, Locked> {
 
 /// Digest of the Python package's sources: part of the key of every step that it performs.
 pub fn python_code() -> Digest {
-    static DIGEST: OnceLock<Digest> = OnceLock::new();
-    *DIGEST.get_or_init(|| {
-        let mut lines = Vec::new();
-        collect(&PACKAGE, &mut lines);
+    static DIGEST: LazyLock<Digest> = LazyLock::new(|| {
+        let files = embedded(&PACKAGE).into_iter().filter(|file| file.path().extension().is_some_and(|e| e == "py"));
+        let mut lines: Vec<_> =
+            files.map(|file| format!("{} {}", file.path().display(), Digest::of(file.contents()))).collect();
         lines.sort();
         Digest::of(lines.join("\n").as_bytes())
-    })
-}
-
-fn collect(dir: &Dir<'_>, lines: &mut Vec<String>) {
-    for file in dir.files().filter(|file| file.path().extension().is_some_and(|e| e == "py")) {
-        lines.push(format!("{} {}", file.path().display(), Digest::of(file.contents())));
-    }
-    for sub in dir.dirs() {
-        collect(sub, lines);
-    }
+    });
+    *DIGEST
 }
 
 #[cfg(test)]

@@ -84,6 +84,11 @@ pub fn folders_below(root: &Path) -> io::Result<Vec<PathBuf>> {
     folders.collect()
 }
 
+/// All files of a folder in this binary, and of those below it.
+pub fn embedded<'a>(dir: &'a include_dir::Dir<'a>) -> Vec<&'a include_dir::File<'a>> {
+    dir.files().chain(dir.dirs().flat_map(embedded)).collect()
+}
+
 /// Copies a file cheaply: a reflink or an in-kernel copy where the file system can ([`fs::copy`] asks for both).
 pub fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
     if let Some(dir) = to.parent() {
@@ -232,6 +237,12 @@ pub fn remove_dir(path: &Path) -> io::Result<()> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
     }
+}
+
+/// Makes a folder anew: whatever lies there is removed.
+pub fn make_empty(path: &Path) -> io::Result<()> {
+    remove_dir(path)?;
+    fs::create_dir_all(path)
 }
 
 /// Removes a folder in which a program worked: also one that holds read-only folders, as some package managers leave.

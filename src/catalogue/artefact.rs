@@ -116,7 +116,7 @@ pub enum ReadyFormat {
 }
 
 /// Parameters of a step that compares outputs itself: `tokens` names those whose whole numbers are tokens.
-pub(super) fn with_tokens(mut params: Value, tokens: &[String]) -> Value {
+pub fn with_tokens(mut params: Value, tokens: &[String]) -> Value {
     if !tokens.is_empty() {
         params["tokens"] = json!(tokens);
     }

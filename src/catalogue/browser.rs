@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{
     Access, Artefact, Asked, Code, Half, HalfProbe, Library, Pair, Part, Requirement, RunParams, Runtime, WORKER,
-    Worker, WorkerCall, by_precision, code, onnx,
+    Worker, WorkerCall, by_precision, code, onnx, parts,
 };
 use crate::base::Precision;
 use crate::device::{BackendRow, backends};
@@ -27,7 +27,7 @@ pub static RUNTIME: Runtime = Runtime {
         pair(&backends::WEBNN, Half::Untold("a browser does not tell what webnn computes in")),
     ],
     execute: Some(execute),
-    code: Code::of(&[code::RUN, HERE, WORKER, CODE]),
+    code: Code::of(&[code::RUN, parts!(Rust "catalogue/browser.rs"), WORKER, CODE]),
     tools: |_| vec![CHROMIUM, Tool { env: EnvName::Browser, package: "onnxruntime-web" }],
     requires: |_| vec![Requirement::Env(EnvName::Browser)],
     server: None,
@@ -41,20 +41,13 @@ pub static RUNTIME: Runtime = Runtime {
     lower,
 };
 
-const HERE: &[Part] = &[Part::Rust("catalogue/browser.rs")];
-
 /// `orch worker browser`, with its page.
-pub const CODE: &[Part] = &[
-    Part::Rust("browser"),
-    // It chooses the adapter.
-    Part::Rust("device/web.rs"),
-    Part::Rust("runtime/browser"),
-    Part::Rust("runtime/onnx_change.rs"),
-    Part::Rust("runtime/onnx_file.rs"),
-    Part::Rust("runtime/onnx_proto.rs"),
-    Part::Crate("prost"),
-    Part::Crate("tiny_http"),
-];
+pub const CODE: &[Part] = parts!(
+    // It is `device/web.rs` that chooses the adapter.
+    Rust "browser", "device/web.rs", "runtime/browser", "runtime/onnx_change.rs", "runtime/onnx_file.rs",
+        "runtime/onnx_proto.rs";
+    Crate "prost", "tiny_http"
+);
 
 /// The browser: a lock's, or by its content that of the user.
 pub const CHROMIUM: Tool = Tool { env: EnvName::Browser, package: "@sparticuz/chromium" };

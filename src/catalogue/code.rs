@@ -11,6 +11,7 @@ use std::sync::{LazyLock, OnceLock};
 use include_dir::{Dir, include_dir};
 
 use crate::base::Digest;
+use crate::base::fs::embedded;
 use crate::{template, toolchain};
 
 static RUST: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/src");
@@ -34,7 +35,7 @@ pub enum Part {
 
 /// Parts by their kinds: `Rust "step/run.rs", "runtime/"; Crate "half"`.
 macro_rules! parts {
-    ($($kind:ident $($path:literal),+);+) => { &[$($($crate::catalogue::Part::$kind($path)),+),+] };
+    ($($kind:ident $($path:expr),+);+) => { &[$($($crate::catalogue::Part::$kind($path)),+),+] };
 }
 pub(crate) use parts;
 
@@ -46,11 +47,10 @@ pub const WORKER: &[Part] = parts!(
 );
 
 /// What is asked of whatever runs a model.
-pub(super) const RUN: &[Part] =
-    &[Part::Rust("step/run.rs"), Part::Rust("catalogue/run.rs"), Part::Crate("safetensors")];
+pub(super) const RUN: &[Part] = parts!(Rust "step/run.rs", "catalogue/run.rs"; Crate "safetensors");
 
 /// What is asked of whatever converts one.
-pub(super) const CONVERT: &[Part] = &[Part::Rust("step/convert.rs"), Part::Rust("catalogue/artefact.rs")];
+pub(super) const CONVERT: &[Part] = parts!(Rust "step/convert.rs", "catalogue/artefact.rs");
 
 /// The parts of one implementation, in groups that several may share. Their digest is made once.
 #[derive(Debug)]
@@ -89,8 +89,12 @@ impl Sources {
     pub fn embedded() -> &'static Self {
         static EMBEDDED: LazyLock<Sources> = LazyLock::new(|| {
             let mut files = BTreeMap::new();
-            collect("src", &RUST, &mut files);
-            collect("python/orch_py", &toolchain::PACKAGE, &mut files);
+            for (root, dir) in [("src", &RUST), ("python/orch_py", &toolchain::PACKAGE)] {
+                let named = embedded(dir).into_iter().filter_map(|file| Some((file.path().to_str()?, file)));
+                for (path, file) in named.filter(|(path, _)| !path.contains("tests") && !path.contains("__pycache__")) {
+                    files.insert(format!("{root}/{path}"), Cow::Borrowed(without_tests(file.contents())));
+                }
+            }
             for name in template::names() {
                 let text = template::source(name).unwrap_or_default();
                 files.insert(format!("templates/{name}"), Cow::Borrowed(text.as_bytes()));
@@ -142,20 +146,6 @@ impl Sources {
             found.insert(next);
         }
         found
-    }
-}
-
-fn collect(root: &str, dir: &'static Dir<'_>, files: &mut BTreeMap<String, Cow<'static, [u8]>>) {
-    for file in dir.files() {
-        match file.path().to_str() {
-            Some(path) if !path.contains("tests") && !path.contains("__pycache__") => {
-                files.insert(format!("{root}/{path}"), Cow::Borrowed(without_tests(file.contents())));
-            }
-            _ => {}
-        }
-    }
-    for sub in dir.dirs() {
-        collect(root, sub, files);
     }
 }
 

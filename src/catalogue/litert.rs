@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::{
-    Access, Artefact, Asked, Code, Conversion, Converter, From, Half, Library, Pair, Part, Requirement, RunParams,
-    Runtime, WORKER, Wheel, Worker, WorkerCall, artefact, code,
+    Artefact, Asked, Code, Conversion, Converter, From, Half, Library, Pair, Part, Requirement, RunParams, Runtime,
+    WORKER, Wheel, Worker, WorkerCall, code, parts, with_tokens,
 };
 use crate::base::Precision::{Fp16, Fp32};
 use crate::device::backends;
@@ -39,14 +39,14 @@ pub static RUNTIME: Runtime = Runtime {
         let RunParams { device, options, measure, .. } = asked.run;
         let params = json!({"device": device, "options": options, "measure": measure});
         let libraries = vec![("library", Library::Wheel(&LIBRARY))];
-        WorkerCall { worker: Worker::Orch(NAME), op: "run", params, libraries, access: Access::default() }
+        WorkerCall { libraries, ..WorkerCall::of(Worker::Orch(NAME), "run", params) }
     },
 };
 
 const HERE: &[Part] = &[Part::Rust("catalogue/litert.rs")];
 
 /// `orch worker litert`
-const CODE: &[Part] = &[Part::Rust("runtime/litert"), Part::Crate("libloading")];
+const CODE: &[Part] = parts!(Rust "runtime/litert"; Crate "libloading");
 
 static LIBRARY: Wheel =
     Wheel { env: EnvName::Litert, package: "ai-edge-litert", folder: "ai_edge_litert", prefix: "libLiteRt." };
@@ -62,7 +62,7 @@ pub static ARTEFACT: Artefact = Artefact {
     ranged: &[],
     conversions: &[&CONVERT],
     label: |wanted| wanted.usual_label(&ARTEFACT),
-    made_by: |wanted| Some((&CONVERT, artefact::with_tokens(json!({"precision": wanted.precision}), wanted.tokens))),
+    made_by: |wanted| Some((&CONVERT, with_tokens(json!({"precision": wanted.precision}), wanted.tokens))),
 };
 
 static CONVERT: Conversion = Conversion {

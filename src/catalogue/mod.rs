@@ -10,7 +10,6 @@ mod artefact;
 pub mod browser;
 mod code;
 pub mod litert;
-mod needs;
 pub mod onnx;
 pub mod openvino;
 pub mod onnxruntime;
@@ -28,12 +27,11 @@ use crate::runtime::Execute;
 use crate::runtime::tensors::Element;
 use crate::toolchain::{EnvName, Tool};
 
-pub use artefact::{Artefact, Conversion, Converter, From, ReadyFormat, Wanted};
+pub use artefact::{Artefact, Conversion, Converter, From, ReadyFormat, Wanted, with_tokens};
 pub(crate) use code::parts;
 pub use code::{Code, Part, Sources, WORKER};
-pub use needs::{MemoryGuess, Needs};
 pub use run::{RunParams, TestMeasure, Untimed};
-pub use work::{Access, Library, Places, Requirement, StoredFile, Wheel, Worker, WorkerCall};
+pub use work::{Access, Library, MemoryGuess, Needs, Places, Requirement, StoredFile, Wheel, Worker, WorkerCall};
 
 /// All of them, in the order in which people read them.
 pub static RUNTIMES: &[&Runtime] = &[
@@ -139,7 +137,7 @@ impl Runtime {
         self.pairs.iter().find(|pair| pair.backend == backend)
     }
 
-    /// The names of what it loads on any of its backends.
+    /// Whether it does on any of its backends.
     pub fn loads(&self, artefact: &Artefact) -> bool {
         self.pairs.iter().any(|pair| pair.loads.contains(&artefact))
     }
@@ -183,7 +181,7 @@ mod tests {
     #[test]
     fn every_pair_has_all_that_a_run_takes() {
         let inputs = ["artefact", "model", "test"].map(|name| (name.to_owned(), format!("/{name}").into())).into();
-        let places = Places { inputs, trees: Default::default(), out: "/out".into(), scratch: "/scratch".into() };
+        let places = Places { inputs, out: "/out".into(), scratch: "/scratch".into(), ..Places::default() };
         for runtime in RUNTIMES {
             assert!(!runtime.pairs.is_empty());
             for pair in runtime.pairs {

@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::artefact::with_tokens;
-use super::{Artefact, Code, Conversion, Converter, From, Part, ReadyFormat, code};
+use super::{Artefact, Code, Conversion, Converter, From, Part, ReadyFormat, code, with_tokens};
 use crate::base::Precision::{A16w8, Fp16, Fp32, Int4, Int8, Int8Static};
 use crate::base::words::words;
 use crate::toolchain::EnvName;

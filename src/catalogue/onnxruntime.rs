@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::{
-    Access, Artefact, Asked, Code, Half, HalfProbe, Library, Pair, Part, Requirement, RunParams, Runtime, WORKER,
-    Wheel, Worker, WorkerCall, by_precision, code, one_device, onnx, parts, qnn,
+    Artefact, Asked, Code, Half, HalfProbe, Library, Pair, Part, Requirement, RunParams, Runtime, WORKER, Wheel,
+    Worker, WorkerCall, by_precision, code, one_device, onnx, parts, qnn,
 };
 use crate::base::Precision;
 use crate::device::{BackendRow, backends};
@@ -16,28 +16,22 @@ const NAME: &str = "ort";
 
 const ONNX: &[&Artefact] = &[&onnx::ARTEFACT];
 
-const fn pair(
-    backend: &'static BackendRow,
-    loads: &'static [&'static Artefact],
-    template: &'static str,
-    test_env: EnvName,
-    half: Half,
-) -> Pair {
-    Pair { backend, loads, template, test_env, half }
+const fn pair(backend: &'static BackendRow, template: &'static str, test_env: EnvName, half: Half) -> Pair {
+    Pair { backend, loads: ONNX, template, test_env, half }
 }
 
 pub static RUNTIME: Runtime = Runtime {
     name: NAME,
     pairs: &[
-        pair(&backends::CPU, ONNX, "ort", EnvName::Ort, Half::Shown(&HALF)),
-        pair(&backends::CUDA, ONNX, "cuda", EnvName::Cuda, Half::Shown(&HALF)),
-        pair(&backends::ROCM, ONNX, "rocm", EnvName::Rocm, Half::Shown(&HALF)),
-        pair(&backends::MPS, ONNX, "coreml", EnvName::Ort, Half::Unprobed),
-        pair(&backends::QNN, &[&qnn::ARTEFACT], "qnn", EnvName::Qnn, Half::Unprobed),
-        pair(&backends::WEBGPU, ONNX, "webgpu", EnvName::Webgpu, Half::Shown(&HALF)),
+        pair(&backends::CPU, "ort", EnvName::Ort, Half::Shown(&HALF)),
+        pair(&backends::CUDA, "cuda", EnvName::Cuda, Half::Shown(&HALF)),
+        pair(&backends::ROCM, "rocm", EnvName::Rocm, Half::Shown(&HALF)),
+        pair(&backends::MPS, "coreml", EnvName::Ort, Half::Unprobed),
+        Pair { loads: &[&qnn::ARTEFACT], ..pair(&backends::QNN, "qnn", EnvName::Qnn, Half::Unprobed) },
+        pair(&backends::WEBGPU, "webgpu", EnvName::Webgpu, Half::Shown(&HALF)),
     ],
     execute: Some(execute),
-    code: Code::of(&[code::RUN, HERE, WORKER, CODE]),
+    code: Code::of(&[code::RUN, parts!(Rust "catalogue/onnxruntime.rs"), WORKER, CODE]),
     tools: |run| {
         let build = build(run);
         build.packages.iter().map(|package| Tool { env: build.library.env, package }).collect()
@@ -57,8 +51,6 @@ pub static RUNTIME: Runtime = Runtime {
     lower,
 };
 
-const HERE: &[Part] = &[Part::Rust("catalogue/onnxruntime.rs")];
-
 /// `orch worker ort`
 pub const CODE: &[Part] = parts!(
     Rust "device/lease.rs", "device/snapdragon.rs", "device/native/cuda.rs", "device/native/nvml.rs",
@@ -75,8 +67,9 @@ static HALF: HalfProbe = HalfProbe {
     lower: |asked| WorkerCall { op: "half", ..lower(asked) },
 };
 
-/// One build of ONNX Runtime.
+/// The build of ONNX Runtime for a backend.
 struct Build {
+    backend: &'static BackendRow,
     library: &'static Wheel,
     packages: &'static [&'static str],
     /// The worker's word for the provider.
@@ -100,7 +93,6 @@ static WEBGPU_PLUGIN: Wheel = Wheel {
     prefix: "libonnxruntime_providers_webgpu.",
 };
 
-const WEBGPU_PACKAGES: &[&str] = &["onnxruntime", "onnxruntime-ep-webgpu"];
 const CUDA_PACKAGES: &[&str] = &[
     "nvidia-cublas",
     "nvidia-cuda-nvrtc",
@@ -112,31 +104,31 @@ const CUDA_PACKAGES: &[&str] = &[
     "onnxruntime-gpu",
 ];
 
-type Row = (&'static BackendRow, Build);
-
-const fn build_for(
-    backend: &'static BackendRow,
-    library: &'static Wheel,
-    packages: &'static [&'static str],
-    provider: &'static str,
-    plugin: Option<&'static Wheel>,
-) -> Row {
-    (backend, Build { library, packages, provider, plugin })
+const fn build_for(backend: &'static BackendRow, library: &'static Wheel, provider: &'static str) -> Build {
+    Build { backend, library, packages: &["onnxruntime"], provider, plugin: None }
 }
 
-static BUILDS: &[Row] = &[
-    build_for(&backends::CPU, &LIBRARY, &["onnxruntime"], "cpu", None),
-    build_for(&backends::CUDA, &LIBRARY_FOR_CUDA, CUDA_PACKAGES, "cuda", None),
-    build_for(&backends::ROCM, &LIBRARY_FOR_ROCM, &["onnxruntime-migraphx"], "rocm", None),
+static BUILDS: &[Build] = &[
+    build_for(&backends::CPU, &LIBRARY, "cpu"),
+    Build { packages: CUDA_PACKAGES, ..build_for(&backends::CUDA, &LIBRARY_FOR_CUDA, "cuda") },
+    Build { packages: &["onnxruntime-migraphx"], ..build_for(&backends::ROCM, &LIBRARY_FOR_ROCM, "rocm") },
     // The usual build for macOS brings CoreML with it.
-    build_for(&backends::MPS, &LIBRARY, &["onnxruntime"], "coreml", None),
-    build_for(&backends::QNN, &LIBRARY_FOR_QNN, &["onnxruntime", "onnxruntime-qnn"], "qnn", Some(&qnn::PROVIDER)),
-    build_for(&backends::WEBGPU, &LIBRARY_FOR_WEBGPU, WEBGPU_PACKAGES, "webgpu", Some(&WEBGPU_PLUGIN)),
+    build_for(&backends::MPS, &LIBRARY, "coreml"),
+    Build {
+        packages: &["onnxruntime", "onnxruntime-qnn"],
+        plugin: Some(&qnn::PROVIDER),
+        ..build_for(&backends::QNN, &LIBRARY_FOR_QNN, "qnn")
+    },
+    Build {
+        packages: &["onnxruntime", "onnxruntime-ep-webgpu"],
+        plugin: Some(&WEBGPU_PLUGIN),
+        ..build_for(&backends::WEBGPU, &LIBRARY_FOR_WEBGPU, "webgpu")
+    },
 ];
 
 fn build(run: &RunParams) -> &'static Build {
-    let found = BUILDS.iter().find(|(backend, _)| *backend == run.backend);
-    &found.expect("BUG: every backend of this runtime has a build").1
+    let found = BUILDS.iter().find(|build| build.backend == run.backend);
+    found.expect("BUG: every backend of this runtime has a build")
 }
 
 /// Whether WebGPU may fall to a driver in software. With `gpu` it is a GPU or nothing.
@@ -165,5 +157,5 @@ fn lower(asked: &Asked<'_>) -> WorkerCall {
     if is_in_software(asked.run) {
         libraries.push(("vulkan", Library::Swiftshader));
     }
-    WorkerCall { worker: Worker::Orch(NAME), op: "run", params, libraries, access: Access::default() }
+    WorkerCall { libraries, ..WorkerCall::of(Worker::Orch(NAME), "run", params) }
 }

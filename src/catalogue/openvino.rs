@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{
-    Access, Artefact, Asked, Code, Conversion, Converter, From, Half, HalfProbe, Library, Pair, Part, ReadyFormat,
-    Requirement, RunParams, Runtime, WORKER, Wheel, Worker, WorkerCall, code, onnx, parts,
+    Artefact, Asked, Code, Conversion, Converter, From, Half, HalfProbe, Library, Pair, Part, ReadyFormat, Requirement,
+    RunParams, Runtime, WORKER, Wheel, Worker, WorkerCall, code, onnx, parts,
 };
 use crate::base::Precision::{self, Bf16, Fp16, Fp32, Int4, Int8, Int8Static};
 use crate::device::{Backend, backends};
@@ -75,7 +75,7 @@ fn lower(asked: &Asked<'_>) -> WorkerCall {
         "inference_precision": inference_precision(asked.run),
     });
     let libraries = vec![("library", Library::Wheel(&LIBRARY))];
-    WorkerCall { worker: Worker::Orch(NAME), op: "run", params, libraries, access: Access::default() }
+    WorkerCall { libraries, ..WorkerCall::of(Worker::Orch(NAME), "run", params) }
 }
 
 /// Left to itself a CPU with bf16 units computes fp32 models in bf16. An NPU has no fp32; asked for it all the same, the

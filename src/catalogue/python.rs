@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::{
-    Access, Artefact, Asked, Code, Half, HalfProbe, Pair, Part, Requirement, RunParams, Runtime, Worker, WorkerCall,
-    by_precision, code, one_device,
+    Artefact, Asked, Code, Half, HalfProbe, Pair, Requirement, RunParams, Runtime, Worker, WorkerCall, by_precision,
+    code, one_device, parts,
 };
 use crate::base::Precision::{Bf16, Fp16, Fp32};
 use crate::device::{BackendRow, backends};
@@ -21,7 +21,7 @@ pub static RUNTIME: Runtime = Runtime {
     name: "python",
     pairs: &[pair(&backends::CPU), pair(&backends::CUDA), pair(&backends::ROCM), pair(&backends::MPS)],
     execute: None,
-    code: Code::of(&[code::RUN, HERE, &[Part::Python("script")]]),
+    code: Code::of(&[code::RUN, parts!(Rust "catalogue/python.rs"; Python "script")]),
     tools: |_| {
         ["torch", "transformers", "numpy", "safetensors"].map(|package| Tool { env: EnvName::Torch, package }).into()
     },
@@ -52,8 +52,6 @@ pub static RUNTIME: Runtime = Runtime {
     },
 };
 
-const HERE: &[Part] = &[Part::Rust("catalogue/python.rs")];
-
 static HALF: HalfProbe = HalfProbe {
     precisions: &[Fp16, Bf16],
     devices: one_device,
@@ -62,7 +60,7 @@ static HALF: HalfProbe = HalfProbe {
 };
 
 fn call(op: &'static str, params: serde_json::Value) -> WorkerCall {
-    WorkerCall { worker: Worker::Python(EnvName::Torch), op, params, libraries: vec![], access: Access::default() }
+    WorkerCall::of(Worker::Python(EnvName::Torch), op, params)
 }
 
 /// The materialised model itself.

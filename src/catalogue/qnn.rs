@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     ARTEFACTS, Artefact, Code, Conversion, Converter, From, Library, Part, ReadyFormat, WORKER, Wheel, code,
-    onnxruntime,
+    onnxruntime, parts,
 };
 use crate::base::Precision::{A16w8, Fp16, Int8Static};
 use crate::runtime::android::OWN_OPTIONS;
@@ -57,9 +57,11 @@ static QUANTISE: Conversion = Conversion {
     inputs: &[("onnx", From::Onnx), ("calibration", From::Calibration)],
     env: |_| EnvName::Ort,
     packages: |_| &["onnx", "onnxruntime", "numpy", "safetensors"],
-    code: Code::of(&[code::CONVERT, &[Part::Rust("catalogue/qnn.rs"), Part::Python("onnx_convert")]]),
+    code: Code::of(&[code::CONVERT, parts!(Rust "catalogue/qnn.rs"; Python "onnx_convert")]),
     by: Converter::Python("onnx_convert"),
 };
+
+const HERE: &[Part] = parts!(Rust "catalogue/qnn.rs", "catalogue/onnxruntime.rs");
 
 static COMPILE: Conversion = compile("convert.qnn", &[("artefact", From::Onnx)]);
 static COMPILE_QUANTISED: Conversion = compile("convert.qnn-quantised", &[("artefact", From::Qdq)]);
@@ -70,12 +72,7 @@ const fn compile(name: &'static str, inputs: &'static [(&'static str, From)]) ->
         inputs,
         env: |_| EnvName::Qnn,
         packages: |_| &["onnxruntime", "onnxruntime-qnn"],
-        code: Code::of(&[
-            code::CONVERT,
-            &[Part::Rust("catalogue/qnn.rs"), Part::Rust("catalogue/onnxruntime.rs")],
-            WORKER,
-            onnxruntime::CODE,
-        ]),
+        code: Code::of(&[code::CONVERT, HERE, WORKER, onnxruntime::CODE]),
         by: Converter::Worker { runtime: &onnxruntime::RUNTIME, op: "compile", libraries: LIBRARIES },
     }
 }

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::{
-    Access, Artefact, Asked, Code, Conversion, Converter, From, Half, Pair, Part, ReadyFormat, Requirement, RunParams,
-    Runtime, WORKER, Worker, WorkerCall, artefact, by_precision, code, parts, python,
+    Artefact, Asked, Code, Conversion, Converter, From, Half, Pair, Part, ReadyFormat, Requirement, RunParams, Runtime,
+    WORKER, Worker, WorkerCall, by_precision, code, parts, python, with_tokens,
 };
 use crate::base::Precision::{Bf16, Fp16, Fp32};
 use crate::device::{BackendRow, backends};
@@ -41,7 +41,7 @@ pub static RUNTIME: Runtime = Runtime {
     lower: |asked: &Asked<'_>| {
         let (_, threads) = asked.run.options_and_threads();
         let params = json!({"device": asked.run.device, "measure": asked.run.measure, "threads": threads});
-        WorkerCall { worker: Worker::Torch, op: "run", params, libraries: vec![], access: Access::default() }
+        WorkerCall::of(Worker::Torch, "run", params)
     },
 };
 
@@ -70,7 +70,7 @@ pub static ARTEFACT: Artefact = Artefact {
     label: |wanted| wanted.usual_label(&ARTEFACT),
     made_by: |wanted| match wanted.ready {
         Some(ReadyFormat::Torchscript) => None,
-        _ => Some((&EXPORT, artefact::with_tokens(json!({"precision": wanted.precision}), wanted.tokens))),
+        _ => Some((&EXPORT, with_tokens(json!({"precision": wanted.precision}), wanted.tokens))),
     },
 };
 

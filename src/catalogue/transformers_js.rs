@@ -5,7 +5,7 @@ use serde_json::json;
 use super::browser::{self, CHROMIUM, in_page};
 use super::{
     Artefact, Code, Conversion, Converter, From, Half, Library, Pair, Part, Requirement, RunParams, Runtime, WORKER,
-    by_precision, code,
+    by_precision, code, parts,
 };
 use crate::base::Precision::Fp32;
 use crate::device::{BackendRow, backends};
@@ -45,7 +45,7 @@ pub static RUNTIME: Runtime = Runtime {
     lower: |asked| in_page(NAME, asked, ("packages", Library::TransformersJs)),
 };
 
-const HERE: &[Part] = &[Part::Rust("catalogue/transformers_js.rs"), Part::Rust("catalogue/browser.rs")];
+const HERE: &[Part] = parts!(Rust "catalogue/transformers_js.rs", "catalogue/browser.rs");
 
 /// An ONNX model in the layout of Transformers.js, with a task for it to do.
 pub static ARTEFACT: Artefact = Artefact {

@@ -1,4 +1,5 @@
-//! What the rows of the catalogue are written in: what must be installed, what is asked of a worker, what it may reach.
+//! What the rows of the catalogue are written in: what must be installed, what a step occupies while it executes, what is
+//! asked of a worker, what it may reach.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,37 @@ pub enum Requirement {
     TorchWorker,
     /// A Vulkan driver in software, for WebGPU on a machine without a GPU's.
     Swiftshader,
+}
+
+/// How much of the machine a step takes for itself, as far as its kind knows; whether that is free is the executor's
+/// concern. Memory is not in it: no kind knows it, so it is estimated and learnt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Needs {
+    /// So many of the cores that `--jobs` gives, beside whatever else shares the machine.
+    Shared { cores: u32 },
+    /// A device, and one core for the part of the work that the host does. A timed use has the device to itself; others
+    /// share it as far as its memory goes.
+    Device {
+        /// Whose prober knows it: `cuda`
+        backend: String,
+        /// As the target names it: `cuda`, `cuda:1`, `GPU.0`
+        device: String,
+        timed: bool,
+    },
+    /// The whole machine: a timed run on the CPU.
+    Exclusive,
+}
+
+impl Needs {
+    pub const ONE_CORE: Self = Self::Shared { cores: 1 };
+}
+
+/// A first guess at the memory that a step takes, for as long as nothing was measured: bytes, whatever it reads, and
+/// bytes for each byte of the trees that it reads.
+#[derive(Debug, Clone, Copy)]
+pub struct MemoryGuess {
+    pub base: u64,
+    pub factor: u64,
 }
 
 /// A native library inside an installed wheel.
@@ -54,6 +86,13 @@ pub struct WorkerCall {
     /// Parameters whose values are the paths of libraries, known once their environment is there.
     pub libraries: Vec<(&'static str, Library)>,
     pub access: Access,
+}
+
+impl WorkerCall {
+    /// Of a worker that needs no library and reaches nothing but its own folders.
+    pub fn of(worker: Worker, op: &'static str, params: Value) -> Self {
+        Self { worker, op, params, libraries: vec![], access: Access::default() }
+    }
 }
 
 /// What a step may reach besides its own folders.

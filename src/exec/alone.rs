@@ -4,45 +4,51 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::Context as _;
-
-use crate::catalogue::{Places, Worker, WorkerCall};
-use crate::device::{Backend, candidates, lease};
+use crate::base::fs as bfs;
+use crate::catalogue::{Places, RunParams, Worker, WorkerCall};
+use crate::device::candidates::candidates;
+use crate::device::lease::lend;
+use crate::device::{Backend, Lease};
 use crate::exec::outcome::{Judged, judge};
+use crate::exec::perform::told;
 use crate::exec::setup::Servers;
 use crate::provision::Provision;
 use crate::runtime::Job;
 use crate::worker::{self, Cancel, Limits, grants};
 
-/// What a job needs besides its call. Everything that it requires must be installed.
-pub(super) struct Alone<'a> {
-    pub(super) provision: &'a Provision,
-    pub(super) inventory: &'a [Backend],
-    pub(super) cancel: &'a Cancel,
-    pub(super) log: &'a Path,
-    /// Seconds.
-    pub(super) timeout: u64,
+/// What a question needs besides its call. Everything that the call requires must be installed.
+pub struct Bench<'a> {
+    pub provision: &'a Provision,
+    pub inventory: &'a [Backend],
+    pub cancel: &'a Cancel,
+    /// An empty folder.
+    pub scratch: &'a Path,
 }
 
-impl Alone<'_> {
-    /// Performs it on the first device of the backend that is this one.
-    pub(super) fn perform(&self, call: WorkerCall, places: Places, on: (&str, &str)) -> anyhow::Result<Judged> {
-        let lent = candidates::candidates(self.inventory, on.0, on.1);
-        let lent = lent.first().map(|device| lease::lend(device, |name| std::env::var(name).ok()));
-        let mut params = call.params;
-        for (name, library) in &call.libraries {
-            let path: PathBuf = self.provision.library(*library)?;
-            params[*name] = path.to_str().context("a library's path is not valid UTF-8")?.into();
-        }
-        if let Some(lease) = lent.as_ref().filter(|lease| !lease.env.is_empty()) {
-            params["lease"] = serde_json::to_value(lease)?;
-        }
+impl Bench<'_> {
+    /// Empty folders in that folder.
+    pub(super) fn folders<const N: usize>(&self, names: [&str; N]) -> std::io::Result<[PathBuf; N]> {
+        let folders = names.map(|name| self.scratch.join(name));
+        folders.iter().try_for_each(|folder| bfs::make_empty(folder))?;
+        Ok(folders)
+    }
+
+    /// Performs a job on the first device that a run may mean. `timeout`: seconds.
+    pub(super) fn perform(
+        &self,
+        call: &WorkerCall,
+        places: Places,
+        run: &RunParams,
+        timeout: u64,
+    ) -> anyhow::Result<Judged> {
+        let lent = lend_first(self.inventory, run.backend.name, &run.device);
+        let params = told(call, lent.as_ref(), self.provision)?;
         let env = lent.map(|lease| lease.env).unwrap_or_default();
         let Places { inputs, out, scratch, .. } = places;
+        let log = self.scratch.join("log");
         let sandbox = grants(&call.access, &[&out, &scratch])?;
-        let job = Job { id: 1, op: call.op.into(), params, inputs, sandbox, out, log: Some(self.log.to_owned()), env };
-        let timeout = Duration::from_secs(self.timeout);
-        let limits = Limits::of_time(timeout, self.cancel, self.log);
+        let job = Job { id: 1, op: call.op.into(), params, inputs, sandbox, out, log: Some(log.clone()), env };
+        let limits = Limits::of_time(Duration::from_secs(timeout), self.cancel, &log);
         let ended = match call.worker {
             Worker::Orch(runtime) | Worker::Kept(runtime) => {
                 let mut command = Command::new(worker::own_program()?);
@@ -50,12 +56,18 @@ impl Alone<'_> {
                 worker::run_oneshot(command, &job, &limits)
             }
             Worker::Python(env) => {
-                let servers = Servers::default();
-                servers.start(env, self.provision, self.provision.dir())?;
-                servers.run(env, &job, &limits, self.provision, self.provision.dir())?
+                let servers = Servers::new(self.provision, self.provision.dir());
+                servers.start(env)?;
+                servers.run(env, &job, &limits)?
             }
             Worker::Torch => anyhow::bail!("BUG: the tch worker answers no questions"),
         };
-        Ok(judge(ended, self.timeout, &[]))
+        Ok(judge(ended, timeout, &[]))
     }
+}
+
+/// The first device that may be meant, for a process that holds it alone.
+pub(super) fn lend_first(inventory: &[Backend], backend: &str, device: &str) -> Option<Lease> {
+    let device = candidates(inventory, backend, device).into_iter().next()?;
+    Some(lend(device, |name| std::env::var(name).ok()))
 }

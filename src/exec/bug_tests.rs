@@ -77,15 +77,9 @@ impl Probe for Mad {
 }
 
 fn plan(places: &[&str]) -> Plan {
-    let steps = places.iter().map(|place| Step {
-        name: format!("generate:{place}"),
-        stage: Stage::Generate,
-        kind: &Panics,
-        params: json!({"where": place}).into(),
-        inputs: vec![],
-        timeout_seconds: 300,
-        memory: None,
-        retries: Some(1),
+    let steps = places.iter().map(|place| {
+        let (name, params) = (format!("generate:{place}"), json!({"where": place}));
+        Step { retries: Some(1), ..Step::new(name, Stage::Generate, &Panics, params, vec![], 300) }
     });
     Plan::new(steps.collect(), vec![], vec![], BTreeMap::new())
 }

@@ -19,7 +19,7 @@ use crate::report::stats::{self, Ran};
 use crate::report::{CaseResult, Converted, Expected, FallbackResult, FlakyStep, Tried};
 use crate::runtime::RawMeasure;
 use crate::spec::Expect;
-use crate::step::{Source, Stage, Step, StepId};
+use crate::step::{Stage, StepId};
 use crate::worker::tail;
 
 /// In how many of the last executions a figure of the requested target is looked for.
@@ -31,13 +31,12 @@ const LETTERS: usize = 2000;
 const SLACK: f64 = 1.5;
 
 pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &PlannedCase) -> CaseResult {
-    Ended { context, plan: context.plan, results, planned }.result()
+    Ended { context, results, planned }.result()
 }
 
 /// A case whose steps have all ended.
 struct Ended<'a> {
     context: &'a Context<'a>,
-    plan: &'a Plan,
     results: &'a [StepResult],
     planned: &'a PlannedCase,
 }
@@ -56,11 +55,11 @@ impl<'a> Ended<'a> {
     }
 
     fn name(&self, id: StepId) -> String {
-        self.plan.step(id).name.clone()
+        self.context.plan.step(id).name.clone()
     }
 
     fn result(&self) -> CaseResult {
-        let Self { plan, planned, .. } = *self;
+        let (plan, planned) = (self.context.plan, self.planned);
         let case = &planned.case;
         let own = self.of(planned.judge);
         let params = plan.step(planned.run).run();
@@ -118,7 +117,7 @@ impl<'a> Ended<'a> {
             took: self.took(),
             converted: self.converted(),
             // A run reads the artefact first.
-            loaded_bytes: source(plan.step(planned.run)).and_then(|id| self.size(id)),
+            loaded_bytes: plan.dependencies(planned.run).next().and_then(|id| self.size(id)),
             expected,
             fallback: answered.map(|fallback| self.fallback_result(fallback, &after)),
             attempts: self.record(planned.run).map(|record| record.attempts.clone()).unwrap_or_default(),
@@ -142,7 +141,7 @@ impl<'a> Ended<'a> {
 
     /// How many the model has, by the step that made it.
     fn parameters(&self) -> Option<u64> {
-        let mut made = self.planned.chain.iter().filter(|id| self.plan.step(**id).stage == Stage::Generate);
+        let mut made = self.planned.chain.iter().filter(|id| self.context.plan.step(**id).stage == Stage::Generate);
         made.find_map(|id| self.record(*id)?.facts.get("parameters")?.as_u64())
     }
 
@@ -157,9 +156,9 @@ impl<'a> Ended<'a> {
     }
 
     fn converted(&self) -> IndexMap<String, Converted> {
-        let conversions = self.planned.chain.iter().filter(|id| self.plan.step(**id).stage == Stage::Convert);
+        let conversions = self.planned.chain.iter().filter(|id| self.context.plan.step(**id).stage == Stage::Convert);
         let made = conversions.filter_map(|id| {
-            let from_bytes = source(self.plan.step(*id)).and_then(|from| self.size(from));
+            let from_bytes = self.context.plan.dependencies(*id).next().and_then(|from| self.size(from));
             Some((self.name(*id), Converted { bytes: self.size(*id)?, from_bytes }))
         });
         made.collect()
@@ -172,7 +171,7 @@ impl<'a> Ended<'a> {
         if answered.is_some() {
             return (Outcome::PassFallback, reason);
         }
-        let stage = self.plan.step(own.blamed.unwrap_or(self.planned.judge)).stage;
+        let stage = self.context.plan.step(own.blamed.unwrap_or(self.planned.judge)).stage;
         match &self.planned.case.expect {
             Some(_) if is_as_expected(&self.planned.case, stage, own.outcome) => return (Outcome::Xfail, reason),
             Some(expect) if own.outcome.is_made() && self.failed_round().is_none() => {
@@ -188,7 +187,7 @@ impl<'a> Ended<'a> {
             _ => {}
         }
         if let Some(id) = self.failed_round() {
-            let (round, failed) = (self.plan.step(id).run().round.unwrap_or(1), self.of(id));
+            let (round, failed) = (self.context.plan.step(id).run().round.unwrap_or(1), self.of(id));
             let why = failed.reason.as_deref().unwrap_or("no reason was given");
             return (failed.outcome, Some(format!("round {round} of {}: {why}", self.planned.rounds.len() + 1)));
         }
@@ -219,7 +218,7 @@ impl<'a> Ended<'a> {
         let is_made = self.of(self.planned.judge).outcome.is_made() && self.failed_round().is_none();
         let at = if is_made { self.flaky().unwrap_or(at) } else { at };
         // A verdict is reported as the stage of the run that it judges.
-        let stage = if at == self.planned.judge { Stage::Run } else { self.plan.step(at).stage };
+        let stage = if at == self.planned.judge { Stage::Run } else { self.context.plan.step(at).stage };
         stage.word().to_owned()
     }
 
@@ -232,7 +231,7 @@ impl<'a> Ended<'a> {
         all.extend(after.iter().map(|other| tried(other.judge, &other.case.name)));
         // A smaller batch takes less time, which says nothing of its cost. Figures of emulators and software drivers are
         // not compared either.
-        let run = self.plan.step(self.planned.run);
+        let run = self.context.plan.step(self.planned.run);
         let is_comparable = fallback.batch.is_none() && !is_stand_in(self.context, run.run().backend.name);
         let known = is_comparable.then(|| known_median(self.context, &run.name)).flatten();
         let median = self.measure(fallback.run).and_then(stats::median);
@@ -274,10 +273,10 @@ impl<'a> Ended<'a> {
             return None;
         }
         if at != planned.run && at != planned.judge {
-            return Some(reproducer(&context.options.again(), &self.plan.step(at).name));
+            return Some(reproducer(&context.options.again(), &self.context.plan.step(at).name));
         }
         let file = crate::step::test_file_name(&planned.case.model, &planned.case.name);
-        let step = self.plan.step(planned.run);
+        let step = self.context.plan.step(planned.run);
         let python = context.provision.env(crate::step::test_env(step.run())).ok()?.python;
         let variables = step.kind.requires(step).into_iter().flat_map(|needed| context.provision.variables(needed));
         let variables: String = variables.map(|variable| format!("{} ", shell::word(&variable))).collect();
@@ -287,11 +286,6 @@ impl<'a> Ended<'a> {
         let python = python.strip_prefix(&here).unwrap_or(&python).display();
         Some(format!("{env}{variables}{python} {}/tests/{file}", context.options.out_dir.display()))
     }
-}
-
-/// The first step that a step reads from.
-fn source(step: &Step) -> Option<StepId> {
-    step.inputs.iter().find_map(|(_, source)| if let Source::Step(id) = source { Some(*id) } else { None })
 }
 
 /// When the step at which a case ended failed, if that was in an earlier run. The verdict may be older than the run:

@@ -6,17 +6,16 @@ use std::time::{Duration, Instant};
 
 use crate::base::{Digest, figures};
 use crate::event::{Event, Listener, Span};
-use crate::exec::away::Absent;
+use crate::exec::away::{Absent, Departing};
 use crate::exec::bug::{Bugs, Ender};
-use crate::exec::laid::LaidTrees;
+use crate::exec::given::LaidTrees;
 use crate::exec::perform::{Performed, Performer, error_text, log_if_any};
 use crate::exec::pool::Pool;
 use crate::exec::schedule::Scheduler;
-use crate::exec::schedule::message::{Effect, Message, NotStarted};
+use crate::exec::schedule::message::{Effect, Message};
 use crate::exec::setup::{self, Servers};
-use crate::exec::state::StepState;
 use crate::exec::task::Task;
-use crate::exec::workers::Workers;
+use crate::exec::workers::{IDLE, Workers};
 use crate::exec::{Context, Finished, probe, reporting, reproducer};
 use crate::plan::Plan;
 use crate::record::Record;
@@ -58,11 +57,10 @@ pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
         let text = format!("file digests were not kept: {}", error_text(&e.into()));
         context.listener.tell(Event::Warning { text });
     }
-    let (states, keys) = scheduler.steps.into_states();
-    let results: Vec<_> = states.into_iter().map(StepState::into_result).collect();
+    let (results, files) = scheduler.steps.into_results();
     let doc = reporting::report_doc(context, &results, clock.elapsed().as_secs_f64());
     let (interrupted, absent) = (context.cancel.is_cancelled(), absent.into_digests());
-    Ok(Finished { results, interrupted, met_bug, doc, files: keys.files, absent })
+    Ok(Finished { results, interrupted, met_bug, doc, files, absent })
 }
 
 /// Reports events where the scheduler can want nothing else.
@@ -105,27 +103,26 @@ fn execute_wanted<'a>(
     scheduler.steps.keys.files.time_passes();
     let scratch = context.store.scratch()?;
     let workplace = context.workplace(scratch.dir("commands")?);
-    let (servers, workers) = (Servers::default(), Workers::default());
+    let servers = Servers::new(context.provision, context.provision.dir());
+    let workers = Workers::new(&scratch);
     let (again, bugs) = (context.options.again(), Bugs::new(context.store));
+    let departing = context.away.zip(context.options.routing.as_ref());
+    let departing = departing.map(|(away, routing)| Departing { away, routing, inventory: context.inventory, absent });
     let performer = Performer {
         store: context.store,
         scratch: &scratch,
-        laid: LaidTrees::new(&scratch),
+        laid: LaidTrees::new(context.store, &scratch),
         workplace: &workplace,
         provision: context.provision,
         servers: &servers,
         workers: &workers,
         listener: context.listener,
         cancel: context.cancel,
-        host: &context.host.report.name,
-        fingerprint: &context.host.fingerprint,
+        host: context.host,
         again: &again,
         bugs: &bugs,
         remote: context.remote,
-        away: context.away,
-        absent,
-        routing: context.options.routing.as_ref(),
-        inventory: context.inventory,
+        departing,
         job_memory: context.options.job_memory,
     };
     std::thread::scope(|scope| {
@@ -147,10 +144,10 @@ fn execute_wanted<'a>(
             }
             if scheduler.is_over() {
                 // While the threads live that have started them.
-                workers.close();
+                workers.close(Duration::ZERO);
                 return;
             }
-            workers.close_idle();
+            workers.close(IDLE);
             match receiver.recv_timeout(Duration::from_millis(100)) {
                 Ok(message) => {
                     let news = context.remote.and_then(|remote| remote.news());
@@ -196,12 +193,12 @@ impl<'env> Driver<'_, 'env> {
         let (performer, id) = (self.performer, task.id);
         if performer.elsewhere(&task).is_none()
             && let Some(env) = task.step.kind.server(task.step)
-            && let Err(e) = performer.servers.start(env, performer.provision, performer.provision.dir())
+            && let Err(e) = performer.servers.start(env)
         {
             performer.bugs.look_at(&e);
             let Task { key, why: reason, .. } = *task;
             let (why, at) = (error_text(&e), figures::now());
-            return Some(Message::NotStarted(NotStarted { id, key, reason, why, at }));
+            return Some(Message::NotStarted { id, key, reason, why, at });
         }
         self.context.listener.tell(begun);
         let sender = self.sender.clone();

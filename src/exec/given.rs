@@ -1,14 +1,15 @@
 //! A step's inputs: verified before it executes, and checked again afterwards.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
+use std::sync::Mutex;
 
-use crate::base::Digest;
+use crate::base::{Digest, lock};
 use crate::confine::Enforced;
-use crate::exec::perform::{Performed, Performer, error_text};
+use crate::exec::perform::{InputLost, Performer, error_text};
 use crate::exec::task::{InputAt, Task};
-use crate::step::{Step, StoredFile};
-use crate::store::StoreError;
+use crate::step::StoredFile;
+use crate::store::{DiskStore, LaidAs, Scratch, StoreError};
 
 /// From this size on, bytes, files are shared: a copy for each step would cost more than the step.
 const LARGE: u64 = 1 << 20;
@@ -20,15 +21,54 @@ pub(super) struct Given {
     pub(super) trees: BTreeMap<String, Vec<StoredFile>>,
 }
 
-impl Performer<'_> {
-    /// Verifies a tree and puts it where the step finds it.
-    pub(super) fn give(&self, to: &Step, given: &mut Given, name: &str, digest: &Digest) -> Result<(), StoreError> {
-        if to.kind.lays_in() {
-            given.trees.insert(name.to_owned(), self.stored(digest)?);
-        } else {
-            given.paths.insert(name.to_owned(), self.laid.folder(self.store, digest)?);
+/// Input trees in folders: each is laid out once for all steps of a run that read it.
+pub(super) struct LaidTrees<'a> {
+    store: &'a DiskStore,
+    scratch: &'a Scratch,
+    /// The folder of each tree. Its files are hard links where Landlock keeps steps from writing to them, else copies.
+    folders: Mutex<HashMap<Digest, PathBuf>>,
+}
+
+impl<'a> LaidTrees<'a> {
+    pub(super) fn new(store: &'a DiskStore, scratch: &'a Scratch) -> Self {
+        Self { store, scratch, folders: Mutex::default() }
+    }
+
+    /// The folder with a tree's files, which were verified. Garbage collection does not touch it.
+    fn folder(&self, digest: &Digest) -> Result<PathBuf, StoreError> {
+        if let Some(path) = lock(&self.folders).get(digest) {
+            return Ok(path.clone());
         }
-        Ok(())
+        let path = self.scratch.dir("tree")?;
+        let laid = if Enforced::here().is_some() { LaidAs::Links } else { LaidAs::Copies };
+        self.store.lay_out(digest, &path, laid)?;
+        // Another thread may have laid out the same tree meanwhile.
+        Ok(lock(&self.folders).entry(*digest).or_insert(path).clone())
+    }
+
+    /// Lets the next reader verify the tree and lay it out again.
+    fn forget(&self, digest: &Digest) {
+        lock(&self.folders).remove(digest);
+    }
+}
+
+impl Performer<'_> {
+    /// Verifies the trees that a step reads and puts them where it finds them.
+    pub(super) fn given(&self, task: &Task<'_>) -> anyhow::Result<Given> {
+        let mut given = Given::default();
+        for (name, at) in &task.inputs {
+            let path = match at {
+                InputAt::File(path, _) => path.clone(),
+                InputAt::Tree { from, digest } if task.step.kind.lays_in() => {
+                    let files = self.stored(digest).map_err(InputLost::or(*from, *digest))?;
+                    given.trees.insert(name.clone(), files);
+                    continue;
+                }
+                InputAt::Tree { from, digest } => self.laid.folder(digest).map_err(InputLost::or(*from, *digest))?,
+            };
+            given.paths.insert(name.clone(), path);
+        }
+        Ok(given)
     }
 
     /// The verified files of a tree for a step that copies its inputs. Large ones are shared where Landlock keeps the
@@ -36,7 +76,7 @@ impl Performer<'_> {
     fn stored(&self, digest: &Digest) -> Result<Vec<StoredFile>, StoreError> {
         let files = self.store.check_tree(digest)?.files;
         let is_shared = |size| Enforced::here().is_some() && size >= LARGE;
-        let shared = files.iter().any(|file| is_shared(file.size)).then(|| self.laid.folder(self.store, digest));
+        let shared = files.iter().any(|file| is_shared(file.size)).then(|| self.laid.folder(digest));
         let shared = shared.transpose()?;
         let stored = files.into_iter().map(|file| match &shared {
             Some(folder) if is_shared(file.size) => {
@@ -47,13 +87,16 @@ impl Performer<'_> {
         Ok(stored.collect())
     }
 
-    /// An input that changed while the step executed, if any: then the output is of unknown content.
-    pub(super) fn changed_input(&self, task: &Task<'_>) -> Option<Performed> {
-        task.inputs.iter().find_map(|(_, at)| {
-            let InputAt::Tree { from, digest } = at else { return None };
-            let e = self.store.check_tree(digest).err()?;
-            self.laid.forget(digest);
-            Some(Performed::InputLost { from: *from, digest: *digest, what: error_text(&e.into()) })
-        })
+    /// An error if an input changed while the step executed: then the output is of unknown content.
+    pub(super) fn trees_are_the_same(&self, task: &Task<'_>) -> Result<(), InputLost> {
+        for (_, at) in &task.inputs {
+            if let InputAt::Tree { from, digest } = at
+                && let Err(e) = self.store.check_tree(digest)
+            {
+                self.laid.forget(digest);
+                return Err(InputLost { from: *from, digest: *digest, what: error_text(&e.into()) });
+            }
+        }
+        Ok(())
     }
 }

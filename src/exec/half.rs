@@ -4,37 +4,23 @@
 //! itself are worth keeping; the caller decides where.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context as _;
 
-use crate::base::fs as bfs;
-use crate::catalogue::{
-    Asked, Half, HalfProbe, Places, RUNTIMES, Requirement, RunParams, Runtime, TestMeasure, WorkerCall,
-};
+use crate::catalogue::{Asked, Half, HalfProbe, Places, RUNTIMES, Requirement, RunParams, Runtime, TestMeasure};
 use crate::device::half::HalfQuestion;
 use crate::device::{Backend, BackendRow};
-use crate::exec::alone::Alone;
-use crate::exec::outcome::Judged;
+use crate::exec::Bench;
 use crate::matrix::Computes;
 use crate::provision::Provision;
 use crate::record::Outcome;
 use crate::runtime::half;
 use crate::spec::Precision;
 use crate::toolchain::Tool;
-use crate::worker::Cancel;
 
 /// A browser's software adapter compiles shaders for up to a minute.
 const TIMEOUT: u64 = 90;
-
-/// What a test needs.
-pub struct Bench<'a> {
-    pub provision: &'a Provision,
-    pub inventory: &'a [Backend],
-    pub cancel: &'a Cancel,
-    /// An empty folder.
-    pub scratch: &'a Path,
-}
 
 /// The answer, and whether the device would give it again.
 pub struct Tried {
@@ -54,8 +40,9 @@ pub fn tools(question: &HalfQuestion) -> Vec<Tool> {
 
 /// The libraries that would be loaded, as far as they are installed.
 pub fn libraries(question: &HalfQuestion, provision: &Provision) -> Vec<PathBuf> {
-    let named = call(question, &Places::default()).map(|call| call.libraries).unwrap_or_default();
-    named.into_iter().filter_map(|(_, library)| provision.library(library).ok()).collect()
+    let Some((run, probe)) = run(question) else { return vec![] };
+    let call = (probe.lower)(&Asked { run: &run, timeout_seconds: TIMEOUT, places: &Places::default() });
+    call.libraries.into_iter().filter_map(|(_, library)| provision.library(library).ok()).collect()
 }
 
 /// What there is to ask of a backend that is there.
@@ -100,13 +87,13 @@ impl Bench<'_> {
 
     fn attempt(&self, question: &HalfQuestion, probe: &HalfProbe) -> anyhow::Result<Tried> {
         let precision = question.precision.word();
-        let [tree, out, scratch] = ["artefact", "out", "scratch"].map(|name| self.scratch.join(name));
-        for folder in [&tree, &out, &scratch] {
-            bfs::remove_dir(folder)?;
-            std::fs::create_dir_all(folder)?;
-        }
+        let [tree, out, scratch] = self.folders(["artefact", "out", "scratch"])?;
         half::lay(&tree, probe.tensors)?;
-        let judged = self.run(question, &tree, &out, &scratch)?;
+        let inputs = BTreeMap::from([("artefact".to_owned(), tree)]);
+        let places = Places { inputs, out: out.clone(), scratch, ..Places::default() };
+        let (run, _) = run(question).context("BUG: there is nothing to ask")?;
+        let call = (probe.lower)(&Asked { run: &run, timeout_seconds: TIMEOUT, places: &places });
+        let judged = self.perform(&call, places, &run, TIMEOUT)?;
         let place = format!("{} on {}", question.runtime, question.device);
         Ok(match judged.outcome {
             Outcome::Pass => {
@@ -130,15 +117,6 @@ impl Bench<'_> {
             }
         })
     }
-
-    fn run(&self, question: &HalfQuestion, tree: &Path, out: &Path, scratch: &Path) -> anyhow::Result<Judged> {
-        let inputs = BTreeMap::from([("artefact".to_owned(), tree.to_owned())]);
-        let places = Places { inputs, out: out.to_owned(), scratch: scratch.to_owned(), ..Places::default() };
-        let call = call(question, &places).context("BUG: there is nothing to ask")?;
-        let Self { provision, inventory, cancel, .. } = *self;
-        let alone = Alone { provision, inventory, cancel, log: &self.scratch.join("log"), timeout: TIMEOUT };
-        alone.perform(call, places, (&*question.backend, &*question.device))
-    }
 }
 
 /// The run of the small model on this backend. None where there is nothing to test.
@@ -157,11 +135,6 @@ fn run(question: &HalfQuestion) -> Option<(RunParams, &'static HalfProbe)> {
         test: None,
     };
     Some((run, probe))
-}
-
-fn call(question: &HalfQuestion, places: &Places) -> Option<WorkerCall> {
-    let (run, probe) = run(question)?;
-    Some((probe.lower)(&Asked { run: &run, timeout_seconds: TIMEOUT, places }))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::base::fs as bfs;
 use crate::event::Event;
 use crate::exec::away::{Origin, ServerFile};
 use crate::exec::outcome::Judged;
-use crate::exec::perform::{Done, Performed, Performer, error_text};
+use crate::exec::perform::{Done, InputLost, Performed, Performer, error_text};
 use crate::exec::reproducer;
 use crate::exec::schedule::retry;
 use crate::exec::standing::standing;
@@ -33,8 +33,14 @@ impl Begun {
 }
 
 impl Performer<'_> {
-    /// Writes the record. An error of orch's own is an outcome too: it must not end the other steps.
+    /// Writes the record, unless an input was lost. An error of orch's own is an outcome too: it must not end the other
+    /// steps.
     pub(super) fn keep(&self, task: &Task<'_>, begun: Begun, result: anyhow::Result<Done>) -> Performed {
+        let result = match result.map_err(|e| e.downcast::<InputLost>()) {
+            Err(Ok(lost)) => return Performed::InputLost(lost),
+            Err(Err(e)) => Err(e),
+            Ok(done) => Ok(done),
+        };
         // An error of orch's own is transient.
         let is_own = result.is_err();
         let (mut record, (made, left), transient) = self.record(task, begun, result);
@@ -42,10 +48,10 @@ impl Performer<'_> {
         let before = self.store.latest_output(&record.step).ok().flatten();
         let unchanged = record.output.is_some() && record.output == before;
         // An interrupted step leaves no record: the next run starts it anew.
-        match (made, left) {
-            (Some(made), Some(left)) => self.absent.note(&record, made, left),
+        match (made, left, &self.departing) {
+            (Some(made), Some(left), Some(departing)) => departing.absent.note(&record, made, left),
             _ if record.outcome == Outcome::Incomplete => {}
-            (made, _) => {
+            (made, ..) => {
                 if let Err(e) = self.publish(&record, made.as_ref()) {
                     return self.not_kept(record, e);
                 }
@@ -58,7 +64,7 @@ impl Performer<'_> {
     pub(super) fn publish(&self, record: &Record, made: Option<&Manifest>) -> Result<(), StoreError> {
         self.store.keep(record, made)?;
         if let Some(remote) = self.remote
-            && matches!(record.outcome, Outcome::Pass | Outcome::SkipUnsupported)
+            && record.outcome.may_be_shared()
         {
             remote.offer(&record.key.digest());
         }
@@ -82,7 +88,7 @@ impl Performer<'_> {
         let (outcome, reason) = retry::with_attempts(judged.outcome, judged.reason, &task.attempts);
         let (host, started, seconds) = match origin {
             Some(Origin { host, started, seconds, .. }) => (host, started, seconds),
-            None => (self.host.to_owned(), figures::moment(begun.at), begun.clock.elapsed().as_secs_f64()),
+            None => (self.host.report.name.clone(), figures::moment(begun.at), begun.clock.elapsed().as_secs_f64()),
         };
         let record = Record {
             step: task.step.name.clone(),
@@ -111,7 +117,7 @@ impl Performer<'_> {
         }
         let has_crashed = record.outcome == Outcome::Crash;
         let before = has_crashed.then(|| self.store.latest(&record.step).ok().flatten()).flatten();
-        standing(record, is_transient, before.as_ref(), task.step, self.fingerprint, self.provision)
+        standing(record, is_transient, before.as_ref(), task.step, &self.host.fingerprint, self.provision)
     }
 
     /// Each program reports a full disk in its own words. Where the disk is full, and the remedy, are added here.

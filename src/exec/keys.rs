@@ -5,14 +5,9 @@ use std::ffi::{OsStr, OsString};
 use std::sync::{Arc, Mutex};
 
 use crate::base::{Digest, Secret, lock};
-use crate::device::{Backend, BackendRow};
-use crate::exec::away::Routing;
+use crate::device::BackendRow;
 use crate::exec::schedule::message::World;
-use crate::exec::standing::stands_here;
 use crate::key::{Hidden, KeyDoc};
-use crate::plan::Plan;
-use crate::provision::Provision;
-use crate::record::Record;
 use crate::step::{Params, Source, StepId};
 use crate::store::{FileDigests, StoreError};
 use crate::toolchain::Tool;
@@ -97,12 +92,8 @@ pub fn variable_digest(name: &str) -> Option<Digest> {
 }
 
 pub(super) struct Keys<'a> {
-    plan: &'a Plan,
-    provision: &'a Provision,
+    world: World<'a>,
     pub(super) files: FileDigests,
-    host: &'a HostFacts,
-    inventory: &'a [Backend],
-    routing: Option<&'a Routing>,
     known: Mutex<Known>,
 }
 
@@ -116,20 +107,15 @@ struct Known {
 
 impl<'a> Keys<'a> {
     pub(super) fn new(world: World<'a>, files: FileDigests) -> Self {
-        let World { plan, provision, host, inventory, options, .. } = world;
-        Self { plan, provision, files, host, inventory, routing: options.routing.as_ref(), known: Mutex::default() }
-    }
-
-    /// Whether a failure of this step stands, on this machine and with what is installed.
-    pub(super) fn stands(&self, id: StepId, record: &Record) -> bool {
-        stands_here(record, self.plan.step(id), &self.host.fingerprint, self.provision)
+        Self { world, files, known: Mutex::default() }
     }
 
     /// The key document. `output` gives the tree of a step that passed.
     ///
     /// Lines are added in sorted order, which is the cheapest.
     pub(super) fn of(&self, id: StepId, output: impl Fn(StepId) -> Option<Digest>) -> Result<KeyDoc, StoreError> {
-        let step = self.plan.step(id);
+        let World { plan, provision, host, inventory, options, .. } = self.world;
+        let step = plan.step(id);
         let mut doc = KeyDoc::with_capacity(256 + 88 * step.inputs.len());
         doc.set("code", step.kind.code(step).digest().short());
         if let Params::Program(program) = &step.params {
@@ -142,19 +128,21 @@ impl<'a> Keys<'a> {
                 }
             }
         }
-        let away = self.routing.filter(|routing| routing.sends(step, self.inventory));
+        let away = options.routing.as_ref().filter(|routing| routing.sends(step, inventory));
         if let Some(routing) = away.filter(|_| step.kind.runs_on_device()) {
             doc.set("host", routing.described(step));
         } else if step.kind.runs_on_device() {
             let is_timed = step.kind.is_timed(step);
-            doc.set("host", if is_timed { &self.host.fingerprint } else { &self.host.computing });
-            self.host.set_variables(DIVISION, &mut doc);
+            doc.set("host", if is_timed { &host.fingerprint } else { &host.computing });
+            host.set_variables(DIVISION, &mut doc);
             if is_timed {
-                self.host.set_variables(TIMING, &mut doc);
+                host.set_variables(TIMING, &mut doc);
             }
             self.set_device(step.run().backend, &mut doc);
         }
-        for (name, source) in by_name(&step.inputs) {
+        let mut inputs: Vec<_> = step.inputs.iter().collect();
+        inputs.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        for (name, source) in inputs {
             let digest = match source {
                 Source::Step(from) => {
                     output(*from).unwrap_or_else(|| panic!("BUG: {} is keyed before its input", step.name))
@@ -166,11 +154,11 @@ impl<'a> Keys<'a> {
         doc.set("kind", step.kind.name());
         step.params.describe(&mut doc);
         if step.kind.is_native() || step.kind.runs_on_device() {
-            doc.set("target", &self.host.target);
+            doc.set("target", &host.target);
         }
         let tools = step.kind.tools(step);
         if !tools.is_empty() && away.is_none() {
-            self.host.set_variables(ARITHMETIC, &mut doc);
+            host.set_variables(ARITHMETIC, &mut doc);
         }
         for (name, value) in away.iter().flat_map(|routing| &routing.env).filter(|_| !tools.is_empty()) {
             if ARITHMETIC.contains(&name.as_str()) {
@@ -179,7 +167,7 @@ impl<'a> Keys<'a> {
         }
         for tool in tools {
             let known = &mut lock(&self.known).tools;
-            let identity = known.entry(tool).or_insert_with(|| self.provision.identity(tool));
+            let identity = known.entry(tool).or_insert_with(|| provision.identity(tool));
             doc.set_parts(&["tool.", tool.package], identity);
         }
         Ok(doc)
@@ -188,7 +176,7 @@ impl<'a> Keys<'a> {
     /// The devices on which a measurement may take place and their driver, where the fingerprint of the host does not
     /// tell them. Free memory and serial numbers are left out.
     fn set_device(&self, backend: &BackendRow, doc: &mut KeyDoc) {
-        let found = self.inventory.iter().find(|known| known.name == backend.name);
+        let found = self.world.inventory.iter().find(|known| known.name == backend.name);
         let Some(found) = found.filter(|_| !backend.is_host) else { return };
         for device in &found.devices {
             doc.set(format!("device.{}", device.id), device.known_as());
@@ -199,10 +187,4 @@ impl<'a> Keys<'a> {
             }
         }
     }
-}
-
-fn by_name(inputs: &[(Arc<str>, Source)]) -> Vec<&(Arc<str>, Source)> {
-    let mut inputs: Vec<_> = inputs.iter().collect();
-    inputs.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-    inputs
 }

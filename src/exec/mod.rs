@@ -13,7 +13,6 @@ mod given;
 pub mod half;
 mod keep;
 mod keys;
-mod laid;
 mod outcome;
 mod perform;
 mod pool;
@@ -44,6 +43,7 @@ use crate::store::{DiskStore, FileDigests};
 use crate::worker::{Cancel, Project, Workplace};
 
 pub use age::MaxAge;
+pub use alone::Bench;
 pub use driver::run;
 pub use keys::{HostFacts, variable_digest};
 pub use preview::{held, preview};
@@ -166,13 +166,8 @@ pub struct Finished {
     pub absent: BTreeSet<Digest>,
 }
 
-/// What would happen to a step, without doing it.
-pub struct Preview {
-    pub step: StepId,
-    pub verdict: Verdict,
-}
-
-pub enum Verdict {
+/// What would happen to a step.
+pub enum Preview {
     Hit {
         record: Box<Record>,
     },

@@ -56,6 +56,14 @@ impl Judged {
     }
 }
 
+/// Adds to the facts of a worker, which may be anything.
+pub(super) fn set_fact(facts: &mut Value, name: &str, value: Value) {
+    if !facts.is_object() {
+        *facts = Value::Object(Default::default());
+    }
+    facts[name] = value;
+}
+
 /// Words of a system that is short of something for a moment.
 const SHORTAGES: [i32; 9] = {
     use libc::{EAGAIN, ECONNABORTED, ECONNRESET, EINTR, EMFILE, ENFILE, ENOMEM, EPIPE, ETXTBSY};

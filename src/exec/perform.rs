@@ -5,22 +5,23 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use serde_json::Value;
 
 use crate::base::{Digest, fs as bfs};
 use crate::confine::Enforced;
 use crate::device::conditions::Watch;
-use crate::device::{Backend, Host};
+use crate::device::{Host, Lease};
 use crate::event::{Event, Listener};
-use crate::exec::away::{Absent, Elsewhere, Origin, Routing, ServerFile};
+use crate::exec::HostFacts;
+use crate::exec::away::{Departing, Origin, ServerFile};
 use crate::exec::bug::Bugs;
-use crate::exec::given::Given;
+use crate::exec::given::{Given, LaidTrees};
 use crate::exec::keep::Begun;
-use crate::exec::laid::LaidTrees;
 use crate::exec::outcome::{Judged, judge};
 use crate::exec::schedule::retry;
 use crate::exec::setup::Servers;
 use crate::exec::standing::stands_here;
-use crate::exec::task::{InputAt, Task, placed};
+use crate::exec::task::{Task, placed};
 use crate::exec::workers::Workers;
 use crate::judge::Verdict;
 use crate::key::MissReason;
@@ -39,13 +40,11 @@ pub(super) struct Performer<'a> {
     /// Where commands work.
     pub(super) workplace: &'a Workplace,
     pub(super) provision: &'a Provision,
-    pub(super) servers: &'a Servers,
-    pub(super) workers: &'a Workers,
+    pub(super) servers: &'a Servers<'a>,
+    pub(super) workers: &'a Workers<'a>,
     pub(super) listener: &'a dyn Listener,
     pub(super) cancel: &'a Cancel,
-    pub(super) host: &'a str,
-    /// The kind of machine.
-    pub(super) fingerprint: &'a str,
+    pub(super) host: &'a HostFacts,
     /// The beginning of every reproducer.
     pub(super) again: &'a str,
     /// The most that a step may take, bytes.
@@ -53,13 +52,8 @@ pub(super) struct Performer<'a> {
     pub(super) bugs: &'a Bugs<'a>,
     /// Other listeners for results.
     pub(super) remote: Option<&'a dyn crate::store::remote::Remote>,
-    /// Who executes what is sent away.
-    pub(super) away: Option<&'a dyn Elsewhere>,
-    /// What stayed there.
-    pub(super) absent: &'a Absent,
-    pub(super) routing: Option<&'a Routing>,
-    /// What the probers said about this host.
-    pub(super) inventory: &'a [Backend],
+    /// What is sent away, and to whom.
+    pub(super) departing: Option<Departing<'a>>,
 }
 
 pub(super) enum Performed {
@@ -74,8 +68,27 @@ pub(super) enum Performed {
     Hit(Box<Record>),
     /// It was executed elsewhere before this run, and a server remembers how it ended.
     Remembered(Box<Record>),
-    /// An input is not as it was published.
-    InputLost { from: StepId, digest: Digest, what: String },
+    InputLost(InputLost),
+}
+
+/// An input is not as it was published: who made it, and which tree it was.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+pub(super) struct InputLost {
+    pub(super) from: StepId,
+    pub(super) digest: Digest,
+    pub(super) what: String,
+}
+
+impl InputLost {
+    /// What it means that a tree cannot be read. One that is not damaged may be whole: on a full disk, for instance, making
+    /// it again would fail again.
+    pub(super) fn or(from: StepId, digest: Digest) -> impl Fn(StoreError) -> anyhow::Error {
+        move |e| match e {
+            StoreError::Damaged { .. } => Self { from, digest, what: error_text(&e.into()) }.into(),
+            e => e.into(),
+        }
+    }
 }
 
 impl Performer<'_> {
@@ -103,52 +116,42 @@ impl Performer<'_> {
         {
             return Performed::Hit(Box::new(record));
         }
-        if let Some(elsewhere) = self.elsewhere(task) {
-            return self.perform_away(task, begun, elsewhere);
+        if let Some(departing) = self.elsewhere(task) {
+            return self.perform_away(task, begun, departing);
         }
-        if let Err(unsent) = self.bring_inputs(task) {
-            return self.unsent(task, begun, unsent);
-        }
-        let mut given = Given::default();
-        for (name, at) in &task.inputs {
-            match at {
-                InputAt::File(path, _) => drop(given.paths.insert(name.clone(), path.clone())),
-                InputAt::Tree { from, digest } => match self.give(task.step, &mut given, name, digest) {
-                    Ok(()) => {}
-                    Err(e @ StoreError::Damaged { .. }) => {
-                        return Performed::InputLost { from: *from, digest: *digest, what: error_text(&e.into()) };
-                    }
-                    // The tree may be whole: on a full disk, for instance, making it again would fail again.
-                    Err(e) => return self.keep(task, begun, Err(e.into())),
-                },
-            }
-        }
-        let result = self.execute(task, given).and_then(|done| task.files_are_the_same().map(|()| done));
+        self.keep(task, begun, self.perform_here(task))
+    }
+
+    fn perform_here(&self, task: &Task<'_>) -> anyhow::Result<Done> {
+        self.bring_inputs(task)?;
+        let result = self.execute(task, self.given(task)?).and_then(|done| task.files_are_the_same().map(|()| done));
         if let Some(gone) = result.as_ref().err().and_then(|e| e.downcast_ref::<Gone>())
             && let Some((from, digest)) = task.tree(&gone.input)
         {
-            return Performed::InputLost { from, digest, what: gone.to_string() };
+            return Err(InputLost { from, digest, what: gone.to_string() }.into());
         }
-        if let Some(lost) = self.changed_input(task) {
-            return lost;
-        }
-        self.keep(task, begun, result)
+        self.trees_are_the_same(task)?;
+        result
     }
 
     /// The record that another process has kept meanwhile.
     fn held(&self, task: &Task<'_>, key: &Digest) -> Option<Record> {
         let failed = || self.store.failure(key).ok().flatten();
-        let stands = |record: &Record| stands_here(record, task.step, self.fingerprint, self.provision);
+        let stands = |record: &Record| stands_here(record, task.step, &self.host.fingerprint, self.provision);
         self.store.lookup(key).ok().flatten().or_else(|| failed().filter(stands))
     }
 
     /// Called while another orch process executes the same key. False ends the waiting.
     fn go_on_waiting(&self, task: &Task<'_>, waited: Duration) -> bool {
         if waited > Duration::from_secs(1) {
-            let text = format!("waiting for another orch that is executing it ({} s)", waited.as_secs());
-            self.listener.tell(Event::StepProgress { step: task.step.name.clone(), text });
+            self.tell(task, &format!("waiting for another orch that is executing it ({} s)", waited.as_secs()));
         }
         !self.cancel.is_cancelled()
+    }
+
+    /// What a step is doing.
+    pub(super) fn tell(&self, task: &Task<'_>, text: &str) {
+        self.listener.tell(Event::StepProgress { step: task.step.name.clone(), text: text.to_owned() });
     }
 
     pub(super) fn execute(&self, task: &Task<'_>, given: Given) -> anyhow::Result<Done> {
@@ -165,9 +168,7 @@ impl Performer<'_> {
 
     fn execute_at(&self, task: &Task<'_>, places: &Places) -> anyhow::Result<Done> {
         let log = self.store.log_path(&task.step.name);
-        let name = &task.step.name;
-        let progress =
-            |text: &str| self.listener.tell(Event::StepProgress { step: name.clone(), text: text.to_owned() });
+        let progress = |text: &str| self.tell(task, text);
         let limits = Limits {
             timeout: Duration::from_secs(task.step.timeout_seconds),
             memory: self.job_memory,
@@ -181,7 +182,7 @@ impl Performer<'_> {
         }
         let mut numerics = None;
         if task.step.kind.is_timed(task.step) {
-            self.workers.close();
+            self.workers.close(Duration::ZERO);
         }
         let judged = match work {
             Work::Judge(work) => match work() {
@@ -194,16 +195,13 @@ impl Performer<'_> {
                     numerics = Some(figures);
                     Judged { outcome, reason, ..Judged::pass() }
                 }
-                Err(e) => return Ok(Done::only(Judged::of_itself(e)?)),
+                Err(e) => Judged::of_itself(e)?,
             },
             Work::Files(files) => {
                 let made = Some(self.store.place_contents(files, &places.out)?);
                 return Ok(Done { made, ..Done::only(Judged::pass()) });
             }
-            Work::Pure(work) => match work() {
-                Ok(()) => Judged::pass(),
-                Err(e) => return Ok(Done::only(Judged::of_itself(e)?)),
-            },
+            Work::Pure(work) => work().map_or_else(Judged::of_itself, |()| Ok(Judged::pass()))?,
             Work::Worker(call) => {
                 std::fs::create_dir_all(&places.scratch)?;
                 let host = Host::real();
@@ -244,23 +242,15 @@ impl Performer<'_> {
     }
 
     fn call(&self, task: &Task<'_>, call: WorkerCall, places: &Places, limits: &Limits<'_>) -> anyhow::Result<Ended> {
-        let mut params = call.params;
         let mut env = task.lease.as_ref().map(|lease| lease.env.clone()).unwrap_or_default();
         // Libraries keep caches and settings in HOME; they get one that lasts as long as the step.
         let own = if call.access.home { &["TMPDIR"][..] } else { &["TMPDIR", "HOME"] };
         let scratch = places.scratch.display().to_string();
         env.extend(own.iter().map(|name| ((*name).to_owned(), scratch.clone())));
-        for (name, library) in &call.libraries {
-            let path = self.provision.library(*library)?;
-            params[*name] = path.to_str().context("a library's path is not valid UTF-8")?.into();
-        }
-        if let Some(lease) = task.lease.as_ref().filter(|lease| !lease.env.is_empty()) {
-            params["lease"] = serde_json::to_value(lease)?;
-        }
         let job = Job {
             id: task.id.0,
             op: call.op.into(),
-            params,
+            params: told(&call, task.lease.as_ref(), self.provision)?,
             inputs: places.inputs.clone(),
             out: places.out.clone(),
             log: Some(limits.log.to_owned()),
@@ -276,11 +266,24 @@ impl Performer<'_> {
         };
         Ok(match call.worker {
             Worker::Orch(runtime) => one_shot(worker::own_program()?, &["worker", runtime]),
-            Worker::Kept(runtime) => self.workers.run(runtime, &job, &call.access, self.scratch, limits)?,
+            Worker::Kept(runtime) => self.workers.run(runtime, &job, &call.access, limits)?,
             Worker::Torch => one_shot(self.provision.torch_worker()?, &[]),
-            Worker::Python(env) => self.servers.run(env, &job, limits, self.provision, self.provision.dir())?,
+            Worker::Python(env) => self.servers.run(env, &job, limits)?,
         })
     }
+}
+
+/// What a worker is told: its parameters, where its libraries are, and which device was lent to it.
+pub(super) fn told(call: &WorkerCall, lease: Option<&Lease>, provision: &Provision) -> anyhow::Result<Value> {
+    let mut params = call.params.clone();
+    for (name, library) in &call.libraries {
+        let path = provision.library(*library)?;
+        params[*name] = path.to_str().context("a library's path is not valid UTF-8")?.into();
+    }
+    if let Some(lease) = lease.filter(|lease| !lease.env.is_empty()) {
+        params["lease"] = serde_json::to_value(lease)?;
+    }
+    Ok(params)
 }
 
 /// Records how the step's processes were confined.

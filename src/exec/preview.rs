@@ -5,39 +5,36 @@ use std::time::Instant;
 use crate::exec::driver::tell_all;
 use crate::exec::schedule::Scheduler;
 use crate::exec::state::{How, StepResult, StepState};
-use crate::exec::{Context, Preview, Verdict, reporting};
+use crate::exec::{Context, Preview, reporting};
 use crate::key::MissReason;
 use crate::report::ReportDoc;
 use crate::step::StepId;
 use crate::store::StoreError;
 
-/// What a run would do.
+/// What a run would do, by step.
 pub fn preview(context: &Context<'_>) -> Result<Vec<Preview>, StoreError> {
     let mut scheduler = Scheduler::new(context.world(), Instant::now());
     scheduler.consult_all();
     scheduler.read_records(true);
     tell_all(&mut scheduler, context.listener);
     let wanted = std::mem::take(&mut scheduler.steps.wanted);
-    let (states, _) = scheduler.steps.into_states();
+    let states = scheduler.steps.into_states();
     let mut previews = Vec::new();
     for (id, state) in context.plan.ids().zip(states) {
-        let verdict = match state {
-            StepState::Done(StepResult { how: How::Hit, record: Some(record), .. }) => Verdict::Hit { record },
+        previews.push(match state {
+            StepState::Done(StepResult { how: How::Hit, record: Some(record), .. }) => Preview::Hit { record },
             StepState::Done(StepResult { outcome, reason, blamed, .. }) => {
-                Verdict::Skipped { outcome, reason: reason.unwrap_or_default(), blamed }
+                Preview::Skipped { outcome, reason: reason.unwrap_or_default(), blamed }
             }
-            _ if !wanted.contains(&id) => Verdict::NotNeeded,
-            StepState::Ready { key, reason } => Verdict::WouldRun { key: Some(key), reason },
+            _ if !wanted.contains(&id) => Preview::NotNeeded,
+            StepState::Ready { key, reason } => Preview::WouldRun { key: Some(key), reason },
             StepState::Unknown | StepState::Running => {
-                let is_hit = |dep: StepId| {
-                    matches!(previews.get(dep.0 as usize), Some(Preview { verdict: Verdict::Hit { .. }, .. }))
-                };
+                let is_hit = |dep: StepId| matches!(previews.get(dep.0 as usize), Some(Preview::Hit { .. }));
                 let above = context.plan.dependencies(id).find(|dep| !is_hit(*dep));
                 let step = above.map(|dep| context.plan.step(dep).name.clone()).unwrap_or_default();
-                Verdict::WouldRun { key: None, reason: MissReason::After { step } }
+                Preview::WouldRun { key: None, reason: MissReason::After { step } }
             }
-        };
-        previews.push(Preview { step: id, verdict });
+        });
     }
     Ok(previews)
 }
@@ -57,7 +54,6 @@ pub fn held(context: &Context<'_>) -> Result<ReportDoc, StoreError> {
     scheduler.steps.wanted.extend(context.plan.ids());
     scheduler.steps.close();
     tell_all(&mut scheduler, context.listener);
-    let (states, _) = scheduler.steps.into_states();
-    let results: Vec<_> = states.into_iter().map(StepState::into_result).collect();
+    let (results, _) = scheduler.steps.into_results();
     Ok(reporting::report_doc(context, &results, 0.0))
 }

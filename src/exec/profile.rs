@@ -5,24 +5,11 @@ use std::path::Path;
 
 use anyhow::{Context as _, ensure};
 
-use crate::base::fs as bfs;
 use crate::catalogue::{Asked, Places};
-use crate::device::Backend;
-use crate::exec::alone::Alone;
-use crate::provision::Provision;
+use crate::exec::Bench;
 use crate::record::Outcome;
 use crate::runtime::profile::Profile;
 use crate::step::Step;
-use crate::worker::Cancel;
-
-/// What asking needs.
-pub struct Profiling<'a> {
-    pub provision: &'a Provision,
-    pub inventory: &'a [Backend],
-    pub cancel: &'a Cancel,
-    /// An empty folder.
-    pub scratch: &'a Path,
-}
 
 /// Whether the runtime of a run can be asked; if not, why.
 pub fn can(run: &Step) -> Result<(), String> {
@@ -30,14 +17,10 @@ pub fn can(run: &Step) -> Result<(), String> {
     if runtime.profiles { Ok(()) } else { Err(format!("`{}` has no counters that orch reads", runtime.name)) }
 }
 
-impl Profiling<'_> {
+impl Bench<'_> {
     /// `artefact` is what the run loads; `samples` is how many inferences are counted.
-    pub fn of(&self, run: &Step, artefact: &Path, samples: u32) -> anyhow::Result<Profile> {
-        let [out, scratch] = ["out", "work"].map(|name| self.scratch.join(name));
-        for folder in [&out, &scratch] {
-            bfs::remove_dir(folder)?;
-            std::fs::create_dir_all(folder)?;
-        }
+    pub fn profile(&self, run: &Step, artefact: &Path, samples: u32) -> anyhow::Result<Profile> {
+        let [out, scratch] = self.folders(["out", "work"])?;
         let params = run.run();
         let inputs = BTreeMap::from([("artefact".to_owned(), artefact.to_owned())]);
         let places = Places { inputs, out: out.clone(), scratch, ..Places::default() };
@@ -45,9 +28,7 @@ impl Profiling<'_> {
         let mut call = (params.runtime.lower)(&Asked { run: params, timeout_seconds: timeout, places: &places });
         call.op = "profile";
         call.params["measure"] = serde_json::json!({"warmup": 0, "samples": samples, "max_seconds": timeout});
-        let Self { provision, inventory, cancel, .. } = *self;
-        let alone = Alone { provision, inventory, cancel, log: &self.scratch.join("log"), timeout };
-        let judged = alone.perform(call, places, (params.backend.name, &params.device))?;
+        let judged = self.perform(&call, places, params, timeout)?;
         let reason = judged.reason.unwrap_or_else(|| "no reason was given".to_owned());
         ensure!(judged.outcome == Outcome::Pass, "{}: {reason}", judged.outcome.label());
         Profile::read(&out).context("BUG: a worker that succeeded left no profile")

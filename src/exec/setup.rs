@@ -38,36 +38,34 @@ pub(super) fn install(context: &Context<'_>, requirement: Requirement, bugs: &Bu
 
 /// One Python server per environment. It is started for the first job, and replaced when it has died or served its
 /// time.
-#[derive(Default)]
-pub(super) struct Servers {
+pub(super) struct Servers<'a> {
+    provision: &'a Provision,
+    /// Where they work, and leave their logs.
+    dir: &'a Path,
     started: Mutex<BTreeMap<EnvName, Arc<Server>>>,
 }
 
-impl Servers {
+impl<'a> Servers<'a> {
+    pub(super) fn new(provision: &'a Provision, dir: &'a Path) -> Self {
+        Self { provision, dir, started: Mutex::default() }
+    }
+
     /// Starts a server unless a good one runs. Must be called from a thread that outlives the run: the kernel ends a child
     /// together with the thread that started it.
-    pub(super) fn start(&self, env: EnvName, provision: &Provision, log_dir: &Path) -> anyhow::Result<()> {
+    pub(super) fn start(&self, env: EnvName) -> anyhow::Result<()> {
         let mut started = lock(&self.started);
         let why = match started.get(&env).map(|server| server.why_replace()) {
-            None => None,
             Some(None) => return Ok(()),
-            Some(why) => why,
+            why => why.flatten(),
         };
         // The jobs of the one before hold it until they are done.
-        started.insert(env, Arc::new(fresh(env, provision, log_dir, "", why)?));
+        started.insert(env, Arc::new(self.fresh(env, "", why)?));
         Ok(())
     }
 
     /// Runs a job. If the server dies, any of its jobs may be the cause, so each is tried once more on a server of its
     /// own. If that one dies too, this job is the cause.
-    pub(super) fn run(
-        &self,
-        env: EnvName,
-        job: &Job,
-        limits: &Limits<'_>,
-        provision: &Provision,
-        log_dir: &Path,
-    ) -> anyhow::Result<Ended> {
+    pub(super) fn run(&self, env: EnvName, job: &Job, limits: &Limits<'_>) -> anyhow::Result<Ended> {
         let shared = lock(&self.started).get(&env).cloned();
         let shared =
             shared.with_context(|| format!("BUG: the Python server of `{env}` is used before it is started"))?;
@@ -76,39 +74,32 @@ impl Servers {
             ended => return Ok(ended),
         };
         (limits.progress)(&format!("{why}; tried again on a server of its own"));
-        bfs::remove_dir(&job.out)?;
-        std::fs::create_dir_all(&job.out)?;
-        Ok(fresh(env, provision, log_dir, &format!("-again-{}", job.id), Some(why))?.run(job, limits))
+        bfs::make_empty(&job.out)?;
+        Ok(self.fresh(env, &format!("-again-{}", job.id), Some(why))?.run(job, limits))
     }
-}
 
-/// `before` says why it replaces another server; it is written to the log, which goes on.
-fn fresh(
-    env: EnvName,
-    provision: &Provision,
-    log_dir: &Path,
-    suffix: &str,
-    before: Option<String>,
-) -> anyhow::Result<Server> {
-    let python = provision.env(env)?;
-    let mut command = Command::new(&python.python);
-    command
-        .args(["-m", "orch_py.server"])
-        .current_dir(log_dir)
-        .env("PYTHONPATH", provision.python_package()?)
-        .env("PYTHONNOUSERSITE", "1")
-        .env("PYTHONUNBUFFERED", "1")
-        .env("OMP_WAIT_POLICY", "PASSIVE")
-        // Iteration over sets must not differ from run to run.
-        .env("PYTHONHASHSEED", "0");
-    let log = log_dir.join(format!("server-{env}{suffix}.log"));
-    if before.is_none() || !suffix.is_empty() {
-        let _ = std::fs::remove_file(&log);
+    /// `before` says why it replaces another server; it is written to the log, which goes on.
+    fn fresh(&self, env: EnvName, suffix: &str, before: Option<String>) -> anyhow::Result<Server> {
+        let python = self.provision.env(env)?;
+        let mut command = Command::new(&python.python);
+        command
+            .args(["-m", "orch_py.server"])
+            .current_dir(self.dir)
+            .env("PYTHONPATH", self.provision.python_package()?)
+            .env("PYTHONNOUSERSITE", "1")
+            .env("PYTHONUNBUFFERED", "1")
+            .env("OMP_WAIT_POLICY", "PASSIVE")
+            // Iteration over sets must not differ from run to run.
+            .env("PYTHONHASHSEED", "0");
+        let log = self.dir.join(format!("server-{env}{suffix}.log"));
+        if before.is_none() || !suffix.is_empty() {
+            let _ = std::fs::remove_file(&log);
+        }
+        if let Some(why) = before {
+            let mut file = std::fs::File::options().create(true).append(true).open(&log)?;
+            writeln!(file, "orch: another server takes over: {why}")?;
+        }
+        Server::start(command, env.preload(), &log)
+            .with_context(|| format!("failed to start the Python server of `{env}` ({})", python.python.display()))
     }
-    if let Some(why) = before {
-        let mut file = std::fs::File::options().create(true).append(true).open(&log)?;
-        writeln!(file, "orch: another server takes over: {why}")?;
-    }
-    Server::start(command, env.preload(), &log)
-        .with_context(|| format!("failed to start the Python server of `{env}` ({})", python.python.display()))
 }

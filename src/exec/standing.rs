@@ -105,18 +105,13 @@ mod tests {
 
     fn step(stage: Stage) -> Step {
         let kind: &dyn crate::step::StepKind = if stage == Stage::Command { &COMMAND } else { &RENDER };
-        let (name, inputs, params) = ("x".to_owned(), vec![], json!({}).into());
-        Step { name, stage, kind, params, inputs, timeout_seconds: 1, memory: None, retries: None }
+        Step::new("x", stage, kind, json!({}), vec![], 1)
     }
 
     fn record(outcome: Outcome, reason: &str, key: &str) -> Record {
         let mut inputs = KeyDoc::with_capacity(0);
         inputs.set("input", key);
-        let record = json!({
-            "step": "x", "key": inputs, "outcome": outcome, "reason": reason, "started": "2026-01-01T00:00:00Z",
-            "seconds": 1.0, "host": "h", "facts": {},
-        });
-        serde_json::from_value(record).unwrap()
+        Record { key: inputs, outcome, reason: Some(reason.to_owned()), ..Record::default() }
     }
 
     #[test]

@@ -21,17 +21,8 @@ pub(super) enum StepState {
     Done(StepResult),
 }
 
-impl StepState {
-    pub(super) fn into_result(self) -> StepResult {
-        match self {
-            Self::Done(result) => result,
-            Self::Unknown | Self::Ready { .. } | Self::Running => StepResult::not_needed(),
-        }
-    }
-}
-
 /// How a step came to its result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum How {
     /// The store held it.
     Hit,
@@ -40,10 +31,12 @@ pub enum How {
     /// It was not executed: its device is absent, something above it failed, or the run was interrupted.
     Skipped,
     /// Nothing that was wanted needs it.
+    #[default]
     NotNeeded,
 }
 
-#[derive(Debug, Clone)]
+/// By default that of a step which nobody needed.
+#[derive(Debug, Clone, Default)]
 pub struct StepResult {
     pub how: How,
     pub outcome: Outcome,
@@ -65,12 +58,12 @@ pub struct StepResult {
 impl StepResult {
     pub(super) fn hit(record: Record) -> Self {
         let (outcome, reason, output) = (record.outcome, record.reason.clone(), record.output);
-        Self { how: How::Hit, outcome, reason, output, record: Some(Box::new(record)), ..Self::not_needed() }
+        Self { how: How::Hit, outcome, reason, output, record: Some(Box::new(record)), ..Self::default() }
     }
 
     /// A hit whose record is not read.
     pub(super) fn held(hit: Hit) -> Self {
-        Self { how: How::Hit, outcome: hit.outcome, output: hit.output, held: Some(hit), ..Self::not_needed() }
+        Self { how: How::Hit, outcome: hit.outcome, output: hit.output, held: Some(hit), ..Self::default() }
     }
 
     pub(super) fn executed(record: Record) -> Self {
@@ -78,23 +71,7 @@ impl StepResult {
     }
 
     pub(super) fn skipped(outcome: Outcome, reason: impl Into<String>) -> Self {
-        Self { how: How::Skipped, outcome, reason: Some(reason.into()), ..Self::not_needed() }
-    }
-
-    pub(super) fn not_needed() -> Self {
-        let (how, outcome) = (How::NotNeeded, Outcome::Incomplete);
-        let (fetched, failed_before) = (false, false);
-        Self {
-            how,
-            outcome,
-            reason: None,
-            blamed: None,
-            output: None,
-            fetched,
-            failed_before,
-            record: None,
-            held: None,
-        }
+        Self { how: How::Skipped, outcome, reason: Some(reason.into()), ..Self::default() }
     }
 
     /// The tree that it made.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::base::Digest;
 use crate::device::Lease;
-use crate::exec::outcome::Judged;
+use crate::exec::outcome::{Judged, set_fact};
 use crate::key::{KeyDoc, MissReason};
 use crate::record::Attempt;
 use crate::runtime::Order;
@@ -68,11 +68,6 @@ pub(super) enum InputAt {
 pub(super) fn placed(mut judged: Judged, task: &Task<'_>) -> Judged {
     let lease = task.lease.as_ref().map(|lease| ("lease", lease.facts()));
     let chosen = task.chosen.iter().flatten().map(|(name, why)| (*name, why.as_str().into()));
-    for (name, value) in lease.into_iter().chain(chosen) {
-        if !judged.facts.is_object() {
-            judged.facts = serde_json::json!({});
-        }
-        judged.facts[name] = value;
-    }
+    lease.into_iter().chain(chosen).for_each(|(name, value)| set_fact(&mut judged.facts, name, value));
     judged
 }

@@ -19,24 +19,5 @@ pub(super) fn host() -> HostFacts {
 
 /// Two jobs; pages go below `dir`.
 pub(super) fn options(dir: &Path) -> Options {
-    Options {
-        jobs: 2,
-        memory: u64::MAX,
-        job_memory: None,
-        keep_going: KeepGoing::Always,
-        rerun: Default::default(),
-        rerun_failed: false,
-        stands: Default::default(),
-        wanted: None,
-        retries: None,
-        backoff: Default::default(),
-        mocked: Default::default(),
-        max_age: None,
-        seed: 0,
-        scope: None,
-        routing: None,
-        spec: "s.yaml".into(),
-        flags: String::new(),
-        out_dir: dir.join("out"),
-    }
+    Options { jobs: 2, memory: u64::MAX, spec: "s.yaml".into(), out_dir: dir.join("out"), ..Options::default() }
 }

@@ -15,14 +15,14 @@ use crate::store::Scratch;
 use crate::worker::{self, Ended, Kept, Limits};
 
 /// One with nothing to do gives its memory back after so long.
-const IDLE: Duration = Duration::from_secs(5);
+pub(super) const IDLE: Duration = Duration::from_secs(5);
 /// One that has done so many jobs gives way to a fresh one: by then its start is nothing beside the jobs.
 const MOST_JOBS: u32 = 100;
 /// And one that holds so much when it has nothing to do, bytes.
 const MOST_HELD: u64 = 2 << 30;
 
-#[derive(Default)]
-pub(super) struct Workers {
+pub(super) struct Workers<'a> {
+    scratch: &'a Scratch,
     idle: Mutex<Vec<Idle>>,
 }
 
@@ -32,23 +32,21 @@ struct Idle {
     since: Instant,
 }
 
-impl Workers {
+impl<'a> Workers<'a> {
+    pub(super) fn new(scratch: &'a Scratch) -> Self {
+        Self { scratch, idle: Mutex::default() }
+    }
+
     /// Runs a job in a worker of this runtime that is kept for jobs of its parameters. Must be called from a thread that
     /// lives as long as the run: the kernel ends a child together with the thread that started it.
-    pub(super) fn run(
-        &self,
-        runtime: &str,
-        job: &Job,
-        access: &Access,
-        scratch: &Scratch,
-        limits: &Limits<'_>,
-    ) -> anyhow::Result<Ended> {
+    pub(super) fn run(&self, runtime: &str, job: &Job, access: &Access, limits: &Limits<'_>) -> anyhow::Result<Ended> {
         let mut job = job.clone();
         job.params["kept"] = true.into();
         let does = format!("{runtime} {}", job.params);
         if let Some(mut worker) = self.take(&does) {
             let ended = worker.run(&job, limits);
-            if counts(&ended) {
+            // Of these other jobs cannot be the cause.
+            if has_done_well(&ended) || matches!(ended, Ended::Interrupted) {
                 self.give_back(worker, does, &ended);
                 return Ok(ended);
             }
@@ -56,26 +54,16 @@ impl Workers {
             drop(worker);
             let why = words(&ended);
             (limits.progress)(&format!("{why}, after {others} others in this process; tried again in a fresh one"));
-            bfs::remove_dir(&job.out)?;
-            std::fs::create_dir_all(&job.out)?;
+            bfs::make_empty(&job.out)?;
         }
-        let mut worker = fresh(runtime, &job, access, scratch)?;
+        let mut worker = fresh(runtime, &job, access, self.scratch)?;
         let ended = worker.run(&job, limits);
         self.give_back(worker, does, &ended);
         Ok(ended)
     }
 
-    /// Ends those with nothing to do.
-    pub(super) fn close(&self) {
-        self.close_idle_since(Duration::ZERO);
-    }
-
-    /// Ends those with nothing to do for a while.
-    pub(super) fn close_idle(&self) {
-        self.close_idle_since(IDLE);
-    }
-
-    fn close_idle_since(&self, patience: Duration) {
+    /// Ends those with nothing to do for so long.
+    pub(super) fn close(&self, patience: Duration) {
         let over: Vec<_> = lock(&self.idle).extract_if(.., |idle| idle.since.elapsed() >= patience).collect();
         drop(over); // nobody waits for the lock meanwhile
     }
@@ -109,11 +97,6 @@ fn fresh(runtime: &str, job: &Job, access: &Access, scratch: &Scratch) -> anyhow
 /// It answered, by a result or the vendor's refusal of the model.
 fn has_done_well(ended: &Ended) -> bool {
     matches!(ended, Ended::Answered(JobOutput { status: JobStatus::Ok | JobStatus::Unsupported, .. }))
-}
-
-/// Whether other jobs cannot be the cause.
-fn counts(ended: &Ended) -> bool {
-    has_done_well(ended) || matches!(ended, Ended::Interrupted)
 }
 
 /// For people who wait.

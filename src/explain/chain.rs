@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use crate::base::Digest;
 use crate::base::figures::counted;
-use crate::exec::{Context, Preview, Verdict};
+use crate::exec::{Context, Preview};
 use crate::explain::{Cause, Evidence, held};
 use crate::key::{Change, KeyDoc, MissReason};
 use crate::record::Record;
@@ -55,7 +55,7 @@ impl<'a> Chain<'a> {
 
     /// A step that is not executed because of another one.
     pub(super) fn blamed(&self, id: StepId, at: StepId) -> Vec<Cause> {
-        let Verdict::Skipped { outcome, reason, .. } = &self.previews[at.0 as usize].verdict else { return Vec::new() };
+        let Preview::Skipped { outcome, reason, .. } = &self.previews[at.0 as usize] else { return Vec::new() };
         let text = format!("{}: {reason}", outcome.label());
         let text = if at == id { text } else { format!("{} {text}", self.name(at)) };
         vec![Cause { step: self.name(at), ..self.leaf(id, text) }]
@@ -82,16 +82,16 @@ impl<'a> Chain<'a> {
 
     /// Why a step that is up to date was executed last.
     pub(super) fn last_run(&self, id: StepId) -> Vec<Cause> {
-        match &self.previews[id.0 as usize].verdict {
+        match &self.previews[id.0 as usize] {
             // Two steps that would do the same have one key, and one record: it says why the other ran.
-            Verdict::Hit { record } if record.step != self.name(id) => {
+            Preview::Hit { record } if record.step != self.name(id) => {
                 vec![self.leaf(id, format!("never ran itself: {} had done the same (the key is one)", record.step))]
             }
-            Verdict::Hit { record } => match &record.why {
+            Preview::Hit { record } => match &record.why {
                 Some(why) => self.of(id, why, Some(&record.key)),
                 None => Vec::new(),
             },
-            Verdict::Skipped { outcome, reason, .. } => vec![self.leaf(id, format!("{}: {reason}", outcome.label()))],
+            Preview::Skipped { outcome, reason, .. } => vec![self.leaf(id, format!("{}: {reason}", outcome.label()))],
             _ => Vec::new(),
         }
     }
@@ -106,8 +106,8 @@ impl<'a> Chain<'a> {
             let tree: Digest = tree?.parse().ok()?;
             self.history(id).into_iter().find(|record| record.output == Some(tree))
         };
-        let made = maker(new).or_else(|| match &self.previews[id.0 as usize].verdict {
-            Verdict::Hit { record } => Some((**record).clone()),
+        let made = maker(new).or_else(|| match &self.previews[id.0 as usize] {
+            Preview::Hit { record } => Some((**record).clone()),
             _ => None,
         });
         let Some(made) = made else {
@@ -130,13 +130,13 @@ impl<'a> Chain<'a> {
 
     /// What a step waits for, and what has changed of its own besides.
     fn waits(&self, id: StepId) -> Vec<Cause> {
-        let runs = |dep: &StepId| matches!(self.previews[dep.0 as usize].verdict, Verdict::WouldRun { .. });
+        let runs = |dep: &StepId| matches!(self.previews[dep.0 as usize], Preview::WouldRun { .. });
         let mut seen = HashSet::new();
         let above: Vec<_> = self.context.plan.dependencies(id).filter(runs).filter(|dep| seen.insert(*dep)).collect();
         let more = above.len().saturating_sub(NAMED);
         let after = |dep: StepId| {
-            let because = match &self.previews[dep.0 as usize].verdict {
-                Verdict::WouldRun { key, reason } => self.of(dep, reason, key.as_ref()),
+            let because = match &self.previews[dep.0 as usize] {
+                Preview::WouldRun { key, reason } => self.of(dep, reason, key.as_ref()),
                 _ => Vec::new(),
             };
             Cause { because, ..self.leaf(id, format!("after {}", self.name(dep))) }
@@ -154,7 +154,7 @@ impl<'a> Chain<'a> {
         let mut between = 0;
         let mut at = self.context.plan.find(first);
         while let Some(above) = at {
-            let Verdict::WouldRun { key, reason } = &self.previews[above.0 as usize].verdict else { break };
+            let Preview::WouldRun { key, reason } = &self.previews[above.0 as usize] else { break };
             if let MissReason::After { step } = reason {
                 between += 1;
                 at = self.context.plan.find(step);

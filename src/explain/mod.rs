@@ -11,7 +11,7 @@ mod held;
 use serde::Serialize;
 
 use crate::base::is_default;
-use crate::exec::{Context, Preview, Verdict};
+use crate::exec::{Context, Preview};
 use crate::key::{Change, MissReason};
 use crate::step::StepId;
 
@@ -48,11 +48,11 @@ pub struct Root {
 /// Why a step would run now; of one that is up to date, why it was executed last.
 pub fn causes(context: &Context<'_>, previews: &[Preview], id: StepId) -> Vec<Cause> {
     let chain = chain::Chain::new(context, previews);
-    match &previews[id.0 as usize].verdict {
-        Verdict::WouldRun { key, reason } => chain.of(id, reason, key.as_ref()),
-        Verdict::Hit { .. } => chain.last_run(id),
-        Verdict::Skipped { blamed: Some(blamed), .. } => chain.blamed(id, *blamed),
-        Verdict::Skipped { .. } | Verdict::NotNeeded => Vec::new(),
+    match &previews[id.0 as usize] {
+        Preview::WouldRun { key, reason } => chain.of(id, reason, key.as_ref()),
+        Preview::Hit { .. } => chain.last_run(id),
+        Preview::Skipped { blamed: Some(blamed), .. } => chain.blamed(id, *blamed),
+        Preview::Skipped { .. } | Preview::NotNeeded => Vec::new(),
     }
 }
 
@@ -74,12 +74,12 @@ pub fn roots(causes: &[Cause]) -> Vec<Root> {
 /// itself. By step; a step that waits for none is its own.
 pub fn origins(context: &Context<'_>, previews: &[Preview]) -> Vec<StepId> {
     let mut origins: Vec<StepId> = Vec::with_capacity(previews.len());
-    for preview in previews {
-        let above = match &preview.verdict {
-            Verdict::WouldRun { reason: MissReason::After { step }, .. } => context.plan.find(step),
+    for (id, preview) in context.plan.ids().zip(previews) {
+        let above = match preview {
+            Preview::WouldRun { reason: MissReason::After { step }, .. } => context.plan.find(step),
             _ => None,
         };
-        origins.push(above.map_or(preview.step, |above| origins[above.0 as usize]));
+        origins.push(above.map_or(id, |above| origins[above.0 as usize]));
     }
     origins
 }

@@ -22,7 +22,7 @@ fn is_hidden(value: Option<&str>) -> bool {
 }
 
 fn is_digest(text: &str) -> bool {
-    text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+    text.parse::<Digest>().is_ok()
 }
 
 /// One line of a key that differs between two runs of a step.

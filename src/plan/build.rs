@@ -1,22 +1,19 @@
 //! Matrix → steps.
 
-mod calibration;
 mod commands;
 mod composed;
 mod facts;
 mod own;
-mod rounds;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use crate::catalogue::{Artefact, From, Wanted, onnx, qnn};
+use crate::catalogue::{Artefact, From, Wanted, onnx, qnn, with_tokens};
 use crate::matrix::{Case, Fallback, Instead, Matrix};
 use crate::plan::build::facts::facts;
-use crate::plan::build::own::{Made, Purpose, StepsOfCase};
+use crate::plan::build::own::{Made, Purpose};
 use crate::plan::clock::Clock;
 use crate::plan::graph::Graph;
 use crate::plan::sizes::{maker, recipes, resolved_inputs, sizes, texts};
@@ -25,7 +22,8 @@ use crate::spec::{
     Fill, Measure, Model, Precision, ReadyFormat, Source as ModelSource, Spec, Target, Tolerance, Weights,
 };
 use crate::step::{
-    self, JudgeParams, Params, RunParams, Source, Stage, Step, StepId, StepKind, TestMeasure, ready, test_context,
+    self, Inputs, JudgeParams, Params, RunParams, Source, Stage, Step, StepId, StepKind, TestMeasure, ready,
+    test_context,
 };
 
 /// Conversions may import whole frameworks and compile; an hour is a hang.
@@ -39,19 +37,20 @@ pub fn build(spec: &Spec, matrix: &Matrix) -> Result<Plan, BuildError> {
 /// As [`build`], with fallbacks for the cases that `fallback` allows them, and times of the runs to which `clock` grants them.
 pub fn build_with(spec: &Spec, matrix: &Matrix, fallback: Fallback, clock: &Clock) -> Result<Plan, BuildError> {
     let mut builder = Builder { spec, clock, steps: Vec::new(), index: HashMap::new(), made: HashMap::new() };
-    let planned: Vec<_> = matrix.cases.iter().map(|case| builder.case(case)).collect();
+    let mut planned: Vec<_> = matrix.cases.iter().map(|case| builder.case(case)).collect();
     // After all cases, so that a spec without fallbacks numbers its steps as it always did.
-    let spare = |case: &Case| case.fallbacks(spec, fallback);
-    let spare: Vec<Vec<_>> = matrix
-        .cases
-        .iter()
-        .map(|case| spare(case).into_iter().map(|instead| (builder.case(&instead.case), instead)).collect())
-        .collect();
-    let rounds: Vec<_> =
-        matrix.cases.iter().zip(&planned).map(|(case, steps)| builder.rounds(case, steps.run)).collect();
+    for planned in &mut planned {
+        let spare = planned.case.fallbacks(spec, fallback).into_iter();
+        let spare = spare.map(|Instead { case, batch }| {
+            let PlannedCase { case, test, run, judge, .. } = builder.case(&case);
+            PlannedFallback { case, batch, test, run, judge }
+        });
+        planned.fallbacks = spare.collect();
+    }
+    for planned in &mut planned {
+        planned.rounds = builder.rounds(&planned.case, planned.run);
+    }
     builder.commands()?;
-    let all = planned.into_iter().zip(spare).zip(rounds);
-    let planned = all.map(|((steps, spare), rounds)| Planned { steps, spare, rounds }).collect();
     let model_facts = spec.models.values().map(|model| (model.name.clone(), facts(spec, model)));
     finish(builder, planned, matrix, model_facts.collect())
 }
@@ -62,13 +61,6 @@ pub enum BuildError {
     Cycle(#[from] CycleError),
     #[error("{loc}: command `{command}` reads step `{step}`, which is not in this plan\nhint: {hint}")]
     NoSuchStep { loc: String, command: String, step: String, hint: String },
-}
-
-/// The steps of a case, and those of the cases that it falls back on.
-struct Planned {
-    steps: StepsOfCase,
-    spare: Vec<(StepsOfCase, Instead)>,
-    rounds: Vec<StepId>,
 }
 
 struct Builder<'a> {
@@ -88,22 +80,13 @@ impl Builder<'_> {
         stage: Stage,
         kind: &'static dyn StepKind,
         params: impl Into<Params>,
-        inputs: Vec<(Arc<str>, Source)>,
+        inputs: Inputs,
         timeout_seconds: u64,
     ) -> StepId {
         if let Some(id) = self.find(&name) {
             return id;
         }
-        self.add_new(Step {
-            name,
-            stage,
-            kind,
-            params: params.into(),
-            inputs,
-            timeout_seconds,
-            memory: None,
-            retries: None,
-        })
+        self.add_new(Step::new(name, stage, kind, params, inputs, timeout_seconds))
     }
 
     /// Adds a step whose name is known to be new.
@@ -118,26 +101,27 @@ impl Builder<'_> {
         self.index.get(name).copied()
     }
 
-    fn case(&mut self, case: &Case) -> StepsOfCase {
+    /// With its rounds, its fallbacks and its chain yet to be filled in.
+    fn case(&mut self, case: &Case) -> PlannedCase {
         let model = &self.spec.models[&case.model];
         let target = &self.spec.targets[&case.target];
         let first = self.steps.len();
-        let made = self.made(model, case);
+        let made = self.made(case);
         let export = export(model);
         let wanted = wanted(self.spec, model, target, case, &export, &made);
         let label = (target.artefact.label)(&wanted);
-        let test = self.test(model, target, case, &label, Purpose::Person);
-        let artefact = match self.assembled(model, target, &label, case, &made) {
+        let test = self.test(case, &label, Purpose::Person);
+        let artefact = match self.assembled(target, &label, case, &made) {
             Some(assembled) => assembled,
             None if model.components().next().is_some() => made.model,
             None => self.artefact(target.artefact, wanted, case, &made),
         };
-        let mut params = self.run_params(model, target, case);
+        let mut params = self.run_params(case);
         params.measure = self.clock.measure(&case.id(), params.measure);
         let reference = if target.artefact.holds_reference { artefact } else { made.model };
         let mut inputs = vec![("artefact".into(), Source::Step(artefact)), ("model".into(), Source::Step(reference))];
         if params.test.is_some() {
-            let harness = self.test(model, target, case, &label, Purpose::Run);
+            let harness = self.test(case, &label, Purpose::Run);
             inputs.push(("test".into(), Source::Step(harness)));
         }
         let timeout = measure(self.spec, target).timeout_seconds;
@@ -149,25 +133,27 @@ impl Builder<'_> {
         }
         let inputs = vec![("result".into(), Source::Step(run)), ("model".into(), Source::Step(reference))];
         let tokens = self.spec.tokens(model, &case.pipeline).to_vec();
-        let params = JudgeParams { tolerance: self.tolerance(model, target, case), precision: case.precision, tokens };
+        let params = JudgeParams { tolerance: self.tolerance(case), precision: case.precision, tokens };
         let name = format!("judge:{}:{}", case.model, case.name);
         let judge = self.add(name, Stage::Judge, &step::JUDGE, Params::Judge(params.into()), inputs, 600);
-        StepsOfCase { test, run, judge }
+        let (case, rounds, chain, fallbacks) = (case.clone(), vec![], vec![], vec![]);
+        PlannedCase { case, test, run, judge, rounds, chain, fallbacks }
     }
 
     /// [`Self::model`], once for each model and its sizes.
-    fn made(&mut self, model: &Model, case: &Case) -> Made {
+    fn made(&mut self, case: &Case) -> Made {
         let instance = case.instance();
-        let made = match self.made.get(&instance) {
-            Some(made) => *made,
-            None => self.model(model, case),
-        };
+        if let Some(made) = self.made.get(&instance) {
+            return *made;
+        }
+        let made = self.model(case);
         self.made.insert(instance, made);
         made
     }
 
     /// `inputs:` and `generate:` of a model at the case's sizes.
-    fn model(&mut self, model: &Model, case: &Case) -> Made {
+    fn model(&mut self, case: &Case) -> Made {
+        let model = &self.spec.models[&case.model];
         let instance = case.instance();
         let resolved = resolved_inputs(model, case);
         let recipe = recipes(&resolved);
@@ -175,8 +161,7 @@ impl Builder<'_> {
             let params = json!({"seed": model.seed, "inputs": recipe});
             self.add(format!("inputs:{instance}"), Stage::Generate, &step::INPUTS, params, vec![], 600)
         });
-        let mut sources: Vec<(Arc<str>, Source)> =
-            inputs.map(|id| ("inputs".into(), Source::Step(id))).into_iter().collect();
+        let mut sources: Inputs = inputs.map(|id| ("inputs".into(), Source::Step(id))).into_iter().collect();
         let name = format!("generate:{instance}");
         match &model.source {
             ModelSource::Transformers {
@@ -219,18 +204,16 @@ impl Builder<'_> {
                 if let Some(tokens) = model.generate {
                     params["generate"] = json!(tokens);
                 }
-                let params = own::with_tokens(params, self.spec.tokens(model, &case.pipeline));
+                let params = with_tokens(params, self.spec.tokens(model, &case.pipeline));
                 let made = self.add(name, Stage::Generate, maker(&resolved), params, sources, CONVERT_TIMEOUT);
                 Made { model: made, ready: None }
             }
-            ModelSource::Composed { how, config, .. } => self.composed(model, *how, config, case, sources),
+            ModelSource::Composed { how, config, .. } => self.composed(*how, config, case, sources),
             ModelSource::Ready { format, path, external, inputs_from, expected } => {
                 sources.push(("file".into(), Source::File(path.as_path().into())));
-                let extra = [("inputs_from", inputs_from), ("expected", expected)];
-                for (label, path) in
-                    extra.into_iter().filter_map(|(label, path)| path.as_ref().map(|path| (label, path)))
-                {
-                    sources.push((label.into(), Source::File(path.as_path().into())));
+                for (label, path) in [("inputs_from", inputs_from), ("expected", expected)] {
+                    let file = path.as_ref().map(|path| Source::File(path.as_path().into()));
+                    sources.extend(file.map(|file| (label.into(), file)));
                 }
                 let folder = path.parent().unwrap_or(Path::new(""));
                 let file = |name: &String| (ready::external(name).into(), Source::File(folder.join(name).into()));
@@ -273,27 +256,29 @@ impl Builder<'_> {
         self.add(name, Stage::Convert, conversion, params, inputs, CONVERT_TIMEOUT)
     }
 
-    fn test(&mut self, model: &Model, target: &Target, case: &Case, label: &str, purpose: Purpose) -> StepId {
-        let params = self.run_params(model, target, case);
-        let mut context = test_context(self.spec, model, target, case, &params, label);
+    fn test(&mut self, case: &Case, label: &str, purpose: Purpose) -> StepId {
+        let params = self.run_params(case);
+        let mut context = test_context(self.spec, case, &params, label);
         let mut name = format!("generate:{}:{}", case.model, case.name);
         match purpose {
             Purpose::Person => {
-                context.tolerance = Some(self.tolerance(model, target, case));
-                context.tokens = self.spec.tokens(model, &case.pipeline).to_vec();
+                context.tolerance = Some(self.tolerance(case));
+                context.tokens = self.spec.tokens(&self.spec.models[&case.model], &case.pipeline).to_vec();
             }
             Purpose::Run => name.push_str(":run"),
         }
         self.add(name, Stage::Generate, &step::RENDER, Params::Test(context.into()), vec![], 60)
     }
 
-    fn tolerance(&self, model: &Model, target: &Target, case: &Case) -> Tolerance {
+    fn tolerance(&self, case: &Case) -> Tolerance {
+        let (model, target) = (&self.spec.models[&case.model], &self.spec.targets[&case.target]);
         let precision = case.precision;
         let own = model.tolerances.get(&precision).or(target.tolerances.get(&precision));
         *own.or(self.spec.tolerances.get(&precision)).expect("BUG: checked: every precision has a tolerance")
     }
 
-    fn run_params(&self, model: &Model, target: &Target, case: &Case) -> RunParams {
+    fn run_params(&self, case: &Case) -> RunParams {
+        let (model, target) = (&self.spec.models[&case.model], &self.spec.targets[&case.target]);
         let precision: Precision = case.precision;
         // Not the timeout: how long a run may take does not change what it finds. Nor how many rounds there are.
         let Measure { timing, warmup, samples, max_seconds, rounds: _, timeout_seconds: _ } =
@@ -347,7 +332,7 @@ fn measure(spec: &Spec, target: &Target) -> Measure {
 /// Puts the steps into an order in which dependencies come first, and fills in what can be derived.
 fn finish(
     builder: Builder<'_>,
-    planned: Vec<Planned>,
+    planned: Vec<PlannedCase>,
     matrix: &Matrix,
     model_facts: BTreeMap<String, ModelFacts>,
 ) -> Result<Plan, BuildError> {
@@ -370,17 +355,12 @@ fn finish(
             Plan::new(steps, vec![], excluded, model_facts)
         }
     };
-    let new_id = |old: StepId| renumbered.get(old.0 as usize).copied().unwrap_or(old);
-    for (case, Planned { steps, spare, rounds }) in matrix.cases.iter().zip(planned) {
-        let spare = spare.into_iter().map(|(steps, Instead { case, batch })| {
-            let StepsOfCase { test, run, judge } = steps.map(new_id);
-            PlannedFallback { case, batch, test, run, judge }
-        });
-        let fallbacks = spare.collect();
-        let StepsOfCase { test, run, judge } = steps.map(new_id);
-        let rounds: Vec<_> = rounds.into_iter().map(new_id).collect();
-        let chain = plan.upstream([judge], |_, _| true).into_iter().chain(rounds.iter().copied()).collect();
-        plan.cases.push(PlannedCase { case: case.clone(), test, run, judge, rounds, chain, fallbacks });
+    let new_id = |old: StepId| Some(renumbered.get(old.0 as usize).copied().unwrap_or(old));
+    for planned in planned {
+        let mut planned = planned.renumbered(&new_id);
+        let chain = plan.upstream([planned.judge], |_, _| true);
+        planned.chain = chain.into_iter().chain(planned.rounds.iter().copied()).collect();
+        plan.cases.push(planned);
     }
     plan.note_cases();
     Ok(plan)

@@ -7,6 +7,7 @@ use petgraph::algo::{bellman_ford, tarjan_scc};
 use petgraph::csr::Csr;
 use petgraph::visit::{Dfs, DfsPostOrder, EdgeFiltered, EdgeRef, IntoEdgeReferences, IntoNeighbors, Visitable};
 
+use crate::plan::Plan;
 use crate::step::{Step, StepId};
 
 /// Steps that wait for each other.
@@ -29,10 +30,6 @@ impl Graph {
         let reads: Vec<_> = (0..steps.len() as u32).flat_map(edges).collect();
         let readers = reads.iter().map(|(to, from)| (*from, *to)).collect();
         Self { reads: rows(steps.len(), reads), readers: rows(steps.len(), readers) }
-    }
-
-    pub(super) fn dependents(&self, id: StepId) -> impl Iterator<Item = StepId> + '_ {
-        self.readers.neighbors_slice(id.0).iter().copied().map(StepId)
     }
 
     /// The steps' positions, dependencies first; otherwise in the order in which they stand. None if they stand so already.
@@ -58,33 +55,40 @@ impl Graph {
         let circle = tarjan_scc(&self.readers).into_iter().find(is_circle).unwrap_or_default();
         CycleError(circle.into_iter().map(|id| steps[id as usize].name.clone()).collect())
     }
+}
+
+impl Plan {
+    /// The steps that read this one's output, in ascending order.
+    pub fn dependents(&self, id: StepId) -> impl Iterator<Item = StepId> + '_ {
+        self.graph.readers.neighbors_slice(id.0).iter().copied().map(StepId)
+    }
 
     /// Steps and all that they depend on, as far as `follows` goes on from a step to one that it reads.
-    pub(super) fn upstream(
+    pub fn upstream(
         &self,
         from: impl IntoIterator<Item = StepId>,
         follows: impl Fn(StepId, StepId) -> bool,
     ) -> BTreeSet<StepId> {
         type Edge<'a> = <&'a Csr as IntoEdgeReferences>::EdgeRef;
         let follows = |edge: Edge<'_>| follows(StepId(edge.source()), StepId(edge.target()));
-        reached(&EdgeFiltered::from_fn(&self.reads, follows), from)
+        reached(&EdgeFiltered::from_fn(&self.graph.reads, follows), from)
     }
 
     /// Steps and all that depend on them.
-    pub(super) fn downstream(&self, from: impl IntoIterator<Item = StepId>) -> BTreeSet<StepId> {
-        reached(&self.readers, from)
+    pub fn downstream(&self, from: impl IntoIterator<Item = StepId>) -> BTreeSet<StepId> {
+        reached(&self.graph.readers, from)
     }
 
     /// The chain of executed steps, each reading what the one before made, that took longest, in order of execution. No
     /// number of slots makes a run shorter than it. `seconds` is None for steps that were not executed: they took no time,
     /// but what they link is linked.
-    pub(super) fn critical_path(&self, seconds: impl Fn(StepId) -> Option<f64>) -> Vec<StepId> {
+    pub fn critical_path(&self, seconds: impl Fn(StepId) -> Option<f64>) -> Vec<StepId> {
         // The longest path is the shortest of negative lengths, from a node 0 that stands before all; step `id` is node
         // `id + 1`. Steps stand after those that they depend on, so the algorithm is done in one pass.
         let length = |id: u32| -seconds(StepId(id)).unwrap_or(0.0);
-        let steps = self.readers.node_count() as u32;
+        let steps = self.graph.readers.node_count() as u32;
         let begins = (0..steps).map(|id| (0, id + 1, length(id)));
-        let edges = self.readers.edge_references();
+        let edges = self.graph.readers.edge_references();
         let edges = edges.map(|edge| (edge.source() + 1, edge.target() + 1, length(edge.target())));
         let graph: Csr<(), f64> =
             Csr::from_sorted_edges(&begins.chain(edges).collect::<Vec<_>>()).expect("BUG: rows are sorted");
@@ -126,15 +130,9 @@ mod tests {
 
     /// Steps that read those of these positions.
     fn steps(reads: &[&[u32]]) -> Vec<Step> {
-        let step = |(name, reads): (usize, &&[u32])| Step {
-            name: name.to_string(),
-            stage: Stage::Command,
-            kind: &RENDER,
-            params: json!({}).into(),
-            inputs: reads.iter().map(|from| (from.to_string().into(), Source::Step(StepId(*from)))).collect(),
-            timeout_seconds: 1,
-            memory: None,
-            retries: None,
+        let step = |(name, reads): (usize, &&[u32])| {
+            let inputs = reads.iter().map(|from| (from.to_string().into(), Source::Step(StepId(*from)))).collect();
+            Step::new(name.to_string(), Stage::Command, &RENDER, json!({}), inputs, 1)
         };
         reads.iter().enumerate().map(step).collect()
     }
@@ -156,10 +154,9 @@ mod tests {
     fn a_chain_may_be_longer_than_the_stack_is_deep() {
         let next: Vec<[u32; 1]> = (1..200_000).map(|next| [next]).collect();
         let reads: Vec<&[u32]> = next.iter().map(|next| &next[..]).chain([&[][..]]).collect();
-        let steps = steps(&reads);
-        let graph = Graph::of(&steps);
-        assert_eq!(graph.order(&steps).unwrap(), Some((0..200_000).rev().collect()));
-        assert_eq!(graph.downstream([StepId(199_999)]).len(), 200_000);
-        assert_eq!(graph.upstream([StepId(0)], |reader, _| reader.0 < 9).len(), 10);
+        let plan = Plan::new(steps(&reads), vec![], vec![], Default::default());
+        assert_eq!(plan.graph.order(&plan.steps).unwrap(), Some((0..200_000).rev().collect()));
+        assert_eq!(plan.downstream([StepId(199_999)]).len(), 200_000);
+        assert_eq!(plan.upstream([StepId(0)], |reader, _| reader.0 < 9).len(), 10);
     }
 }

@@ -15,7 +15,7 @@ use std::path::Path;
 use crate::base::Loc;
 use crate::matrix::{Batch, Case, ExcludedCase};
 use crate::record::Weights;
-use crate::step::{Source, Step, StepId};
+use crate::step::{Step, StepId};
 
 use graph::Graph;
 
@@ -76,6 +76,24 @@ pub struct PlannedFallback {
     pub judge: StepId,
 }
 
+impl PlannedCase {
+    /// The case in a plan where each step has another number; further rounds may be left out there, and parts of its chain.
+    fn renumbered(self, new: &impl Fn(StepId) -> Option<StepId>) -> Self {
+        let [test, run, judge] = own([self.test, self.run, self.judge], new);
+        let fallbacks = self.fallbacks.into_iter().map(|fallback| {
+            let [test, run, judge] = own([fallback.test, fallback.run, fallback.judge], new);
+            PlannedFallback { test, run, judge, ..fallback }
+        });
+        let rounds = self.rounds.into_iter().filter_map(new).collect();
+        let chain = self.chain.into_iter().filter_map(new).collect();
+        Self { case: self.case, test, run, judge, rounds, chain, fallbacks: fallbacks.collect() }
+    }
+}
+
+fn own(steps: [StepId; 3], new: &impl Fn(StepId) -> Option<StepId>) -> [StepId; 3] {
+    steps.map(|id| new(id).expect("BUG: a case is planned without a step of its own"))
+}
+
 impl Plan {
     /// A plan of steps that stand after those they depend on.
     pub fn new(
@@ -124,31 +142,6 @@ impl Plan {
         names.into_iter()
     }
 
-    /// The steps that read this one's output, in ascending order.
-    pub fn dependents(&self, id: StepId) -> impl Iterator<Item = StepId> + '_ {
-        self.graph.dependents(id)
-    }
-
-    /// Steps and all that they depend on, as far as `follows` goes on from a step to one that it reads.
-    pub fn upstream(
-        &self,
-        from: impl IntoIterator<Item = StepId>,
-        follows: impl Fn(StepId, StepId) -> bool,
-    ) -> BTreeSet<StepId> {
-        self.graph.upstream(from, follows)
-    }
-
-    /// Steps and all that depend on them.
-    pub fn downstream(&self, from: impl IntoIterator<Item = StepId>) -> BTreeSet<StepId> {
-        self.graph.downstream(from)
-    }
-
-    /// The chain of executed steps, each reading what the one before made, that took longest: no number of slots makes a
-    /// run shorter. `seconds` is None for steps that were not executed.
-    pub fn critical_path(&self, seconds: impl Fn(StepId) -> Option<f64>) -> Vec<StepId> {
-        self.graph.critical_path(seconds)
-    }
-
     /// The cases that end with this step if it fails.
     pub fn resting_on(&self, id: StepId) -> impl Iterator<Item = &PlannedCase> {
         self.resting.get(&id).into_iter().flatten().map(|at| &self.cases[*at as usize])
@@ -156,11 +149,7 @@ impl Plan {
 
     /// The user's files and folders that steps read; one that several read comes as often.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
-        let sources = self.steps.iter().flat_map(|step| &step.inputs);
-        sources.filter_map(|(_, source)| match source {
-            Source::File(path) => Some(&**path),
-            Source::Step(_) => None,
-        })
+        self.steps.iter().flat_map(Step::files)
     }
 
     /// The steps whose output this one reads.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::plan::{Plan, PlannedCase, PlannedFallback};
+use crate::plan::Plan;
 use crate::step::{Source, Step, StepId};
 
 impl Plan {
@@ -33,24 +33,8 @@ impl Plan {
             Step { inputs: inputs.collect(), ..step.clone() }
         };
         let steps: Vec<Step> = kept.iter().map(|id| moved(self.step(*id))).collect();
-        let fallback = |fallback: &PlannedFallback| PlannedFallback {
-            case: fallback.case.clone(),
-            batch: fallback.batch,
-            test: new_ids[&fallback.test],
-            run: new_ids[&fallback.run],
-            judge: new_ids[&fallback.judge],
-        };
-        let case = |planned: &&PlannedCase| PlannedCase {
-            case: planned.case.clone(),
-            test: new_ids[&planned.test],
-            run: new_ids[&planned.run],
-            judge: new_ids[&planned.judge],
-            rounds: planned.rounds.iter().filter_map(|id| new_ids.get(id).copied()).collect(),
-            chain: planned.chain.iter().filter_map(|id| new_ids.get(id).copied()).collect(),
-            fallbacks: planned.fallbacks.iter().map(fallback).collect(),
-        };
         let excluded = self.excluded.iter().filter(|e| excluded(&e.case.id())).cloned().collect();
-        let cases = cases.iter().map(case).collect();
-        Plan::new(steps, cases, excluded, self.model_facts.clone())
+        let cases = cases.into_iter().map(|planned| planned.clone().renumbered(&|id| new_ids.get(&id).copied()));
+        Plan::new(steps, cases.collect(), excluded, self.model_facts.clone())
     }
 }

@@ -1,7 +1,7 @@
 //! A plan as a picture: Graphviz dot, Mermaid. What state a step is in is told by the caller; shape and line say it as
 //! well as colour does, and a legend says what they mean.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use serde::Serialize;
@@ -73,8 +73,6 @@ impl Look {
     }
 }
 
-const STAGES: [Stage; 5] = [Stage::Generate, Stage::Convert, Stage::Run, Stage::Judge, Stage::Command];
-
 /// The chosen steps, what they need, and what needs them.
 pub fn around(plan: &Plan, chosen: &BTreeSet<StepId>) -> BTreeSet<StepId> {
     let mut all = plan.upstream(chosen.iter().copied(), |_, _| true);
@@ -91,17 +89,19 @@ pub fn edges(plan: &Plan, shown: &BTreeSet<StepId>) -> Vec<(StepId, StepId)> {
     shown.iter().flat_map(|to| into(*to)).collect()
 }
 
+fn by_stage(plan: &Plan, shown: &BTreeSet<StepId>) -> BTreeMap<Stage, Vec<StepId>> {
+    let mut stages: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    shown.iter().for_each(|id| stages.entry(plan.step(*id).stage).or_default().push(*id));
+    stages
+}
+
 /// Graphviz.
 pub fn dot(plan: &Plan, shown: &BTreeSet<StepId>, look: &dyn Fn(StepId) -> Look) -> String {
     let mut text = String::from("digraph orch {\n  rankdir=LR\n  node [fontname=\"sans-serif\" fontsize=11]\n");
-    for stage in STAGES {
-        let steps: Vec<_> = shown.iter().filter(|id| plan.step(**id).stage == stage).collect();
-        if steps.is_empty() {
-            continue;
-        }
+    for (stage, steps) in by_stage(plan, shown) {
         let _ = writeln!(text, "  subgraph cluster_{0} {{\n    label=\"{0}\"\n    color=\"#cccccc\"", stage.word());
         for id in steps {
-            let (name, look) = (escaped(&plan.step(*id).name), look(*id));
+            let (name, look) = (escaped(&plan.step(id).name), look(id));
             let _ =
                 writeln!(text, "    s{} [label=\"{name}\" tooltip=\"{name}: {}\" {}]", id.0, look.word(), look.dot());
         }
@@ -127,15 +127,11 @@ pub fn mermaid(plan: &Plan, shown: &BTreeSet<StepId>, look: &dyn Fn(StepId) -> L
     let drawn = drawable(plan, shown);
     let left_out = shown.len() - drawn.len();
     let mut text = String::from("flowchart LR\n");
-    for stage in STAGES {
-        let steps: Vec<_> = drawn.iter().filter(|id| plan.step(**id).stage == stage).collect();
-        if steps.is_empty() {
-            continue;
-        }
+    for (stage, steps) in by_stage(plan, &drawn) {
         let _ = writeln!(text, "  subgraph stage_{0}[\"{0}\"]", stage.word());
         for id in steps {
-            let look = look(*id);
-            let _ = writeln!(text, "    s{}{}:::{}", id.0, look.mermaid(&plan.step(*id).name), look.class());
+            let look = look(id);
+            let _ = writeln!(text, "    s{}{}:::{}", id.0, look.mermaid(&plan.step(id).name), look.class());
         }
         text.push_str("  end\n");
     }

@@ -4,17 +4,14 @@ use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 
 use crate::matrix::Case;
-use crate::spec::{Dim, Fill, Input, Model};
+use crate::spec::{Dim, Fill, Input, Model, recipe};
 use crate::step::{MATERIALISE, MATERIALISE_TEXT, StepKind};
 
 /// A model's inputs with every named size replaced by the case's.
 pub(super) fn resolved_inputs(model: &Model, case: &Case) -> IndexMap<String, Input> {
-    let size = |dim: &Dim| match dim {
-        Dim::Fixed(n) => *n,
-        Dim::Named(name) => case.dims[name],
-    };
-    let resolve =
-        |input: &Input| Input { shape: input.shape.iter().map(|dim| Dim::Fixed(size(dim))).collect(), ..input.clone() };
+    let sizes =
+        |input: &Input| recipe::sizes(&input.shape, &case.dims).expect("BUG: a case has all sizes of its model");
+    let resolve = |input: &Input| Input { shape: sizes(input).into_iter().map(Dim::Fixed).collect(), ..input.clone() };
     model.inputs.iter().map(|(name, input)| (name.clone(), resolve(input))).collect()
 }
 

@@ -32,19 +32,13 @@ impl Provision {
         let builds = wanted.contains(&Requirement::TorchWorker) && torch_worker::shipped().is_none();
         let size = |requirement| match requirement {
             // orch's sizes are those of its own locks.
-            Requirement::Env(name) if self.has_lock_of_users(name) => None,
-            other => size(other),
+            Requirement::Env(name) if self.locks.is_users(name) => None,
+            Requirement::Env(name) => name.megabytes().map(|size| size * 1_000_000),
+            Requirement::TorchWorker => Some(TORCH_WORKER),
+            Requirement::Swiftshader => None,
         };
         let parts = wanted.into_iter().map(|requirement| (title(requirement), size(requirement)));
         Missing { parts: parts.collect(), builds }
-    }
-}
-
-fn size(requirement: Requirement) -> Option<u64> {
-    match requirement {
-        Requirement::Env(name) => name.megabytes().map(|size| size * 1_000_000),
-        Requirement::TorchWorker => Some(TORCH_WORKER),
-        Requirement::Swiftshader => None,
     }
 }
 

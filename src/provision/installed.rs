@@ -22,32 +22,32 @@ pub struct Installed {
 impl Provision {
     /// Everything that an orch installed, whichever its version.
     pub fn installed(&self) -> anyhow::Result<Vec<Installed>> {
-        let lock = |name| self.locks.text(name);
-        let envs = EnvName::ALL.iter().map(|name| env::home(&self.dir, *name, lock(*name)));
-        let torch = lock(EnvName::Torch);
+        let envs = EnvName::ALL.iter().map(|name| self.home(*name));
+        let torch = self.locks.text(EnvName::Torch);
         let rest =
             [torch_worker::home(&self.dir, torch), torch_worker::links(&self.dir, torch), python::home(&self.dir)];
         let current: Vec<PathBuf> = envs.chain(rest).collect();
-        let mut found = Vec::new();
         if !self.dir.is_dir() {
-            return Ok(found);
+            return Ok(Vec::new());
         }
-        let entries =
-            std::fs::read_dir(&self.dir).with_context(|| format!("failed to list `{}`", self.dir.display()))?;
-        for path in entries.flatten().map(|entry| entry.path()) {
-            if path.is_dir() && !path.is_symlink() && is_ours(&path) {
-                let bytes = crate::store::Amount::below(&path).bytes;
-                found.push(Installed { current: current.contains(&path), bytes, path });
-            }
-        }
-        found.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(found)
+        let mut homes =
+            self.homes().with_context(|| format!("failed to list `{}`", self.dir.display()))?.collect::<Vec<_>>();
+        homes.sort();
+        let of = |path: PathBuf| {
+            let bytes = crate::store::Amount::below(&path).bytes;
+            Installed { current: current.contains(&path), bytes, path }
+        };
+        Ok(homes.into_iter().map(of).collect())
+    }
+
+    fn homes(&self) -> std::io::Result<impl Iterator<Item = PathBuf> + use<>> {
+        let paths = std::fs::read_dir(&self.dir)?.flatten().map(|entry| entry.path());
+        Ok(paths.filter(|path| path.is_dir() && !path.is_symlink() && is_ours(path)))
     }
 
     /// Removes what installations that were killed had begun, with `dry_run` only in words; gives it with its size.
     pub fn unfinished(&self, dry_run: bool) -> anyhow::Result<Vec<(PathBuf, u64)>> {
-        let homes = std::fs::read_dir(&self.dir).into_iter().flatten().flatten().map(|entry| entry.path());
-        let homes = homes.filter(|path| path.is_dir() && !path.is_symlink() && is_ours(path));
+        let homes = self.homes().into_iter().flatten();
         let mut gone = Vec::new();
         for path in homes.chain([self.dir.clone()]).flat_map(|dir| temporary::left_in(&dir)).map(|left| left.path()) {
             gone.push((path.clone(), crate::store::Amount::below(&path).bytes));

@@ -4,7 +4,6 @@
 //! processes. Which step needs what is `step`'s business.
 
 mod amount;
-mod android;
 mod browser;
 mod duckdb;
 mod env;
@@ -20,12 +19,14 @@ mod transformers_js;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
 
 use anyhow::Context;
 
 use crate::base::{Digest, fs as bfs, lock};
-use crate::browser::ORT_WEB;
+use crate::browser::{BINARY, ORT_WEB};
 use crate::catalogue::browser::CHROMIUM;
 use crate::catalogue::{Library, Requirement};
 use crate::device::{Host, webgpu};
@@ -37,6 +38,7 @@ pub use amount::Missing;
 pub use env::PythonEnv;
 pub use index::reach_index;
 pub use installed::Installed;
+use npm::Packages;
 use python::Package;
 pub use python::{Interpreter, find_python, find_uv};
 
@@ -110,20 +112,13 @@ impl Provision {
         self.locks.digest(name)
     }
 
-    /// Whether an environment is installed from a lock of the user's.
-    pub fn has_lock_of_users(&self, name: EnvName) -> bool {
-        self.locks.is_users(name)
-    }
-
     /// True if nothing needs to be installed for it.
     pub fn is_ready(&self, requirement: Requirement) -> bool {
         match requirement {
-            Requirement::Env(EnvName::Browser) => self.browser_home().is_some(),
-            Requirement::Env(EnvName::TransformersJs) => self.transformers_js().is_some(),
-            Requirement::Env(EnvName::Duckdb) => duckdb::ready(&self.dir, self.locks.text(EnvName::Duckdb)).is_some(),
-            Requirement::Env(name) => {
-                self.own_for(name).is_some() || env::ready(&self.dir, name, self.locks.text(name)).is_some()
-            }
+            Requirement::Env(name) => match Packages::of(name) {
+                Some(_) => self.of_npm(name).is_some(),
+                None => self.is_own(name) || env::ready(&self.home(name)).is_some(),
+            },
             Requirement::TorchWorker => torch_worker::ready(&self.dir, self.locks.text(EnvName::Torch)).is_some(),
             Requirement::Swiftshader => has_gpu() || self.is_ready(Requirement::Env(EnvName::Browser)),
         }
@@ -132,12 +127,12 @@ impl Provision {
     /// Installs a requirement if it is not there. May take minutes; `progress` gets a line now and then.
     pub fn ensure(&self, requirement: Requirement, progress: &dyn Fn(&str)) -> anyhow::Result<()> {
         match requirement {
-            Requirement::Env(name) if self.own_for(name).is_some() => Ok(()),
-            Requirement::Env(EnvName::Browser) => browser::ensure(&self.install(progress)).map(drop),
-            Requirement::Env(EnvName::TransformersJs) => transformers_js::ensure(&self.install(progress)).map(drop),
-            Requirement::Env(EnvName::Duckdb) => self.duckdb(progress).map(drop),
+            Requirement::Env(name) if self.is_own(name) => Ok(()),
             Requirement::Env(name) => {
                 let install = self.install(progress);
+                if let Some(packages) = Packages::of(name) {
+                    return npm::ensure(&install, packages).map(drop);
+                }
                 let uv = (name != EnvName::Uv && !self.is_ready(requirement)).then(|| env::uv(&install)).flatten();
                 env::ensure(&install, name, uv.as_deref()).map(drop)
             }
@@ -157,7 +152,12 @@ impl Provision {
     }
 
     fn install<'a>(&'a self, progress: &'a dyn Fn(&str)) -> Install<'a> {
-        Install { dir: &self.dir, locks: &self.locks, cancel: &self.cancel, progress }
+        Install { at: self, progress }
+    }
+
+    /// The folder of an environment.
+    fn home(&self, name: EnvName) -> PathBuf {
+        self.dir.join(format!("{name}-{}", self.locks.digest(name).short()))
     }
 
     pub fn env(&self, name: EnvName) -> anyhow::Result<PythonEnv> {
@@ -168,7 +168,7 @@ impl Provision {
         if let Some(env) = found.get(&name) {
             return Ok(env.clone());
         }
-        let env = env::ready(&self.dir, name, self.locks.text(name))
+        let env = env::ready(&self.home(name))
             .with_context(|| format!("BUG: the environment `{name}` is used before it is there"))?;
         found.insert(name, env.clone());
         Ok(env)
@@ -176,7 +176,7 @@ impl Provision {
 
     /// DuckDB's library: the one that ORCH_DUCKDB names, or an installed one, which is installed if it is not there.
     pub fn duckdb(&self, progress: &dyn Fn(&str)) -> anyhow::Result<PathBuf> {
-        duckdb::ensure(&self.install(progress))
+        npm::ensure(&self.install(progress), &duckdb::PACKAGES)
     }
 
     pub fn torch_worker(&self) -> anyhow::Result<PathBuf> {
@@ -199,18 +199,19 @@ impl Provision {
 
     pub fn library(&self, library: Library) -> anyhow::Result<PathBuf> {
         match library {
-            Library::Adb => android::adb(),
-            Library::QnnSdk => android::sdk(),
+            Library::Adb => libraries::adb(),
+            Library::QnnSdk => libraries::qnn_sdk(),
             Library::Browser => self.browser(),
             Library::OrtWeb => {
-                let home = self.browser_home().context("BUG: the environment `browser` is used before it is there")?;
-                Ok(home.join(ORT_WEB))
+                let home = self.of_npm(EnvName::Browser);
+                Ok(home.context("BUG: the environment `browser` is used before it is there")?.join(ORT_WEB))
             }
             Library::TransformersJs => {
-                self.transformers_js().context("BUG: the environment `transformers-js` is used before it is there")
+                let packages = self.of_npm(EnvName::TransformersJs);
+                packages.context("BUG: the environment `transformers-js` is used before it is there")
             }
             // Not there where a GPU has a driver of its own: who uses it looks.
-            Library::Swiftshader => Ok(browser::swiftshader(&self.dir, self.locks.text(EnvName::Browser))),
+            Library::Swiftshader => Ok(browser::swiftshader(&self.home(EnvName::Browser))),
             Library::Wheel(wheel) => {
                 let found = libraries::find(&self.env(wheel.env)?.site, wheel);
                 // What orch installs itself is whole.
@@ -225,16 +226,16 @@ impl Provision {
     /// Variables with which a program that orch does not start finds a requirement: `NAME=value`.
     pub fn variables(&self, requirement: Requirement) -> Vec<String> {
         match requirement {
-            Requirement::Swiftshader if has_gpu() || self.browser_home().is_none() => vec![],
             Requirement::Swiftshader => {
-                browser::in_software(&browser::swiftshader(&self.dir, self.locks.text(EnvName::Browser)))
+                let home = self.of_npm(EnvName::Browser).filter(|_| !has_gpu());
+                home.map(|home| browser::in_software(&browser::swiftshader(&home))).unwrap_or_default()
             }
-            Requirement::Env(EnvName::Browser) => match (self.browser(), self.browser_home()) {
+            Requirement::Env(EnvName::Browser) => match (self.browser(), self.of_npm(EnvName::Browser)) {
                 (Ok(program), Some(home)) => browser::in_page(&program, &home),
                 _ => vec![],
             },
             Requirement::Env(EnvName::TransformersJs) => {
-                let packages = self.transformers_js().into_iter();
+                let packages = self.of_npm(EnvName::TransformersJs).into_iter();
                 packages.map(|packages| format!("ORCH_TRANSFORMERS_JS={}", packages.display())).collect()
             }
             Requirement::Env(_) | Requirement::TorchWorker => vec![],
@@ -243,17 +244,19 @@ impl Provision {
 
     /// The browser that pages are opened with: ORCH_BROWSER's, or the installed one.
     pub fn browser(&self) -> anyhow::Result<PathBuf> {
-        let own = self.own_browser.as_ref().map(|own| own.program.as_path());
-        browser::program(own, self.browser_home().as_deref())
+        match (&self.own_browser, self.of_npm(EnvName::Browser)) {
+            (Some(own), _) => Ok(own.program.clone()),
+            (None, Some(home)) if browser::HAS_CHROMIUM => Ok(home.join(BINARY)),
+            (None, Some(_)) => anyhow::bail!(
+                "orch has no browser for this system\nhint: set ORCH_BROWSER to a Chrome or Chromium of 2026 or newer"
+            ),
+            (None, None) => anyhow::bail!("BUG: the environment `browser` is used before it is there"),
+        }
     }
 
-    /// The folder of npm's packages with Transformers.js, if it is there.
-    fn transformers_js(&self) -> Option<PathBuf> {
-        transformers_js::ready(&self.dir, self.locks.text(EnvName::TransformersJs))
-    }
-
-    fn browser_home(&self) -> Option<PathBuf> {
-        browser::ready(&self.dir, self.locks.text(EnvName::Browser))
+    /// What is used of an environment of npm, if it is there.
+    fn of_npm(&self, name: EnvName) -> Option<PathBuf> {
+        (Packages::of(name)?.find)(&self.home(name))
     }
 
     pub fn dir(&self) -> &Path {
@@ -286,32 +289,30 @@ fn has_gpu() -> bool {
 /// Names of requirements, for people.
 pub fn title(requirement: Requirement) -> String {
     match requirement {
-        Requirement::Env(EnvName::Browser) => "browser with ONNX Runtime Web".into(),
-        Requirement::Env(EnvName::TransformersJs) => "Transformers.js".into(),
-        Requirement::Env(EnvName::Duckdb) => "DuckDB".into(),
-        Requirement::Env(name) => format!("python environment `{name}`"),
+        Requirement::Env(name) => match Packages::of(name) {
+            Some(packages) => packages.title.into(),
+            None => format!("python environment `{name}`"),
+        },
         Requirement::TorchWorker => "tch worker `orch-torch`".into(),
         Requirement::Swiftshader => "Vulkan driver in software, SwiftShader (of the browser)".into(),
     }
 }
 
-/// An installation: where, of what, and who hears of it.
+/// An installation, and who hears of it.
 struct Install<'a> {
-    dir: &'a Path,
-    locks: &'a Locks,
-    cancel: &'a Cancel,
+    at: &'a Provision,
     progress: &'a dyn Fn(&str),
 }
 
 impl Install<'_> {
     /// Runs an installer to its end, reporting the last line of its log as it goes.
-    fn run(&self, command: &mut std::process::Command, log: &Path) -> anyhow::Result<()> {
+    fn run(&self, command: &mut Command, log: &Path) -> anyhow::Result<()> {
         self.run_counted(command, log, &|_| {})
     }
 
     /// The same of what fetches and unpacks an environment: also how much of it is there.
-    fn fetch(&self, name: EnvName, command: &mut std::process::Command, log: &Path) -> anyhow::Result<()> {
-        let total = name.megabytes().filter(|_| !self.locks.is_users(name)).map(|size| size * 1_000_000);
+    fn fetch(&self, name: EnvName, command: &mut Command, log: &Path) -> anyhow::Result<()> {
+        let total = name.megabytes().filter(|_| !self.at.locks.is_users(name)).map(|size| size * 1_000_000);
         let told = Cell::new(0);
         self.run_counted(command, log, &|written| {
             if written >= told.get() + total.unwrap_or(5_000_000_000) / 20 {
@@ -321,14 +322,9 @@ impl Install<'_> {
         })
     }
 
-    fn run_counted(
-        &self,
-        command: &mut std::process::Command,
-        log: &Path,
-        written: &dyn Fn(u64),
-    ) -> anyhow::Result<()> {
+    fn run_counted(&self, command: &mut Command, log: &Path, written: &dyn Fn(u64)) -> anyhow::Result<()> {
         let shown = format!("{command:?}").replace('"', "");
-        let (timeout, cancel, progress) = (std::time::Duration::from_secs(3600), self.cancel, self.progress);
+        let (timeout, cancel, progress) = (Duration::from_secs(3600), &self.at.cancel, self.progress);
         let limits = Limits { timeout, memory: None, cancel, log, progress };
         crate::worker::run_logged(command, &limits, written).with_context(|| {
             format!("`{shown}` failed; its last words:\n{}\nfull log: {}", crate::worker::tail(log, 12), log.display())

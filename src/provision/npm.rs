@@ -10,40 +10,42 @@ use anyhow::Context;
 
 use crate::base::fs as bfs;
 use crate::provision::env::{self, PythonEnv};
-use crate::provision::{Install, find_uv, python};
+use crate::provision::{Install, browser, duckdb, find_uv, python, transformers_js};
 use crate::toolchain::EnvName;
 
 /// The least Node whose npm and brotli do what is asked of them here.
 const NODE: u32 = 20;
 
 /// What is to be there.
-pub(super) struct Packages<'a> {
+pub(super) struct Packages {
     pub(super) name: EnvName,
+    /// For people.
+    pub(super) title: &'static str,
     /// The text of `package.json`.
-    pub(super) manifest: &'a str,
-    /// The environment's folder, if it is there.
-    pub(super) ready: &'a dyn Fn() -> Option<PathBuf>,
+    pub(super) manifest: &'static str,
+    /// What others are given of the environment's folder, if it is there: it appears as a whole.
+    pub(super) find: fn(&Path) -> Option<PathBuf>,
+    /// Does the rest in the folder where the packages are, with Node's path and a way to run it.
+    pub(super) finish: fn(&Install<'_>, &Path, &Path, Run<'_>) -> anyhow::Result<()>,
+}
+
+impl Packages {
+    pub(super) fn of(name: EnvName) -> Option<&'static Self> {
+        static ALL: [&Packages; 3] = [&browser::PACKAGES, &duckdb::PACKAGES, &transformers_js::PACKAGES];
+        ALL.into_iter().find(|packages| packages.name == name)
+    }
 }
 
 /// Runs one program of the installation.
 pub(super) type Run<'a> = &'a dyn Fn(&mut Command) -> anyhow::Result<()>;
 
-/// Installs the packages, lets `finish` do the rest in the folder where they are (with Node's path and a way to run it), and
-/// publishes that folder as a whole.
-pub(super) fn ensure(
-    install: &Install<'_>,
-    packages: &Packages<'_>,
-    finish: &dyn Fn(&Path, &Path, Run<'_>) -> anyhow::Result<()>,
-) -> anyhow::Result<PathBuf> {
-    if let Some(home) = (packages.ready)() {
-        return Ok(home);
-    }
-    let lock = install.locks.text(packages.name);
-    let home = env::home(install.dir, packages.name, lock);
-    let _guard = env::alone(install, &home)?;
-    if let Some(home) = (packages.ready)() {
-        return Ok(home);
-    }
+/// Installs the packages, lets `finish` do the rest, and publishes the folder as a whole.
+pub(super) fn ensure(install: &Install<'_>, packages: &Packages) -> anyhow::Result<PathBuf> {
+    let home = install.at.home(packages.name);
+    env::once(install, &home, || (packages.find)(&home), || make(install, packages, &home))
+}
+
+fn make(install: &Install<'_>, packages: &Packages, home: &Path) -> anyhow::Result<PathBuf> {
     let node = match Node::on_path() {
         Some(node) => node,
         None => {
@@ -51,8 +53,10 @@ pub(super) fn ensure(
             Node::of(&env::ensure(install, EnvName::Node, find_uv().as_deref())?)
         }
     };
-    let staged = tempfile::Builder::new().prefix(".tmp-").tempdir_in(install.dir)?;
-    for (name, text) in [("package.json", packages.manifest), ("package-lock.json", lock)] {
+    let staged = tempfile::Builder::new().prefix(".tmp-").tempdir_in(&install.at.dir)?;
+    for (name, text) in
+        [("package.json", packages.manifest), ("package-lock.json", install.at.locks.text(packages.name))]
+    {
         bfs::write_atomic(&staged.path().join(name), text.as_bytes())?;
     }
     let log = home.with_extension("log");
@@ -63,11 +67,11 @@ pub(super) fn ensure(
     // The packages' own scripts are not run: what is needed of them is files.
     fetch.args(["ci", "--omit=dev", "--ignore-scripts", "--engine-strict=false", "--no-audit", "--no-fund"]);
     install.fetch(packages.name, fetch.current_dir(staged.path()), &log)?;
-    finish(staged.path(), &node.node, &run)?;
-    bfs::remove_dir(&home)?;
+    (packages.finish)(install, staged.path(), &node.node, &run)?;
+    bfs::remove_dir(home)?;
     let staged = staged.keep();
-    std::fs::rename(&staged, &home).with_context(|| format!("failed to make `{}`", home.display()))?;
-    Ok(home)
+    std::fs::rename(&staged, home).with_context(|| format!("failed to make `{}`", home.display()))?;
+    (packages.find)(home).context("BUG: what was installed is not there")
 }
 
 /// Node with its npm, which is a program, or a script for it.

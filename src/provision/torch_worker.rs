@@ -45,7 +45,7 @@ pub(super) fn shipped() -> Option<PathBuf> {
 
 /// Puts the worker in its place: the one that came with orch, or else one that is built.
 pub(super) fn install(install: &Install<'_>, env: &PythonEnv) -> anyhow::Result<PathBuf> {
-    let (dir, lock) = (install.dir, install.locks.text(EnvName::Torch));
+    let (dir, lock) = (&install.at.dir, install.at.locks.text(EnvName::Torch));
     let home = home(dir, lock);
     std::fs::create_dir_all(&home).with_context(|| format!("failed to create `{}`", home.display()))?;
     let lock_path = home.join("build.lock");

@@ -4,37 +4,30 @@
 //! Its dependencies for Node (`onnxruntime-node`, 300 MB, and `sharp`) never run in a page. npm knows no way to leave a
 //! dependency out, so `package.json` puts a tiny package in their place that is installed anyhow.
 
-use std::path::{Path, PathBuf};
-
-use crate::provision::npm::{self, Packages};
-use crate::provision::{Install, env};
+use crate::provision::npm::Packages;
 use crate::runtime::transformers_js::{ORT_FILES, ORT_WEB, SCRIPT};
 use crate::toolchain::EnvName;
 
-const PACKAGE: &str = include_str!("../../node/transformers-js/package.json");
 /// The folder of npm's packages in the environment.
-const PACKAGES: &str = "node_modules";
+const FOLDER: &str = "node_modules";
 
-/// The folder of the packages, if the environment is there: it appears as a whole.
-pub(super) fn ready(dir: &Path, lock: &str) -> Option<PathBuf> {
-    let packages = env::home(dir, EnvName::TransformersJs, lock).join(PACKAGES);
-    packages.join(SCRIPT).is_file().then_some(packages)
-}
-
-pub(super) fn ensure(install: &Install<'_>) -> anyhow::Result<PathBuf> {
-    let ready = || ready(install.dir, install.locks.text(EnvName::TransformersJs));
-    let packages = Packages { name: EnvName::TransformersJs, manifest: PACKAGE, ready: &ready };
-    npm::ensure(install, &packages, &|staged, _, _| {
+/// What is used is that folder.
+pub(super) static PACKAGES: Packages = Packages {
+    name: EnvName::TransformersJs,
+    title: "Transformers.js",
+    manifest: include_str!("../../node/transformers-js/package.json"),
+    find: |home| Some(home.join(FOLDER)).filter(|packages| packages.join(SCRIPT).is_file()),
+    finish: |_, staged, _, _| {
         // Other builds, and maps for debuggers: four fifths of it.
-        let bundles = staged.join(PACKAGES).join(ORT_WEB);
+        let bundles = staged.join(FOLDER).join(ORT_WEB);
         for entry in std::fs::read_dir(&bundles)?.flatten() {
             if !ORT_FILES.iter().any(|kept| entry.file_name() == *kept) {
                 std::fs::remove_file(entry.path())?;
             }
         }
         Ok(())
-    })
-}
+    },
+};
 
 #[cfg(test)]
 mod tests {
@@ -53,7 +46,7 @@ mod tests {
         assert_eq!(made_for, &of("onnxruntime-web")["version"]);
         let package = "@huggingface/transformers";
         let identity = locks.identity(Tool { env: EnvName::TransformersJs, package });
-        let asked: serde_json::Value = serde_json::from_str(PACKAGE).unwrap();
+        let asked: serde_json::Value = serde_json::from_str(PACKAGES.manifest).unwrap();
         assert!(identity.starts_with(&format!("{}+", asked["dependencies"][package].as_str().unwrap())), "{identity}");
     }
 }

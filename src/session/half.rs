@@ -11,7 +11,7 @@ use crate::base::fs as bfs;
 use crate::catalogue::Half;
 use crate::device::half::{HalfAnswer, HalfQuestion};
 use crate::device::{Backend, Fingerprint};
-use crate::exec::half::{self, Bench};
+use crate::exec::{Bench, half};
 use crate::matrix::{Computes, Matrix};
 use crate::provision::{self, Provision};
 use crate::session::{Session, Tell, probed};

@@ -7,7 +7,8 @@ use anyhow::Context as _;
 use crate::base::figures::counted;
 use crate::catalogue::Requirement;
 use crate::event::Listener;
-use crate::exec::profile::{Profiling, can};
+use crate::exec::Bench;
+use crate::exec::profile::can;
 use crate::matrix::{Facet, Query};
 use crate::runtime::profile::Profile;
 use crate::session::{Ask, Request, Session, Settings, Tell, UsageError, usage};
@@ -54,8 +55,8 @@ impl Session {
         let (artefact, folder) = (scratch.dir("artefact")?, scratch.dir("profile")?);
         self.store.lay_out(&tree, &artefact, LaidAs::Copies)?;
         let inventory = self.inventory();
-        let profiling = Profiling { provision: &self.provision, inventory, cancel: &self.cancel, scratch: &folder };
-        let profile = profiling.of(&run, &artefact, samples).with_context(|| format!("`{name}` was not profiled"))?;
+        let bench = Bench { provision: &self.provision, inventory, cancel: &self.cancel, scratch: &folder };
+        let profile = bench.profile(&run, &artefact, samples).with_context(|| format!("`{name}` was not profiled"))?;
         Ok((name, profile))
     }
 

@@ -49,7 +49,6 @@ impl StepKind for Calibration {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::fs;
     use std::path::Path;
 
@@ -60,13 +59,8 @@ mod tests {
     use crate::step::{INPUTS, Stage};
 
     fn made(kind: &'static dyn StepKind, params: Value, out: &Path) {
-        let name = "calibration:x".to_owned();
-        let (stage, inputs) = (Stage::Generate, vec![]);
-        let step =
-            Step { name, stage, kind, params: params.into(), inputs, timeout_seconds: 1, memory: None, retries: None };
-        let (inputs, trees, scratch) = (BTreeMap::new(), BTreeMap::new(), out.to_owned());
-        let Work::Pure(work) = kind.lower(&step, &Places { inputs, trees, out: out.to_owned(), scratch }).unwrap()
-        else {
+        let step = Step::new("calibration:x", Stage::Generate, kind, params, vec![], 1);
+        let Work::Pure(work) = kind.lower(&step, &Places { out: out.to_owned(), ..Places::default() }).unwrap() else {
             panic!("it is made in this process")
         };
         work().unwrap();

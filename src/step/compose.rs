@@ -10,7 +10,7 @@ use crate::base::fs as bfs;
 use crate::runtime::loops;
 use crate::runtime::manifest::Manifest;
 use crate::runtime::tensors;
-use crate::step::{Access, Code, MemoryGuess, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall};
+use crate::step::{Code, MemoryGuess, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall};
 use crate::toolchain::{EnvName, Tool};
 
 /// The label under which both know a component's tree.
@@ -34,13 +34,8 @@ impl StepKind for Compose {
     }
 
     fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
-        Ok(Work::Worker(WorkerCall {
-            worker: Worker::Python(EnvName::Torch),
-            op: "compose",
-            params: step.params.json().clone(),
-            libraries: vec![],
-            access: Access::default(),
-        }))
+        let params = step.params.json().clone();
+        Ok(Work::Worker(WorkerCall::of(Worker::Python(EnvName::Torch), "compose", params)))
     }
 }
 
@@ -72,7 +67,6 @@ fn assemble<'c>(model: &Path, components: impl Iterator<Item = (&'c str, &'c Pat
     for (part, tree) in components {
         for file in bfs::files_below(tree)? {
             let to = out.join(loops::COMPONENTS).join(part).join(&file);
-            std::fs::create_dir_all(to.parent().expect("BUG: it lies in a folder"))?;
             bfs::copy_file(&tree.join(&file), &to)?;
         }
         let told = Manifest::read(tree)?.rest;

@@ -1,6 +1,6 @@
 //! `convert:<model>:<artefact>`: the model in the form that a runtime loads. Of what and by whom, the artefact's row says.
 
-use crate::catalogue::{Access, Code, Conversion, Converter, MemoryGuess, Places, Requirement, Worker, WorkerCall};
+use crate::catalogue::{Code, Conversion, Converter, MemoryGuess, Places, Requirement, Worker, WorkerCall};
 use crate::step::{Step, StepKind, Work};
 use crate::toolchain::{EnvName, Tool};
 
@@ -46,7 +46,6 @@ impl StepKind for Conversion {
             Converter::Python(op) => (Worker::Python(env(self, step)), *op, vec![]),
             Converter::Worker { runtime, op, libraries } => (Worker::Orch(runtime.name), *op, libraries.to_vec()),
         };
-        let (params, access) = (step.params.json().clone(), Access::default());
-        Ok(Work::Worker(WorkerCall { worker, op, params, libraries, access }))
+        Ok(Work::Worker(WorkerCall { libraries, ..WorkerCall::of(worker, op, step.params.json().clone()) }))
     }
 }

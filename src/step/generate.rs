@@ -3,7 +3,6 @@
 //! Pure: a [`TestContext`] becomes the text of a file, the same on every host. Knows neither whether the hardware is there
 //! nor what the model's outputs look like; the file itself finds out when it runs (docs/pipelines.md).
 
-mod platforms;
 #[cfg(test)]
 mod tests;
 
@@ -18,9 +17,9 @@ use crate::base::Digest;
 use crate::catalogue::{Artefact, Runtime, TestMeasure};
 use crate::device::BackendRow;
 use crate::spec::{Dtype, Precision, Tolerance, library};
-use crate::{template, toolchain};
-
-pub use platforms::for_all_platforms;
+use crate::step::render::plain;
+use crate::template::{self, TemplateError};
+use crate::toolchain;
 
 /// All that a generated test is made from.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -215,6 +214,17 @@ pub fn render_test(ctx: &TestContext) -> anyhow::Result<String> {
     ctx.check()?;
     let name = format!("hardware/{}.py.j2", ctx.hardware()?);
     Ok(squeezed(&template::render(&name, ctx.view())?))
+}
+
+/// Name and text of the file that runs all tests of one model, on whatever of their targets is here. It lies beside them and
+/// finds them by their names, so it is the same whatever a run selects, and no step makes it.
+pub fn for_all_platforms(model: &str) -> Result<(String, String), TemplateError> {
+    let file = format!("all_{}.py", plain(model));
+    // Of the model `a`, and not of `a_b`, whose name has two of them there.
+    let pattern = format!(r"test_{}_(?!_)(.+)\.py", plain(model).replace('+', r"\+"));
+    let orch = env!("CARGO_PKG_VERSION");
+    let text = template::render("all.py.j2", json!({"model": model, "file": file, "pattern": pattern, "orch": orch}))?;
+    Ok((file, text))
 }
 
 /// What a test says of the files that lie beside it, until it is handed out with them: a conversion is made after its test.

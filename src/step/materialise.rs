@@ -4,14 +4,38 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
+use crate::catalogue::parts;
 use crate::step::{Access, Code, MemoryGuess, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall};
 use crate::toolchain::{EnvName, Tool};
 
-pub struct Materialise;
-pub static MATERIALISE: Materialise = Materialise;
+pub struct Materialise {
+    name: &'static str,
+    op: &'static str,
+    code: Code,
+}
+
+pub static MATERIALISE: Materialise = Materialise {
+    name: "materialise",
+    op: "materialise",
+    code: Code::of(&[parts!(Rust "step/materialise.rs"; Python "materialise")]),
+};
+
+/// Of a row that says its text once: the tokenizer also fills the mask and the type ids that the class takes. A kind of its
+/// own, so that the keys of rows which name every input hold nothing of it.
+pub static MATERIALISE_TEXT: Materialise = Materialise {
+    name: "materialise-text",
+    op: "materialise_text",
+    code: Code::of(&[parts!(Rust "step/materialise.rs"; Python "materialise_text")]),
+};
 
 impl StepKind for Materialise {
-    known_as!("materialise": Rust "step/materialise.rs"; Python "materialise");
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn code(&self, _: &Step) -> &Code {
+        &self.code
+    }
 
     in_python!(
         EnvName::Torch,
@@ -39,14 +63,8 @@ impl StepKind for Materialise {
         if let Some(folder) = places.inputs.get("weights") {
             params["weights"]["path"] = json!(folder);
         }
-        let weights = params["weights"].clone();
-        Ok(Work::Worker(WorkerCall {
-            worker: Worker::Python(EnvName::Torch),
-            op: "materialise",
-            params,
-            libraries: vec![],
-            access: access(&weights),
-        }))
+        let access = access(&params["weights"]);
+        Ok(Work::Worker(WorkerCall { access, ..WorkerCall::of(Worker::Python(EnvName::Torch), self.op, params) }))
     }
 }
 

@@ -43,7 +43,6 @@ mod convert;
 pub mod generate;
 mod judge;
 mod materialise;
-mod materialise_text;
 pub mod ready;
 mod recipe;
 mod render;
@@ -76,8 +75,7 @@ pub use command::COMMAND;
 pub use compose::{ASSEMBLE, COMPOSE, component};
 pub use generate::{InputSummary, TestContext};
 pub use judge::{JUDGE, JudgeParams, Judgement};
-pub use materialise::MATERIALISE;
-pub use materialise_text::MATERIALISE_TEXT;
+pub use materialise::{MATERIALISE, MATERIALISE_TEXT};
 pub use ready::{READY, REFERENCE};
 pub use recipe::INPUTS;
 pub use render::{RENDER, test_context, test_env, test_file_name};
@@ -118,8 +116,7 @@ pub struct Step {
     pub stage: Stage,
     pub kind: &'static dyn StepKind,
     pub params: Params,
-    /// By the name under which the kind knows them.
-    pub inputs: Vec<(Arc<str>, Source)>,
+    pub inputs: Inputs,
     /// Upper bound of its execution. Not in the key: it cannot change an output.
     pub timeout_seconds: u64,
     /// Bytes of main memory that it takes by the user's word. Not in the key: it only decides what executes beside it.
@@ -129,6 +126,19 @@ pub struct Step {
 }
 
 impl Step {
+    /// One of which the user said neither how much memory it takes nor how often it is tried.
+    pub fn new(
+        name: impl Into<String>,
+        stage: Stage,
+        kind: &'static dyn StepKind,
+        params: impl Into<Params>,
+        inputs: Inputs,
+        timeout_seconds: u64,
+    ) -> Self {
+        let (name, params) = (name.into(), params.into());
+        Self { name, stage, kind, params, inputs, timeout_seconds, memory: None, retries: None }
+    }
+
     /// Exit codes by which a program says that another attempt may succeed.
     pub fn transient_codes(&self) -> &[u32] {
         if let Params::Program(program) = &self.params { &program.transient } else { &[] }
@@ -150,12 +160,20 @@ impl Step {
         }
     }
 
-    /// The steps whose output this one reads.
+    /// The steps whose output this one reads, by its names for them.
+    pub fn trees(&self) -> impl Iterator<Item = (&str, StepId)> {
+        self.inputs
+            .iter()
+            .filter_map(|(name, source)| if let Source::Step(id) = source { Some((&**name, *id)) } else { None })
+    }
+
     pub fn dependencies(&self) -> impl Iterator<Item = StepId> + '_ {
-        self.inputs.iter().filter_map(|(_, source)| match source {
-            Source::Step(id) => Some(*id),
-            Source::File(_) => None,
-        })
+        self.trees().map(|(_, id)| id)
+    }
+
+    /// The user's files and folders that it reads.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.inputs.iter().filter_map(|(_, source)| if let Source::File(path) = source { Some(&**path) } else { None })
     }
 }
 
@@ -250,6 +268,9 @@ impl From<Value> for Params {
         Self::Json(Box::new(value))
     }
 }
+
+/// What a step reads, by the names under which its kind knows it.
+pub type Inputs = Vec<(Arc<str>, Source)>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {

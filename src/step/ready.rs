@@ -56,6 +56,9 @@ impl StepKind for Ready {
     }
 }
 
+/// The user's files, and what a recipe made, by the step's names for them.
+type Inputs = BTreeMap<String, PathBuf>;
+
 /// What a model takes and gives.
 struct Names {
     inputs: Vec<String>,
@@ -67,7 +70,7 @@ pub fn external(name: &str) -> String {
     format!("external/{name}")
 }
 
-fn bring_onnx(file: &Path, inputs: &BTreeMap<String, PathBuf>, out: &Path, wanted: &[String]) -> anyhow::Result<()> {
+fn bring_onnx(file: &Path, inputs: &Inputs, out: &Path, wanted: &[String]) -> anyhow::Result<()> {
     let facts = onnx_file::facts(file)?;
     expressible(file, &facts.inexpressible)?;
     let kept = kept(file, &facts.outputs, wanted)?;
@@ -87,7 +90,8 @@ fn bring_onnx(file: &Path, inputs: &BTreeMap<String, PathBuf>, out: &Path, wante
         Some(changed) => std::fs::write(out.join("model.onnx"), changed).context("failed to write model.onnx")?,
         None => bfs::copy_file(file, &out.join("model.onnx"))?,
     }
-    let expected = inputs.get("expected").map(|path| expected(path, &facts.outputs, kept)).transpose()?;
+    let read = |path: &PathBuf| compared(path, foreign::read(path, "output", &facts.outputs)?, &facts.outputs, kept);
+    let expected = inputs.get("expected").map(read).transpose()?;
     let names = Names { inputs: [facts.inputs, overridden].concat(), outputs: kept.to_vec() };
     bring_tensors(inputs, out, ReadyFormat::Onnx, names, &given, expected.as_ref())
 }
@@ -114,12 +118,7 @@ fn kept<'n>(file: &Path, all: &'n [String], wanted: &'n [String]) -> anyhow::Res
     Ok(if wanted.is_empty() { all } else { wanted })
 }
 
-fn bring_openvino(
-    file: &Path,
-    inputs: &BTreeMap<String, PathBuf>,
-    out: &Path,
-    params: ReadyParams,
-) -> anyhow::Result<()> {
+fn bring_openvino(file: &Path, inputs: &Inputs, out: &Path, params: ReadyParams) -> anyhow::Result<()> {
     let facts = ir_file::facts(file)?;
     expressible(file, &facts.inexpressible)?;
     let weights = file.with_extension("bin");
@@ -154,12 +153,7 @@ fn renamed(tensors: Tensors, names: &[Vec<String>], called: &[String]) -> Tensor
     tensors.into_iter().map(renamed).collect()
 }
 
-fn bring_torchscript(
-    file: &Path,
-    inputs: &BTreeMap<String, PathBuf>,
-    out: &Path,
-    params: ReadyParams,
-) -> anyhow::Result<()> {
+fn bring_torchscript(file: &Path, inputs: &Inputs, out: &Path, params: ReadyParams) -> anyhow::Result<()> {
     bfs::copy_file(file, &out.join("model.pt"))?;
     if params.inputs.is_empty() {
         bail!(
@@ -175,10 +169,7 @@ fn bring_torchscript(
 }
 
 /// Outputs that the file does not tell: all that the spec names or the user expects, and what is expected of them.
-fn untold(
-    inputs: &BTreeMap<String, PathBuf>,
-    mut outputs: Vec<String>,
-) -> anyhow::Result<(Vec<String>, Option<Tensors>)> {
+fn untold(inputs: &Inputs, mut outputs: Vec<String>) -> anyhow::Result<(Vec<String>, Option<Tensors>)> {
     let Some(path) = inputs.get("expected") else { return Ok((outputs, None)) };
     let read = foreign::read(path, "output", &outputs)?;
     if outputs.is_empty() {
@@ -189,7 +180,7 @@ fn untold(
 }
 
 /// The tensors that the model gets: from the user's file, or by the recipe. A model may take none.
-fn given(inputs: &BTreeMap<String, PathBuf>, taken: &[String]) -> anyhow::Result<Tensors> {
+fn given(inputs: &Inputs, taken: &[String]) -> anyhow::Result<Tensors> {
     match (inputs.get("inputs_from"), inputs.get("inputs")) {
         (Some(path), _) if taken.is_empty() && foreign::is_without(path, "input") => Ok(Tensors::new()),
         (Some(path), _) => foreign::read(path, "input", taken),
@@ -211,10 +202,6 @@ fn takes(taken: &[String], given: &Tensors) -> anyhow::Result<()> {
 }
 
 /// What the user expects of the outputs that are compared; `all` are those of the model, in its order.
-fn expected(path: &Path, all: &[String], kept: &[String]) -> anyhow::Result<Tensors> {
-    compared(path, foreign::read(path, "output", all)?, all, kept)
-}
-
 fn compared(path: &Path, mut read: Tensors, all: &[String], kept: &[String]) -> anyhow::Result<Tensors> {
     if let Some(unknown) = read.keys().find(|name| !all.contains(name)) {
         let has = all.join(", ");
@@ -233,7 +220,7 @@ fn compared(path: &Path, mut read: Tensors, all: &[String], kept: &[String]) -> 
 }
 
 fn bring_tensors(
-    inputs: &BTreeMap<String, PathBuf>,
+    inputs: &Inputs,
     out: &Path,
     format: ReadyFormat,
     names: Names,

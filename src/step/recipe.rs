@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
 use indexmap::IndexMap;
 use serde::Deserialize;
 
 use crate::catalogue::parts;
 use crate::runtime::tensors::{self, Element, Tensor, Tensors};
-use crate::spec::{Dtype, Input, recipe};
+use crate::spec::{Input, recipe};
 use crate::step::{Code, Part, Places, Step, StepKind, Work};
 
 pub struct Inputs;
@@ -40,26 +40,9 @@ impl StepKind for Inputs {
 pub(super) fn write(path: &Path, made: Vec<recipe::Tensor>) -> anyhow::Result<()> {
     let mut named = Tensors::new();
     for recipe::Tensor { name, dtype, shape, bytes } in made {
+        let element = Element::named(dtype.word()).context("BUG: every dtype of a spec is an element type")?;
         let shape = shape.into_iter().map(usize::try_from).collect::<Result<_, _>>()?;
-        named.insert(name, Tensor::new(element(dtype), shape, bytes)?);
+        named.insert(name, Tensor::new(element, shape, bytes)?);
     }
     tensors::write(path, &named)
-}
-
-fn element(dtype: Dtype) -> Element {
-    match dtype {
-        Dtype::Float64 => Element::F64,
-        Dtype::Float32 => Element::F32,
-        Dtype::Float16 => Element::F16,
-        Dtype::Bfloat16 => Element::Bf16,
-        Dtype::Int64 => Element::I64,
-        Dtype::Int32 => Element::I32,
-        Dtype::Int16 => Element::I16,
-        Dtype::Int8 => Element::I8,
-        Dtype::Uint64 => Element::U64,
-        Dtype::Uint32 => Element::U32,
-        Dtype::Uint16 => Element::U16,
-        Dtype::Uint8 => Element::U8,
-        Dtype::Bool => Element::Bool,
-    }
 }

@@ -1,39 +1,21 @@
 //! The step that renders a generated test. What the test is made of is `generate.rs`.
 
 use crate::matrix::Case;
-use crate::spec::{Dim, Model, Source, Spec, Target, library};
+use crate::spec::{Model, Source, Spec, library, recipe};
 use crate::step::generate::ComponentSummary;
 use crate::step::generate::{self, render_test};
-use crate::step::{Code, InputSummary, Part, Places, RunParams, Step, StepKind, TestContext, Work};
+use crate::step::{Code, InputSummary, Places, RunParams, Step, StepKind, TestContext, Work};
 use crate::toolchain::EnvName;
 
 pub struct Render;
 pub static RENDER: Render = Render;
 
 impl StepKind for Render {
-    fn name(&self) -> &'static str {
-        "render"
-    }
-
-    /// A test is put together from many templates, and which ones the templates say: all of them count for each. What
-    /// comes out as it was stops there.
-    fn code(&self, _: &Step) -> &Code {
-        static CODE: Code = Code::of(&[&[
-            Part::Rust("step/render.rs"),
-            Part::Rust("step/generate"),
-            Part::Rust("catalogue/"),
-            Part::Rust("template.rs"),
-            Part::PythonFile(generate::JUDGE),
-            Part::PythonFile(generate::GREEDY),
-            Part::PythonFile(generate::LOOPS),
-            Part::Templates("test.py.j2"),
-            Part::Templates("hardware/"),
-            Part::Templates("pipelines/"),
-            Part::Templates("results/"),
-            Part::Crate("minijinja"),
-        ]]);
-        &CODE
-    }
+    // A test is put together from many templates, and which ones the templates say: all of them count for each. What comes
+    // out as it was stops there.
+    known_as!("render": Rust "step/render.rs", "step/generate", "catalogue/", "template.rs";
+        PythonFile generate::JUDGE, generate::GREEDY, generate::LOOPS;
+        Templates "test.py.j2", "hardware/", "pipelines/", "results/"; Crate "minijinja");
 
     fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
         let context: TestContext = step.params.parse()?;
@@ -42,18 +24,8 @@ impl StepKind for Render {
 }
 
 /// All that the test of a case is made from.
-pub fn test_context(
-    spec: &Spec,
-    model: &Model,
-    target: &Target,
-    case: &Case,
-    run: &RunParams,
-    artefact_variant: &str,
-) -> TestContext {
-    let size = |dim: &Dim| match dim {
-        Dim::Fixed(n) => *n,
-        Dim::Named(name) => case.dims[name],
-    };
+pub fn test_context(spec: &Spec, case: &Case, run: &RunParams, artefact_variant: &str) -> TestContext {
+    let (model, target) = (&spec.models[&case.model], &spec.targets[&case.target]);
     let (class, trust_remote_code) = match &model.source {
         Source::Transformers { class, trust_remote_code, .. } => (Some(class.clone()), *trust_remote_code),
         Source::Composed { .. } | Source::Ready { .. } => (None, false),
@@ -61,7 +33,7 @@ pub fn test_context(
     let inputs = model.inputs.iter().map(|(name, input)| InputSummary {
         name: name.clone(),
         dtype: input.dtype,
-        shape: input.shape.iter().map(size).collect(),
+        shape: recipe::sizes(&input.shape, &case.dims).expect("BUG: a case has all sizes of its model"),
     });
     TestContext {
         orch: env!("CARGO_PKG_VERSION").into(),

@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 use orch::device::{Backend, Device, DeviceKind};
 use orch::event::{Event, Listener};
-use orch::exec::{HostFacts, Options, Verdict};
+use orch::exec::{HostFacts, Options, Preview};
 use orch::key::{KeyDoc, MissReason};
 use orch::plan::Plan;
 use orch::provision::Provision;
@@ -207,18 +207,18 @@ impl World {
             let previews = session.preview(project, &options, &Silent).unwrap();
             let mut waiting = Vec::new();
             let before = reran.len();
-            for preview in previews {
-                let name = &plan.step(preview.step).name;
-                match preview.verdict {
-                    Verdict::Hit { .. } => {}
-                    Verdict::WouldRun { key: None, reason } => waiting.push(format!("{name}: {reason}")),
-                    Verdict::WouldRun { key: Some(key), reason } => {
+            for (step, preview) in plan.steps.iter().zip(previews) {
+                let name = &step.name;
+                match preview {
+                    Preview::Hit { .. } => {}
+                    Preview::WouldRun { key: None, reason } => waiting.push(format!("{name}: {reason}")),
+                    Preview::WouldRun { key: Some(key), reason } => {
                         execute(store, name, &key, outputs, reran.len());
                         assert!(reran.iter().all(|(known, _)| known != name), "{name} ran twice: {reason}");
                         reran.push((name.clone(), reason));
                     }
-                    Verdict::Skipped { reason, .. } => panic!("{name} is skipped: {reason}"),
-                    Verdict::NotNeeded => panic!("{name} is not needed"),
+                    Preview::Skipped { reason, .. } => panic!("{name} is skipped: {reason}"),
+                    Preview::NotNeeded => panic!("{name} is not needed"),
                 }
             }
             if reran.len() == before {

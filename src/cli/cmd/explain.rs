@@ -9,7 +9,7 @@ use crate::cli::args::NameArgs;
 use crate::cli::cmd::warnings;
 use crate::cli::printer::{BOLD, DIM};
 use crate::cli::{Args, Exit, Printer};
-use crate::exec::{self, Verdict};
+use crate::exec::{self, Preview};
 use crate::explain::{self, Cause, Evidence};
 use crate::key::{KeyDoc, MissReason};
 use crate::record::Record;
@@ -40,8 +40,8 @@ pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> 
     let mut text = String::new();
     for id in chosen {
         let name = &project.plan.step(id).name;
-        let verdict = &previews[id.0 as usize].verdict;
-        let (word, reason, key) = description(verdict);
+        let preview = &previews[id.0 as usize];
+        let (word, reason, key) = description(preview);
         let last = explain::history(&session.store, name).into_iter().next();
         let causes = explain::causes(&context, &previews, id);
         let roots = explain::roots(&causes);
@@ -59,9 +59,9 @@ pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> 
         if let Some(half) = half {
             let _ = writeln!(text, "  {}", half.summary());
         }
-        match verdict {
-            Verdict::Hit { record } => executed(&mut text, name, record, &causes),
-            Verdict::WouldRun { .. } => tree(&mut text, &causes, 1, name),
+        match preview {
+            Preview::Hit { record } => executed(&mut text, name, record, &causes),
+            Preview::WouldRun { .. } => tree(&mut text, &causes, 1, name),
             _ => {
                 let _ = writeln!(text, "  {reason}");
                 tree(&mut text, &causes, 1, name);
@@ -74,7 +74,7 @@ pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> 
         {
             let _ = writeln!(text, "  {BOLD}root cause:{BOLD:#} {}: {}", root.step, root.text);
         }
-        if let Some(last) = last.filter(|_| !matches!(verdict, Verdict::Hit { .. })) {
+        if let Some(last) = last.filter(|_| !matches!(preview, Preview::Hit { .. })) {
             let reason = last.reason.map(|r| format!(": {r}")).unwrap_or_default();
             let why = last.why.map(|why| format!(" (it ran then because: {why})")).unwrap_or_default();
             let _ = writeln!(text, "  last executed {}: {}{reason}{why}", last.started, last.outcome.label());
@@ -90,17 +90,17 @@ pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> 
     Ok(Exit::Success)
 }
 
-/// A verdict in words: what, why, and the key as far as it is known.
-fn description(verdict: &Verdict) -> (&'static str, String, Option<&KeyDoc>) {
-    match verdict {
-        Verdict::Hit { record } => (
+/// A preview in words: what, why, and the key as far as it is known.
+fn description(preview: &Preview) -> (&'static str, String, Option<&KeyDoc>) {
+    match preview {
+        Preview::Hit { record } => (
             if record.outcome.is_failure() { "failed before; a standing failure" } else { "up to date" },
             format!("executed {} in {:.2} s on {}", record.started, record.seconds, record.host),
             Some(&record.key),
         ),
-        Verdict::WouldRun { key, reason } => ("would run", why(reason), key.as_ref()),
-        Verdict::Skipped { outcome, reason, .. } => ("skipped", format!("{}: {reason}", outcome.label()), None),
-        Verdict::NotNeeded => ("not needed", "nothing that can run here needs it".into(), None),
+        Preview::WouldRun { key, reason } => ("would run", why(reason), key.as_ref()),
+        Preview::Skipped { outcome, reason, .. } => ("skipped", format!("{}: {reason}", outcome.label()), None),
+        Preview::NotNeeded => ("not needed", "nothing that can run here needs it".into(), None),
     }
 }
 

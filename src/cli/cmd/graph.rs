@@ -8,7 +8,7 @@ use crate::base::figures::counted;
 use crate::cli::args::{SpecArgs, steps};
 use crate::cli::cmd::previews;
 use crate::cli::{Args, Exit, Printer};
-use crate::exec::{Preview, Verdict};
+use crate::exec::Preview;
 use crate::plan::{self, Look};
 use crate::session::{Ask, Project, Session};
 use crate::step::StepId;
@@ -54,15 +54,15 @@ pub(super) fn draw(
     printer: &Printer,
 ) {
     let plan = &project.plan;
-    let look = |id: StepId| match &previews[id.0 as usize].verdict {
-        Verdict::Hit { record } if record.outcome.is_failure() => Look::Failed,
-        Verdict::Hit { .. } => Look::Fresh,
-        Verdict::WouldRun { .. } => {
+    let look = |id: StepId| match &previews[id.0 as usize] {
+        Preview::Hit { record } if record.outcome.is_failure() => Look::Failed,
+        Preview::Hit { .. } => Look::Fresh,
+        Preview::WouldRun { .. } => {
             let last = store.latest(&plan.step(id).name).ok().flatten();
             if last.is_some_and(|last| last.outcome.is_failure()) { Look::Failed } else { Look::Run }
         }
-        Verdict::Skipped { .. } => Look::Unavailable,
-        Verdict::NotNeeded => Look::NotNeeded,
+        Preview::Skipped { .. } => Look::Unavailable,
+        Preview::NotNeeded => Look::NotNeeded,
     };
     match format {
         GraphFormat::Dot => printer.out(&plan::dot(plan, shown, &look)),

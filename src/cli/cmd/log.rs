@@ -12,7 +12,7 @@ use crate::cli::args::NameArgs;
 use crate::cli::cmd::previews;
 use crate::cli::printer::{BOLD, DIM};
 use crate::cli::{Args, Exit, Printer};
-use crate::exec::Verdict;
+use crate::exec::Preview;
 use crate::explain;
 use crate::record::{Outcome, Record};
 use crate::session::{Ask, Meant, Project, Request, Session};
@@ -212,11 +212,11 @@ fn is_current(args: &Args, log: &LogArgs, last: &Record, printer: &Printer) -> O
     let session = Session::open(&args.locations()).ok()?;
     let project = session.project(&Request { check: log.check, ..Request::all(log.of.spec()) }, Ask::Installed).ok()?;
     let id = project.plan.find(&last.step)?;
-    match &previews(&session, &project, Some(id), printer).ok()?[id.0 as usize].verdict {
-        Verdict::Hit { record } => Some(record.key == last.key),
-        Verdict::WouldRun { key: Some(key), .. } => Some(*key == last.key),
-        Verdict::WouldRun { key: None, .. } => Some(false),
-        Verdict::Skipped { .. } | Verdict::NotNeeded => None,
+    match &previews(&session, &project, Some(id), printer).ok()?[id.0 as usize] {
+        Preview::Hit { record } => Some(record.key == last.key),
+        Preview::WouldRun { key: Some(key), .. } => Some(*key == last.key),
+        Preview::WouldRun { key: None, .. } => Some(false),
+        Preview::Skipped { .. } | Preview::NotNeeded => None,
     }
 }
 

@@ -13,7 +13,7 @@ use crate::base::{Digest, fs as bfs, shell, suggest};
 use crate::cli::args::NameArgs;
 use crate::cli::cmd::previews;
 use crate::cli::{Args, Exit, Printer};
-use crate::exec::Verdict;
+use crate::exec::Preview;
 use crate::record::Record;
 use crate::session::{self, Ask, Handed, Named, Project, Request, Session, Spot, UsageError, usage};
 use crate::step::StepId;
@@ -150,20 +150,20 @@ fn current(args: &Args, output: &OutputArgs, printer: &Printer) -> anyhow::Resul
     let step = &project.plan.step(id).name;
     let last = store.latest(step).with_context(|| unreadable(step));
     let mut previews = previews(&session, &project, Some(id), printer)?;
-    let why = match previews.swap_remove(id.0 as usize).verdict {
-        Verdict::Hit { record } => {
+    let why = match previews.swap_remove(id.0 as usize) {
+        Preview::Hit { record } => {
             let named = session::loaded(&project.plan).find(|(of, _)| *of == id).map(|(_, named)| named);
             return Ok(made(step.clone(), store.clone(), record, named));
         }
-        Verdict::WouldRun { key, reason } => match last? {
+        Preview::WouldRun { key, reason } => match last? {
             Some(last) if key.as_ref() == Some(&last.key) && last.output.is_none() => {
                 return Ok(made(step.clone(), store.clone(), Box::new(last), None));
             }
             Some(last) => format!("{reason}\n  hint: --latest gives the output of {}", last.started),
             None => reason.to_string(),
         },
-        Verdict::Skipped { outcome, reason, .. } => format!("{}: {reason}", outcome.label()),
-        Verdict::NotNeeded => "nothing that can run here needs it".into(),
+        Preview::Skipped { outcome, reason, .. } => format!("{}: {reason}", outcome.label()),
+        Preview::NotNeeded => "nothing that can run here needs it".into(),
     };
     let run = format!("orch run {} --step {}{}", shell::word(&spec), shell::quoted(step), args.locations().flags());
     Ok(Err(format!("the store holds nothing for `{step}` as {spec} has it now: {why}\n  hint: `{run}` makes it")))

@@ -12,7 +12,7 @@ use crate::cli::cmd::graph::{self, GraphFormat};
 use crate::cli::cmd::warnings;
 use crate::cli::printer::{BOLD, DIM, WARN};
 use crate::cli::{Args, Exit, Printer};
-use crate::exec::{self, Options, Preview, Verdict};
+use crate::exec::{self, Options, Preview};
 use crate::explain;
 use crate::key::MissReason;
 use crate::record::Record;
@@ -83,14 +83,13 @@ struct Group {
 /// By reason, in the order of the plan.
 fn groups(previews: &[Preview], origins: &[StepId]) -> IndexMap<String, Group> {
     let mut groups: IndexMap<String, Group> = IndexMap::new();
-    for preview in previews {
-        if !matches!(preview.verdict, Verdict::WouldRun { .. }) {
+    for (id, &origin) in (0..).map(StepId).zip(origins) {
+        if !matches!(previews[id.0 as usize], Preview::WouldRun { .. }) {
             continue;
         }
-        let origin = origins[preview.step.0 as usize];
-        let Verdict::WouldRun { reason, .. } = &previews[origin.0 as usize].verdict else { continue };
+        let Preview::WouldRun { reason, .. } = &previews[origin.0 as usize] else { continue };
         let group = groups.entry(reason.to_string()).or_default();
-        if origin == preview.step { &mut group.begin } else { &mut group.wait }.push(preview.step);
+        if origin == id { &mut group.begin } else { &mut group.wait }.push(id);
     }
     groups
 }
@@ -104,14 +103,14 @@ fn text(
 ) -> String {
     let mut out = String::new();
     let name = |id: StepId| project.plan.step(id).name.as_str();
-    let width = previews.iter().map(|p| name(p.step).len()).max().unwrap_or(0).min(48);
+    let width = project.plan.ids().map(|id| name(id).len()).max().unwrap_or(0).min(48);
     let most = if all { usize::MAX } else { LISTED };
     let mut run = 0;
     for (reason, Group { begin, wait }) in groups {
         run += begin.len() + wait.len();
         let mut list = |steps: &[StepId], word: &str| {
             for id in steps.iter().take(most) {
-                let Verdict::WouldRun { reason, .. } = &previews[id.0 as usize].verdict else { continue };
+                let Preview::WouldRun { reason, .. } = &previews[id.0 as usize] else { continue };
                 let _ = writeln!(out, "{WARN}run {WARN:#} {:width$}  {DIM}{reason}{DIM:#}", name(*id));
             }
             if let Some(rest) = steps.get(most..).filter(|rest| !rest.is_empty()) {
@@ -121,24 +120,24 @@ fn text(
         list(begin, &format!("for this reason: {reason}"));
         list(wait, &format!("after {}", plural(begin.len(), "it", "these")));
     }
-    let count = |is: fn(&Verdict) -> bool| previews.iter().filter(|preview| is(&preview.verdict)).count();
-    let failed = count(|verdict| matches!(verdict, Verdict::Hit { record } if record.outcome.is_failure()));
-    let hits = count(|verdict| matches!(verdict, Verdict::Hit { .. })) - failed;
-    let skipped = count(|verdict| matches!(verdict, Verdict::Skipped { .. }));
-    for preview in previews.iter().filter(|_| all) {
-        let name = name(preview.step);
-        let _ = match &preview.verdict {
-            Verdict::WouldRun { .. } => Ok(()),
-            Verdict::Hit { record } if record.outcome.is_failure() => {
+    let count = |is: fn(&Preview) -> bool| previews.iter().filter(|preview| is(preview)).count();
+    let failed = count(|preview| matches!(preview, Preview::Hit { record } if record.outcome.is_failure()));
+    let hits = count(|preview| matches!(preview, Preview::Hit { .. })) - failed;
+    let skipped = count(|preview| matches!(preview, Preview::Skipped { .. }));
+    for (id, preview) in project.plan.ids().zip(previews).filter(|_| all) {
+        let name = name(id);
+        let _ = match preview {
+            Preview::WouldRun { .. } => Ok(()),
+            Preview::Hit { record } if record.outcome.is_failure() => {
                 writeln!(out, "{WARN}fail{WARN:#} {name:width$}  {DIM}{}{DIM:#}", failed_before(record))
             }
-            Verdict::Hit { record } => {
+            Preview::Hit { record } => {
                 writeln!(out, "ok   {name:width$}  {DIM}up to date since {}{DIM:#}", record.started)
             }
-            Verdict::Skipped { outcome, reason, .. } => {
+            Preview::Skipped { outcome, reason, .. } => {
                 writeln!(out, "{DIM}skip {name:width$}  {}: {reason}{DIM:#}", outcome.label())
             }
-            Verdict::NotNeeded => writeln!(out, "{DIM}     {name:width$}  nothing that can run here needs it{DIM:#}"),
+            Preview::NotNeeded => writeln!(out, "{DIM}     {name:width$}  nothing that can run here needs it{DIM:#}"),
         };
     }
     if let Some(scope) = &options.scope {
@@ -194,23 +193,25 @@ fn stages(project: &Project, steps: &[StepId]) -> String {
 
 fn document(project: &Project, options: &Options, previews: &[Preview], origins: &[StepId]) -> serde_json::Value {
     let name = |id: StepId| project.plan.step(id).name.as_str();
-    let steps: Vec<_> = previews
-        .iter()
-        .map(|preview| {
-            let step = project.plan.step(preview.step);
-            let inputs: Vec<_> = project.plan.dependencies(preview.step).map(name).collect();
-            let (verdict, reason) = match &preview.verdict {
-                Verdict::Hit { record } if record.outcome.is_failure() => ("failed", json!(failed_before(record))),
-                Verdict::Hit { record } => ("hit", json!(format!("up to date since {}", record.started))),
-                Verdict::WouldRun { reason, .. } => ("run", json!(reason.to_string())),
-                Verdict::Skipped { outcome, reason, .. } => ("skip", json!(format!("{}: {reason}", outcome.label()))),
-                Verdict::NotNeeded => ("not-needed", serde_json::Value::Null),
+    let steps: Vec<_> = project
+        .plan
+        .ids()
+        .zip(previews)
+        .map(|(id, preview)| {
+            let step = project.plan.step(id);
+            let inputs: Vec<_> = project.plan.dependencies(id).map(name).collect();
+            let (verdict, reason) = match preview {
+                Preview::Hit { record } if record.outcome.is_failure() => ("failed", json!(failed_before(record))),
+                Preview::Hit { record } => ("hit", json!(format!("up to date since {}", record.started))),
+                Preview::WouldRun { reason, .. } => ("run", json!(reason.to_string())),
+                Preview::Skipped { outcome, reason, .. } => ("skip", json!(format!("{}: {reason}", outcome.label()))),
+                Preview::NotNeeded => ("not-needed", serde_json::Value::Null),
             };
             let mut row = json!({"step": step.name, "stage": step.stage, "kind": step.kind.name(), "verdict": verdict,
                 "reason": reason, "after": inputs});
-            if let Verdict::WouldRun { reason, .. } = &preview.verdict {
+            if let Preview::WouldRun { reason, .. } = preview {
                 row["why"] = json!(reason);
-                row["cause"] = name(origins[preview.step.0 as usize]).into();
+                row["cause"] = name(origins[id.0 as usize]).into();
             }
             row
         })
@@ -218,8 +219,8 @@ fn document(project: &Project, options: &Options, previews: &[Preview], origins:
     let causes: Vec<_> = groups(previews, origins)
         .into_iter()
         .map(|(reason, Group { begin, wait })| {
-            let why: Option<&MissReason> = begin.first().and_then(|id| match &previews[id.0 as usize].verdict {
-                Verdict::WouldRun { reason, .. } => Some(reason),
+            let why: Option<&MissReason> = begin.first().and_then(|id| match &previews[id.0 as usize] {
+                Preview::WouldRun { reason, .. } => Some(reason),
                 _ => None,
             });
             let steps: Vec<_> = begin.iter().map(|id| name(*id)).collect();

@@ -7,10 +7,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
 use crate::base::{Digest, figures, fs as bfs, lock};
-use crate::event::Event;
-use crate::exec::away::perform::Unsent;
-use crate::exec::away::{Elsewhere, ServerFile};
-use crate::exec::perform::{Performed, Performer};
+use crate::exec::away::{Departing, Elsewhere, ServerFile};
+use crate::exec::perform::{InputLost, Performer};
 use crate::exec::task::{InputAt, Task};
 use crate::record::Record;
 use crate::step::StepId;
@@ -60,26 +58,25 @@ impl Absent {
 
 impl Performer<'_> {
     /// Fetches those of a step's inputs that stayed on the server.
-    pub(in crate::exec) fn bring_inputs(&self, task: &Task<'_>) -> Result<(), Unsent> {
-        let Some(away) = self.away else { return Ok(()) };
+    pub(in crate::exec) fn bring_inputs(&self, task: &Task<'_>) -> anyhow::Result<()> {
+        let Some(Departing { away, absent, .. }) = self.departing else { return Ok(()) };
         for (name, at) in &task.inputs {
             let InputAt::Tree { from, digest } = at else { continue };
-            let Some(tree) = lock(&self.absent.trees).get(digest).cloned() else { continue };
+            let Some(tree) = lock(&absent.trees).get(digest).cloned() else { continue };
             let mut tree = lock(&tree);
             // Another thread may have fetched it meanwhile.
             if tree.is_here {
                 continue;
             }
             let size = tree.files.iter().map(|(_, file)| file.size).sum();
-            let text = format!("fetches its input `{name}` ({})", figures::bytes(size));
-            self.listener.tell(Event::StepProgress { step: task.step.name.clone(), text });
-            let fetched = self.bring(away, &tree).map_err(Unsent::Error)?;
-            lock(&self.absent.trees).remove(digest);
+            self.tell(task, &format!("fetches its input `{name}` ({})", figures::bytes(size)));
+            let fetched = self.bring(away, &tree)?;
+            lock(&absent.trees).remove(digest);
             tree.is_here = fetched.is_ok();
             if let Err(why) = fetched {
-                lock(&self.absent.lost).insert(*from);
+                lock(&absent.lost).insert(*from);
                 let what = format!("it was left on {}: {why}", away.name());
-                return Err(Unsent::Lost(Performed::InputLost { from: *from, digest: *digest, what }));
+                return Err(InputLost { from: *from, digest: *digest, what }.into());
             }
         }
         Ok(())

@@ -101,6 +101,17 @@ impl Routing {
     }
 }
 
+/// Who takes the steps of a run that go away.
+#[derive(Clone, Copy)]
+pub(in crate::exec) struct Departing<'a> {
+    pub(in crate::exec) away: &'a dyn Elsewhere,
+    pub(in crate::exec) routing: &'a Routing,
+    /// What the probers said about this host.
+    pub(in crate::exec) inventory: &'a [Backend],
+    /// What stayed there.
+    pub(in crate::exec) absent: &'a Absent,
+}
+
 /// The user's properties for a step on this device; without one those that name a device are not asked for.
 fn filled(properties: &BTreeMap<String, String>, device: Option<&str>) -> BTreeMap<String, String> {
     let is_plain = |(name, value): &(&String, &String)| !name.contains(PLACE) && !value.contains(PLACE);
@@ -136,7 +147,6 @@ pub struct Submission<'a> {
     pub order: Order,
     pub inputs: Vec<Given>,
     pub properties: BTreeMap<String, String>,
-    pub env: BTreeMap<String, String>,
     /// An older result of the same action will not do.
     pub is_anew: bool,
     /// What it makes stays there, and only its name comes back.

@@ -12,11 +12,14 @@ use crate::key::KeyDoc;
 use crate::record::Outcome;
 use crate::runtime::RawMeasure;
 use crate::spec::Program;
-use crate::step::{KINDS, Params, Step};
+use crate::step::{KINDS, Params, Stage, Step};
 use crate::store::Manifest;
 
 /// Of both forms.
 pub(super) const VERSION: u32 = 1;
+
+/// Folders by the names that the step knows, and the trees that they must be; a user's own file or folder is not a tree.
+pub(super) type Inputs = BTreeMap<String, (String, Option<Manifest>)>;
 
 /// A step that is to be performed elsewhere.
 #[derive(Serialize, Deserialize)]
@@ -28,8 +31,7 @@ pub struct Order {
     /// Of the sources that perform it.
     code: Digest,
     params: Value,
-    /// Folders by the names that the step knows, and the trees that they must be; a user's own file or folder is not a tree.
-    pub(super) inputs: BTreeMap<String, (String, Option<Manifest>)>,
+    pub(super) inputs: Inputs,
     pub(super) timeout_seconds: u64,
     pub(super) job_memory: Option<u64>,
     pub(super) key: KeyDoc,
@@ -44,12 +46,7 @@ struct ProgramOf {
 }
 
 impl Order {
-    pub(super) fn of(
-        step: &Step,
-        key: &KeyDoc,
-        inputs: BTreeMap<String, (String, Option<Manifest>)>,
-        job_memory: Option<u64>,
-    ) -> Self {
+    pub(super) fn of(step: &Step, key: &KeyDoc, inputs: Inputs, job_memory: Option<u64>) -> Self {
         let params = match &step.params {
             Params::Json(value) => (**value).clone(),
             Params::Run(params) => json!(params),
@@ -102,17 +99,8 @@ impl Order {
             }
             _ => Params::from(self.params),
         };
-        let stage = if self.kind == "command" { crate::step::Stage::Command } else { crate::step::Stage::Run };
-        let step = Step {
-            name: self.step,
-            stage,
-            kind,
-            params,
-            inputs: vec![],
-            timeout_seconds: self.timeout_seconds,
-            memory: None,
-            retries: None,
-        };
+        let stage = if self.kind == "command" { Stage::Command } else { Stage::Run };
+        let step = Step::new(self.step, stage, kind, params, vec![], self.timeout_seconds);
         anyhow::ensure!(
             step.kind.code(&step).digest() == self.code,
             "the orch of this worker performs `{}` by other code than the one that ordered it\n  hint: install the same \

@@ -1,6 +1,5 @@
 //! This side of a step that executes elsewhere: what is sent, and the record of what came back.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,74 +7,58 @@ use serde_json::json;
 
 use crate::base::{Digest, fs as bfs};
 use crate::event::Event;
-use crate::exec::away::order::{Answer, Order, VERSION};
-use crate::exec::away::{Content, Elsewhere, Given, Returned, Routing, ServerFile, Submission, listed};
+use crate::exec::away::order::{Answer, Inputs, Order, VERSION};
+use crate::exec::away::{Absent, Content, Departing, Given, Returned, ServerFile, Submission, listed};
 use crate::exec::keep::Begun;
-use crate::exec::outcome::Judged;
-use crate::exec::perform::{Done, Performed, Performer, check_measure, error_text};
+use crate::exec::outcome::{Judged, set_fact};
+use crate::exec::perform::{Done, InputLost, Performed, Performer, check_measure};
 use crate::exec::schedule::retry;
 use crate::exec::task::{InputAt, Task, placed};
 use crate::key::MissReason;
-use crate::record::{Outcome, Record};
+use crate::record::Outcome;
 use crate::step::StepId;
-use crate::store::{Manifest, ManifestFile, StoreError};
+use crate::store::{Manifest, ManifestFile};
 
 /// What an execution there may take besides the step itself: to lay out, to hash, to start.
 const AROUND: Duration = Duration::from_secs(300);
 
-/// Why a step cannot be sent, or begin.
-pub(in crate::exec) enum Unsent {
-    Lost(Performed),
-    Error(anyhow::Error),
-}
-
 impl Performer<'_> {
     /// Who performs this step, if not this machine.
-    pub(in crate::exec) fn elsewhere(&self, task: &Task<'_>) -> Option<(&dyn Elsewhere, &Routing)> {
-        let (away, routing) = (self.away?, self.routing?);
-        routing.sends(task.step, self.inventory).then_some((away, routing))
+    pub(in crate::exec) fn elsewhere(&self, task: &Task<'_>) -> Option<&Departing<'_>> {
+        self.departing.as_ref().filter(|departing| departing.routing.sends(task.step, departing.inventory))
     }
 
-    pub(in crate::exec) fn perform_away(
-        &self,
-        task: &Task<'_>,
-        begun: Begun,
-        (away, routing): (&dyn Elsewhere, &Routing),
-    ) -> Performed {
-        let inputs = match self.inputs(task) {
-            Ok(inputs) => inputs,
-            Err(unsent) => return self.unsent(task, begun, unsent),
-        };
-        let done = match self.submit(task, away, routing, inputs).transpose() {
-            Some(done) => done,
-            // Those that are left there are sent from here, and the others are made again.
-            None => match self.bring_inputs(task) {
-                Ok(()) => return self.perform_away(task, begun, (away, routing)),
-                Err(unsent) => return self.unsent(task, begun, unsent),
-            },
-        };
+    pub(in crate::exec) fn perform_away(&self, task: &Task<'_>, begun: Begun, departing: &Departing<'_>) -> Performed {
+        let done = self.sent(task, departing);
         let is_remembered = done.as_ref().is_ok_and(|(_, is_remembered)| *is_remembered);
         let done = done.and_then(|(done, _)| task.files_are_the_same().map(|()| done));
         match self.keep(task, begun, done) {
-            Performed::Executed { record, .. } if is_remembered && is_success(&record) => Performed::Remembered(record),
+            Performed::Executed { record, .. } if is_remembered && record.outcome.may_be_shared() => {
+                Performed::Remembered(record)
+            }
             performed => performed,
         }
     }
 
-    pub(in crate::exec) fn unsent(&self, task: &Task<'_>, begun: Begun, unsent: Unsent) -> Performed {
-        match unsent {
-            Unsent::Lost(lost) => lost,
-            Unsent::Error(e) => self.keep(task, begun, Err(e)),
+    /// What came of it, and whether a server only remembered it.
+    fn sent(&self, task: &Task<'_>, departing: &Departing<'_>) -> anyhow::Result<(Done, bool)> {
+        loop {
+            let inputs = self.inputs(task, departing.absent)?;
+            if let Some(done) = self.submit(task, departing, inputs)? {
+                return Ok(done);
+            }
+            // Those that are left there are sent from here, and the others are made again.
+            self.bring_inputs(task)?;
         }
     }
 
-    fn inputs(&self, task: &Task<'_>) -> Result<(Inputs, Vec<Given>), Unsent> {
+    fn inputs(&self, task: &Task<'_>, absent: &Absent) -> anyhow::Result<(Inputs, Vec<Given>)> {
         let (mut inputs, mut files) = (Inputs::new(), Vec::new());
         for (number, (name, at)) in task.inputs.iter().enumerate() {
             let folder = format!("inputs/{number}");
             match at {
                 InputAt::Tree { from, digest } => {
-                    let found = match self.absent.files(digest) {
+                    let found = match absent.files(digest) {
                         Some(files) => files.into_iter().map(|(there, file)| (Content::There(there), file)).collect(),
                         None => self.stored_here(*from, digest)?,
                     };
@@ -88,7 +71,7 @@ impl Performer<'_> {
                     inputs.insert(name.clone(), (folder, Some(manifest)));
                 }
                 InputAt::File(path, _) => {
-                    files.extend(files_of(path, &folder).map_err(Unsent::Error)?);
+                    files.extend(files_of(path, &folder)?);
                     inputs.insert(name.clone(), (folder, None));
                 }
             }
@@ -96,41 +79,31 @@ impl Performer<'_> {
         Ok((inputs, files))
     }
 
-    fn stored_here(&self, from: StepId, digest: &Digest) -> Result<Vec<(Content, ManifestFile)>, Unsent> {
-        let manifest = self.store.check_tree(digest).map_err(|e| match e {
-            StoreError::Damaged { .. } => {
-                let what = error_text(&e.into());
-                Unsent::Lost(Performed::InputLost { from, digest: *digest, what })
-            }
-            e => Unsent::Error(e.into()),
-        })?;
+    fn stored_here(&self, from: StepId, digest: &Digest) -> anyhow::Result<Vec<(Content, ManifestFile)>> {
+        let manifest = self.store.check_tree(digest).map_err(InputLost::or(from, *digest))?;
         let here = |file: &ManifestFile| Content::Here { at: self.store.blob(file), is_fixed: true };
         Ok(manifest.files.into_iter().map(|file| (here(&file), file)).collect())
     }
 
-    /// What came of it, and whether a server only remembered it; None if an input that had stayed there is gone.
+    /// As [`Self::sent`]; None if an input that had stayed there is gone.
     fn submit(
         &self,
         task: &Task<'_>,
-        away: &dyn Elsewhere,
-        routing: &Routing,
+        Departing { away, routing, absent, .. }: &Departing<'_>,
         (inputs, files): (Inputs, Vec<Given>),
     ) -> anyhow::Result<Option<(Done, bool)>> {
         let (step, out) = (task.step, self.scratch.dir("out")?);
         let log = self.store.log_path(&step.name);
         retry::clear_logs(&log, &task.attempts);
-        let progress = |text: &str| {
-            self.listener.tell(Event::StepProgress { step: step.name.clone(), text: text.to_owned() });
-        };
+        let progress = |text: &str| self.tell(task, text);
         let warn = |text: &str| self.listener.tell(Event::Warning { text: format!("{}: {text}", step.name) });
         let asked = routing.asked(step);
         let submission = Submission {
             order: Order::of(step, &task.key, inputs, self.job_memory),
             inputs: files,
             properties: asked.clone(),
-            env: routing.env.clone(),
             is_anew: !task.attempts.is_empty() || matches!(task.why, MissReason::Asked | MissReason::TooOld { .. }),
-            leaves: routing.leaves(task.is_top) && !self.absent.was_lost(task.id),
+            leaves: routing.leaves(task.is_top) && !absent.was_lost(task.id),
             timeout: Duration::from_secs(step.timeout_seconds) + AROUND,
             out: &out,
             log: &log,
@@ -178,10 +151,8 @@ impl Performer<'_> {
         let Answer { version, key, outcome, reason, transient, mut facts, measure, made, origin } = answer;
         anyhow::ensure!(version == VERSION && key == task.key.digest(), "the worker answered for another step");
         anyhow::ensure!(made.is_some() == (outcome == Outcome::Pass), "the worker's answer contradicts itself");
-        if !facts.is_object() {
-            facts = json!({});
-        }
-        facts["executor"] = json!({"host": origin.host, "fingerprint": origin.fingerprint, "cpu": origin.cpu});
+        let executor = json!({"host": origin.host, "fingerprint": origin.fingerprint, "cpu": origin.cpu});
+        set_fact(&mut facts, "executor", executor);
         let mut judged = placed(Judged { outcome, reason, facts, measure, transient }, task);
         if let Some(measure) = &mut judged.measure {
             measure.order = task.order;
@@ -203,13 +174,6 @@ impl Performer<'_> {
         Ok(done)
     }
 }
-
-/// Whether it may stand for another execution.
-fn is_success(record: &Record) -> bool {
-    matches!(record.outcome, Outcome::Pass | Outcome::SkipUnsupported)
-}
-
-type Inputs = BTreeMap<String, (String, Option<Manifest>)>;
 
 /// A user's file, or all that lie in a folder.
 fn files_of(path: &Path, at: &str) -> anyhow::Result<Vec<Given>> {

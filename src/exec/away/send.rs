@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use crate::base::lock;
+use crate::base::{fs as bfs, lock};
 use crate::config::ExecutorConfig;
 use crate::exec::away::order::Answer;
 use crate::exec::away::serve::{ANSWER, LOG, ORDER, OUT};
 use crate::exec::away::{Content, Elsewhere, Returned, ServerFile, Submission, listed};
+use crate::exec::outcome::set_fact;
 use crate::reapi::proto::Digest;
 use crate::reapi::{Address, Blob, Bounds, Came, Ending, Executor, Fault, Input, Left, Patience, Task, Wanted};
-use crate::record::Outcome;
 use crate::store::{Manifest, ManifestFile};
 
 /// The name of orch among the files of an action.
@@ -88,7 +88,7 @@ impl Away {
                 format!("./{PROGRAM}")
             }
         };
-        let mut env = submission.env.clone();
+        let mut env = self.config.env.clone();
         // Workers begin with an empty environment.
         env.entry("PATH".into()).or_insert_with(|| "/usr/local/bin:/usr/bin:/bin".into());
         Ok(Task {
@@ -117,7 +117,9 @@ impl Away {
             };
             let why = match came {
                 Came::Back(left) => match self.answer(&left) {
-                    Ok(answer) if left.is_cached && !is_kept(&answer) => "an older failure was answered".to_owned(),
+                    Ok(answer) if left.is_cached && !answer.outcome.may_be_shared() => {
+                        "an older failure was answered".to_owned()
+                    }
                     Ok(answer) => {
                         let is_cached = left.is_cached;
                         if !is_cached {
@@ -188,16 +190,10 @@ impl Away {
         if !leaves {
             self.fetch_files(&files, submission.out)?;
         }
-        let facts = &mut answer.facts;
-        if !facts.is_object() {
-            *facts = serde_json::json!({});
-        }
-        facts["execution"] = serde_json::json!({
-            "server": self.executor.shown,
-            "worker": left.worker,
-            "cached": left.is_cached,
-            "lost": lost,
+        let execution = serde_json::json!({
+            "server": self.executor.shown, "worker": left.worker, "cached": left.is_cached, "lost": lost,
         });
+        set_fact(&mut answer.facts, "execution", execution);
         let names = leaves.then(|| files.into_iter().map(|(name, _)| name).collect());
         Ok(Returned::Performed { answer: Box::new(answer), is_remembered: left.is_cached, left: names })
     }
@@ -207,13 +203,14 @@ impl Away {
         let mut wanted = Vec::new();
         for (name, file) in files {
             let to = out.join(&file.path);
-            make_folder(&to)?;
+            let folder = to.parent().expect("BUG: it lies in a folder");
+            std::fs::create_dir_all(folder)
+                .map_err(|e| Fault::Local(format!("failed to make {}: {e}", folder.display())))?;
             wanted.push(Wanted { digest: digest_of(name), content: Some(file.digest), to });
         }
         self.executor.fetch(wanted)?;
         for (_, file) in files.iter().filter(|(_, file)| file.executable) {
-            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-            std::fs::set_permissions(out.join(&file.path), mode).map_err(|e| Fault::Local(e.to_string()))?;
+            bfs::make_executable(&out.join(&file.path)).map_err(|e| Fault::Local(e.to_string()))?;
         }
         Ok(())
     }
@@ -239,16 +236,6 @@ fn named(made: &Manifest, left: &Left) -> Result<Vec<(ServerFile, ManifestFile)>
 
 fn digest_of(file: &ServerFile) -> Digest {
     Digest { hash: file.hash.clone(), size_bytes: file.size }
-}
-
-/// Whether such an end may answer for another execution.
-fn is_kept(answer: &Answer) -> bool {
-    matches!(answer.outcome, Outcome::Pass | Outcome::SkipUnsupported)
-}
-
-fn make_folder(to: &Path) -> Result<(), Fault> {
-    let folder = to.parent().expect("BUG: it lies in a folder");
-    std::fs::create_dir_all(folder).map_err(|e| Fault::Local(format!("failed to make {}: {e}", folder.display())))
 }
 
 impl Elsewhere for Away {

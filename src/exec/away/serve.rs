@@ -3,21 +3,18 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
-use crate::base::{Digest, figures};
-use crate::device::candidates::candidates;
-use crate::device::lease::lend;
+use crate::base::{Digest, figures, fs as bfs};
 use crate::device::{Backend, DeviceKind, Lease};
 use crate::event::{Event, Listener};
 use crate::exec::HostFacts;
-use crate::exec::away::Absent;
-use crate::exec::away::order::{Answer, Order, Origin, VERSION};
+use crate::exec::alone::lend_first;
+use crate::exec::away::order::{Answer, Inputs, Order, Origin, VERSION};
 use crate::exec::bug::Bugs;
-use crate::exec::given::Given;
-use crate::exec::laid::LaidTrees;
+use crate::exec::given::{Given, LaidTrees};
 use crate::exec::outcome::Judged;
 use crate::exec::perform::{Done, Performer};
 use crate::exec::setup::Servers;
@@ -79,7 +76,7 @@ pub fn serve(dir: &Path, site: &Site<'_>) -> anyhow::Result<bool> {
     let answer = Answer { version: VERSION, key, outcome, reason, transient, facts, measure, made, origin };
     let _ = fs::copy(log, dir.join(LOG));
     fs::write(dir.join(ANSWER), serde_json::to_vec(&answer)?).context("failed to write the answer")?;
-    Ok(matches!(answer.outcome, Outcome::Pass | Outcome::SkipUnsupported))
+    Ok(answer.outcome.may_be_shared())
 }
 
 fn perform(dir: &Path, order: Order, site: &Site<'_>) -> anyhow::Result<Done> {
@@ -87,45 +84,33 @@ fn perform(dir: &Path, order: Order, site: &Site<'_>) -> anyhow::Result<Done> {
     let inputs = order.inputs.clone();
     let step = order.into_step()?;
     check(dir, &inputs)?;
-    let lease = match lent(&step, site) {
+    let lease = match lent(&step, site).and_then(|lease| fits(&step, &key, site).map(|()| lease)) {
         Ok(lease) => lease,
         Err(why) => return Ok(Done::only(Judged::failed(Outcome::SkipUnavailable, why))),
     };
-    if let Some(missing) = step.kind.requires(&step).into_iter().find(|one| !site.provision.is_ready(*one)) {
-        let (what, host, at) = (title(missing), &site.host.report.name, site.provision.dir().display());
-        let why =
-            format!("the worker {host} lacks the {what} in {at}; hint: `orch setup` there, and ORCH_ENV_DIR in `env`");
-        return Ok(Done::only(Judged::failed(Outcome::SkipUnavailable, why)));
-    }
-    if let Some(why) = differs(&step, &key, site) {
-        return Ok(Done::only(Judged::failed(Outcome::SkipUnavailable, why)));
-    }
     let scratch = site.store.scratch()?;
-    let (servers, workers, bugs) = (Servers::default(), Workers::default(), Bugs::new(site.store));
+    let servers = Servers::new(site.provision, site.store.root());
+    let (workers, bugs) = (Workers::new(&scratch), Bugs::new(site.store));
     let exempt = [site.store.root(), site.provision.dir()];
     let workplace = Workplace { sandboxes: scratch.dir("commands")?, project: Project::new(dir, &exempt) };
     if let Some(env) = step.kind.server(&step) {
-        servers.start(env, site.provision, site.store.root())?;
+        servers.start(env)?;
     }
     let performer = Performer {
         store: site.store,
         scratch: &scratch,
-        laid: LaidTrees::new(&scratch),
+        laid: LaidTrees::new(site.store, &scratch),
         workplace: &workplace,
         provision: site.provision,
         servers: &servers,
         workers: &workers,
         listener: &Nobody,
         cancel: site.cancel,
-        host: &site.host.report.name,
-        fingerprint: &site.host.fingerprint,
+        host: site.host,
         again: "orch",
         bugs: &bugs,
         remote: None,
-        away: None,
-        absent: &Absent::default(),
-        routing: None,
-        inventory: &[],
+        departing: None,
         job_memory,
     };
     let given = given(dir, &step, &inputs)?;
@@ -142,27 +127,33 @@ fn perform(dir: &Path, order: Order, site: &Site<'_>) -> anyhow::Result<Done> {
         order: None,
     };
     let caught = bugs.caught(&step.name, || performer.execute(&task, given));
-    workers.close();
+    workers.close(Duration::ZERO);
     let done = caught.unwrap_or_else(Err)?;
     // What a step read must be what its key names, also when it ends.
     check(dir, &inputs)?;
     Ok(done)
 }
 
-/// Why what is installed here is not what the key names: a result under it would be another one's.
-fn differs(step: &Step, key: &KeyDoc, site: &Site<'_>) -> Option<String> {
+/// Why not, if what is installed here is not all that the key names: a result under it would be another one's.
+fn fits(step: &Step, key: &KeyDoc, site: &Site<'_>) -> Result<(), String> {
+    let host = &site.host.report.name;
+    if let Some(missing) = step.kind.requires(step).into_iter().find(|one| !site.provision.is_ready(*one)) {
+        let (what, at) = (title(missing), site.provision.dir().display());
+        let hint = "hint: `orch setup` there, and ORCH_ENV_DIR in `env`";
+        return Err(format!("the worker {host} lacks the {what} in {at}; {hint}"));
+    }
     let asked: BTreeMap<_, _> = key.lines().collect();
     // As in a key, of one name the last one counts.
     let tools: BTreeMap<_, _> = step.kind.tools(step).into_iter().map(|tool| (tool.package, tool)).collect();
-    tools.into_values().find_map(|tool| {
-        let (host, package, here) = (&site.host.report.name, tool.package, site.provision.identity(tool));
-        let asked = asked.get(&*format!("tool.{package}"))?;
-        let hint = "hint: the same ORCH_LOCKS or ORCH_PYTHON here and there (`env` in orch.toml)";
-        (here != **asked).then(|| format!("the worker {host} has {package} {here}, and {asked} is asked for; {hint}"))
-    })
+    for tool in tools.into_values() {
+        let (package, here) = (tool.package, site.provision.identity(tool));
+        if let Some(asked) = asked.get(&*format!("tool.{package}")).filter(|asked| here != ***asked) {
+            let hint = "hint: the same ORCH_LOCKS or ORCH_PYTHON here and there (`env` in orch.toml)";
+            return Err(format!("the worker {host} has {package} {here}, and {asked} is asked for; {hint}"));
+        }
+    }
+    Ok(())
 }
-
-type Inputs = BTreeMap<String, (String, Option<Manifest>)>;
 
 /// An error if an input is not what was ordered.
 fn check(dir: &Path, inputs: &Inputs) -> anyhow::Result<()> {
@@ -182,22 +173,17 @@ fn given(dir: &Path, step: &Step, inputs: &Inputs) -> anyhow::Result<Given> {
     let mut given = Given::default();
     for (name, (at, manifest)) in inputs {
         let folder = dir.join(at);
-        match manifest {
-            Some(manifest) if step.kind.lays_in() => {
-                let stored = |file: &crate::store::ManifestFile| StoredFile {
-                    path: file.path.clone(),
-                    at: folder.join(&file.path),
-                    is_shared: false,
-                };
-                given.trees.insert(name.clone(), manifest.files.iter().map(stored).collect());
-            }
+        if let Some(manifest) = manifest {
             // A tree may be empty, and an empty folder is not sent.
-            Some(_) => {
-                fs::create_dir_all(&folder)?;
-                given.paths.insert(name.clone(), folder);
+            fs::create_dir_all(&folder)?;
+            if step.kind.lays_in() {
+                let paths = manifest.files.iter().map(|file| file.path.clone());
+                let stored = paths.map(|path| StoredFile { at: folder.join(&path), path, is_shared: false });
+                given.trees.insert(name.clone(), stored.collect());
+                continue;
             }
-            None => drop(given.paths.insert(name.clone(), folder)),
         }
+        given.paths.insert(name.clone(), folder);
     }
     Ok(given)
 }
@@ -218,8 +204,7 @@ fn lent(step: &Step, site: &Site<'_>) -> Result<Option<Lease>, String> {
         return Err(format!("the worker {host} does not offer {name}: {why}; it offers {offers}"));
     }
     let Needs::Device { backend, device, .. } = step.kind.needs(step) else { return Ok(None) };
-    let first = candidates(&inventory, &backend, &device).into_iter().next();
-    Ok(first.map(|device| lend(device, |name| std::env::var(name).ok())))
+    Ok(lend_first(&inventory, &backend, &device))
 }
 
 /// The backends that are here, each with whether it has hardware and not only what stands for it.
@@ -236,10 +221,7 @@ fn lay_out(store: &DiskStore, made: &Manifest, out: &Path) -> anyhow::Result<()>
         if let Some(folder) = to.parent() {
             fs::create_dir_all(folder)?;
         }
-        let from = store.blob(file);
-        if fs::hard_link(&from, &to).is_err() {
-            fs::copy(&from, &to).with_context(|| format!("failed to lay out {}", to.display()))?;
-        }
+        bfs::link_or_copy(&store.blob(file), &to).with_context(|| format!("failed to lay out {}", to.display()))?;
     }
     Ok(())
 }

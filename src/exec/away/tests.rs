@@ -18,16 +18,8 @@ fn routing(whereabouts: Where) -> Routing {
 
 fn command(program: Program) -> Step {
     let program = Program { argv: ["true".into()].into(), ..program };
-    Step {
-        name: "command:x".into(),
-        stage: Stage::Command,
-        kind: &COMMAND,
-        params: Params::Program(program.into()),
-        inputs: vec![],
-        timeout_seconds: 7,
-        memory: NonZeroU64::new((5 << 20) + 1),
-        retries: None,
-    }
+    let step = Step::new("command:x", Stage::Command, &COMMAND, Params::Program(program.into()), vec![], 7);
+    Step { memory: NonZeroU64::new((5 << 20) + 1), ..step }
 }
 
 #[test]

@@ -7,7 +7,7 @@
 
 use crate::device::{Backend, BackendRow, Lease};
 use crate::exec::schedule::devices::Devices;
-use crate::exec::schedule::memory::Memory;
+use crate::exec::schedule::memory::{Known, Memory};
 use crate::exec::schedule::resources::{Claim, DeviceClaim, Held, Host, Machine};
 use crate::exec::schedule::steps::Steps;
 use crate::step::{Needs, Step, StepId};
@@ -32,8 +32,9 @@ impl<'a> Claims<'a> {
         if steps.world.sends(step) {
             return (Claim { host: Host::Away, memory: 0, device: None }, vec![]);
         }
-        let size = |from| steps.output_size(from);
-        let memory = self.memory.claim(id, plan, store, size);
+        let made = |from| store.manifest(&steps.output(from)?).ok();
+        let known = Known { plan, store, size: &|from| made(from).map_or(0, |tree| tree.size()) };
+        let memory = self.memory.claim(id, &known);
         let (host, device) = match step.kind.needs(step) {
             Needs::Shared { cores } => (Host::Cores(cores), None),
             Needs::Exclusive => (Host::Whole, None),
@@ -41,7 +42,7 @@ impl<'a> Claims<'a> {
                 // An emulator, or nobody can say what it computes on: nothing runs beside what is timed there.
                 none if none.is_empty() => (if timed { Host::Whole } else { Host::Cores(1) }, None),
                 any_of => {
-                    let vram = self.memory.device_claim(id, plan, store, size);
+                    let vram = self.memory.device_claim(id, &known);
                     (Host::Cores(1), Some(DeviceClaim { any_of, timed, vram }))
                 }
             },

@@ -8,25 +8,18 @@ use crate::exec::schedule::resources::{Held, Lack};
 use crate::exec::schedule::setups::Readiness;
 use crate::exec::state::{StepResult, StepState};
 use crate::exec::task::{InputAt, Task};
+use crate::key::MissReason;
 use crate::record::Outcome;
 use crate::step::{Source, Stage, StepId};
 use crate::store::stat::Stamp;
-
-/// What became of a step that was chosen.
-enum Turn {
-    /// It was started, or has ended, or is not ready any more.
-    Over,
-    /// Something that it requires is being installed.
-    NotInstalled,
-}
 
 impl<'a> Scheduler<'a> {
     /// A ready step waits for its turn, or first for what a remote answers.
     pub(super) fn queue(&mut self, id: StepId) {
         match self.steps.state(id) {
-            StepState::Ready { key, reason } if self.questions.are_worth_it(reason) => {
+            StepState::Ready { key, reason } if self.is_shared && may_be_elsewhere(reason) => {
                 // The answer for one that was made ready again may still be on its way.
-                if self.questions.open.insert(id) {
+                if self.asked.insert(id) {
                     self.effects.push_back(Effect::Ask(id, key.digest()));
                 }
             }
@@ -98,11 +91,7 @@ impl<'a> Scheduler<'a> {
     pub(super) fn dispatch(&mut self) {
         loop {
             while let Some(next) = self.queue.next(&self.slots.machine, self.is_setting_up()) {
-                let id = next.id;
-                match self.turn_of(next) {
-                    Turn::Over => {}
-                    Turn::NotInstalled => self.setups.waiting.push(id),
-                }
+                self.turn_of(next);
             }
             if !self.begin_round() {
                 return;
@@ -110,22 +99,21 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    fn turn_of(&mut self, next: Next) -> Turn {
+    /// Starts a step, unless it is not ready any more, ends by itself or requires what is being installed.
+    fn turn_of(&mut self, next: Next) {
         let id = next.id;
         if !self.steps.is_ready(id) {
-            return Turn::Over;
+            return;
         }
         if self.steps.useful.is_useless(id) {
             self.slots.not_ready(id);
             let result = StepResult::skipped(Outcome::Incomplete, "nothing that can still pass needs it");
-            self.steps.set(id, StepState::Done(result));
-            return Turn::Over;
+            return self.steps.set(id, StepState::Done(result));
         }
         // An input was found damaged since the step became ready, and is being made again; its end decides this step.
         if self.world.plan.dependencies(id).any(|from| !self.steps.is_done(from)) {
             self.slots.not_ready(id);
-            self.steps.set(id, StepState::Unknown);
-            return Turn::Over;
+            return self.steps.set(id, StepState::Unknown);
         }
         let stamps = self.steps.stamps(id);
         if !self.steps.reads_what_its_key_says(id) {
@@ -134,18 +122,17 @@ impl<'a> Scheduler<'a> {
             if self.steps.is_done(id) {
                 self.consult_dependents(id);
             }
-            return Turn::Over;
+            return;
         }
         self.install_missing(id);
         match self.setups.readiness(id) {
-            Readiness::Waiting => return Turn::NotInstalled,
+            Readiness::Waiting => self.setups.waiting.push(id),
             Readiness::Ready => self.start(next, stamps),
             Readiness::Failed(why) => {
                 self.finish_unstarted(id, why);
                 self.consult_dependents(id);
             }
         }
-        Turn::Over
     }
 
     /// Starts a step: it holds its resources from now on.
@@ -178,4 +165,10 @@ impl<'a> Scheduler<'a> {
         let task = Task { id, step, key, inputs, why: reason, attempts, lease, chosen, is_top, order };
         self.effects.push_back(Effect::Start(Box::new(task), begun));
     }
+}
+
+/// Whether another machine may have what is missing here for this reason. What was asked for is done here. What failed here
+/// is not explained away by a success elsewhere.
+fn may_be_elsewhere(reason: &MissReason) -> bool {
+    !matches!(reason, MissReason::Asked | MissReason::TooOld { .. } | MissReason::DidNotPass { .. })
 }

@@ -5,10 +5,11 @@ use crate::exec::away::listed;
 use crate::exec::perform::error_text;
 use crate::exec::schedule::memory::Peaks;
 use crate::exec::schedule::steps::Steps;
+use crate::exec::standing::stands_here;
 use crate::exec::state::{How, StepResult, StepState};
 use crate::key::{KeyDoc, MissReason};
 use crate::record::{Outcome, Record};
-use crate::step::{Source, Stage, StepId};
+use crate::step::{Stage, StepId};
 use crate::store::{StoreError, stat::Stamp};
 
 /// What was found out about a step that is not decided.
@@ -37,7 +38,6 @@ enum Missed {
 impl Steps<'_> {
     /// What is known of a step; where its dependencies are done, that decides it.
     pub(super) fn look_at(&self, id: StepId) -> Looked {
-        let step = self.world.plan.step(id);
         let done = Looked::Done;
         if let Some(why) = self.unavailable(id) {
             return done(StepResult::skipped(Outcome::SkipUnavailable, why));
@@ -53,8 +53,7 @@ impl Steps<'_> {
                 Some(_) => {}
             }
         }
-        if self.is_mocked(id) {
-            let backend = step.run().backend.name;
+        if let Some(backend) = self.mocked(id) {
             let why = format!(
                 "the environment pretends that `{backend}` is here (ORCH_MOCK_DEVICES): all was made for this run, and \
                  nothing ran"
@@ -102,7 +101,8 @@ impl Steps<'_> {
             let Options { rerun_failed, stands, .. } = self.world.options;
             let stands = stands.contains(&id);
             let failed = store.failure(&key.digest()).map_err(damaged)?;
-            if let Some(failed) = failed.filter(|failed| self.keys.stands(id, failed)) {
+            let (kind_of_host, provision) = (&self.world.host.fingerprint, self.world.provision);
+            if let Some(failed) = failed.filter(|failed| stands_here(failed, step, kind_of_host, provision)) {
                 if *rerun_failed && !stands {
                     return Err(Missed::For(MissReason::Asked, Peaks::of(Some(&failed))));
                 }
@@ -136,33 +136,29 @@ impl Steps<'_> {
         self.fresh(id, record)
     }
 
-    /// What is held, unless it is older than was asked for.
+    /// What is held, unless it is older than was asked for. Only a measurement ages: what a build step makes is the same
+    /// whenever it is made from the same inputs.
     fn fresh(&self, id: StepId, record: Record) -> Result<StepResult, Missed> {
-        if self.is_too_old(id, &record) {
-            let max = self.world.options.max_age.as_ref().map(ToString::to_string).unwrap_or_default();
+        let step = self.world.plan.step(id);
+        let max = self.world.options.max_age.as_ref().filter(|_| step.kind.is_timed(step));
+        if let Some(max) = max.filter(|max| max.is_exceeded(&record.started)) {
             let peaks = Peaks::of(Some(&record));
-            return Err(Missed::For(MissReason::TooOld { date: record.started, max }, peaks));
+            return Err(Missed::For(MissReason::TooOld { date: record.started, max: max.to_string() }, peaks));
         }
         Ok(StepResult::hit(record))
     }
 
-    /// Only a measurement ages: what a build step makes is the same whenever it is made from the same inputs.
-    fn is_too_old(&self, id: StepId, record: &Record) -> bool {
-        let age = self.world.options.max_age.as_ref();
-        let step = self.world.plan.step(id);
-        step.kind.is_timed(step) && age.is_some_and(|age| age.is_exceeded(&record.started))
-    }
-
-    /// Whether the environment pretends that a run's device is there.
-    fn is_mocked(&self, id: StepId) -> bool {
+    /// The backend of a run, if the environment pretends that it is here.
+    fn mocked(&self, id: StepId) -> Option<&str> {
         let (step, mocked) = (self.world.plan.step(id), &self.world.options.mocked);
-        !mocked.is_empty() && step.stage == Stage::Run && mocked.contains(step.run().backend.name)
+        let backend = (!mocked.is_empty() && step.stage == Stage::Run).then(|| step.run().backend.name);
+        backend.filter(|backend| mocked.contains(*backend))
     }
 
     /// Why a run's device is not there, as its prober says.
     fn unavailable(&self, id: StepId) -> Option<String> {
         let step = self.world.plan.step(id);
-        if step.stage != Stage::Run || self.is_mocked(id) || self.world.sends(step) {
+        if step.stage != Stage::Run || self.mocked(id).is_some() || self.world.sends(step) {
             return None;
         }
         let run = step.run();
@@ -182,14 +178,12 @@ impl Steps<'_> {
 
     /// Of the user's files that a step reads, in their order.
     pub(super) fn stamps(&self, id: StepId) -> Vec<Option<Stamp>> {
-        let sources = self.world.plan.step(id).inputs.iter();
-        let files = sources.filter_map(|(_, source)| if let Source::File(path) = source { Some(path) } else { None });
-        files.map(|path| Stamp::of(path).ok()).collect()
+        self.world.plan.step(id).files().map(|path| Stamp::of(path).ok()).collect()
     }
 
     /// Whether the user's files are still as they were when the step's key was made, which may be long ago.
     pub(super) fn reads_what_its_key_says(&self, id: StepId) -> bool {
-        let reads_files = self.world.plan.step(id).inputs.iter().any(|(_, source)| matches!(source, Source::File(_)));
+        let reads_files = self.world.plan.step(id).files().next().is_some();
         match self.state(id) {
             StepState::Ready { key, .. } if reads_files => self.key(id).is_ok_and(|now| now == *key),
             _ => true,

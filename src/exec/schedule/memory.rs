@@ -5,12 +5,13 @@
 //! trivial steps all have the same claim.
 
 use std::collections::{BTreeSet, HashMap};
+use std::num::NonZeroU64;
 
 use crate::base::figures::bytes;
 use crate::exec::schedule::resources::{Capacity, Claim, Host};
 use crate::plan::Plan;
 use crate::record::Record;
-use crate::step::{MemoryGuess, Source, Stage, Step, StepId};
+use crate::step::{MemoryGuess, Stage, Step, StepId};
 use crate::store::DiskStore;
 
 /// What takes less is not counted: the kernel's own slack is larger.
@@ -40,11 +41,20 @@ pub(super) struct Memory {
     host: Book,
     device: Book,
     /// The steps of a model at a stage; made when it is first asked for.
-    relatives: Option<HashMap<Like, Vec<StepId>>>,
+    relatives: Option<Relatives>,
 }
 
 /// Stage and model of a step that works on a model: `convert:bert:onnx`.
 type Like = (Stage, String);
+type Relatives = HashMap<Like, Vec<StepId>>;
+
+/// What is known of the steps of a run.
+pub(super) struct Known<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) store: &'a DiskStore,
+    /// Bytes of a step's output; 0 where there is none.
+    pub(super) size: &'a dyn Fn(StepId) -> u64,
+}
 
 /// What is known of one memory.
 struct Book {
@@ -83,30 +93,16 @@ impl Memory {
 
     /// Bytes, rounded up so that steps which take about the same claim the same; 0 where nothing is known. What the user
     /// says counts as it is.
-    ///
-    /// `input` gives the bytes of another step's output.
-    pub(super) fn claim(&mut self, id: StepId, plan: &Plan, store: &DiskStore, input: impl Fn(StepId) -> u64) -> u64 {
-        let step = plan.step(id);
-        match step.memory {
-            Some(stated) => stated.get(),
-            None => {
-                let reads = || inputs(step).map(|(_, from)| input(from)).sum();
-                self.host.claim(id, step.kind.memory(), &mut self.relatives, plan, store, reads)
-            }
-        }
+    pub(super) fn claim(&mut self, id: StepId, known: &Known<'_>) -> u64 {
+        let step = known.plan.step(id);
+        let learnt = || self.host.claim(id, step.kind.memory(), &mut self.relatives, known, |_| true);
+        step.memory.map_or_else(learnt, NonZeroU64::get)
     }
 
     /// What a step claims of a device's own memory. Of its inputs, only the artefact is loaded there.
-    pub(super) fn device_claim(
-        &mut self,
-        id: StepId,
-        plan: &Plan,
-        store: &DiskStore,
-        input: impl Fn(StepId) -> u64,
-    ) -> u64 {
-        let step = plan.step(id);
-        let reads = || inputs(step).filter(|(name, _)| *name == "artefact").map(|(_, from)| input(from)).sum();
-        self.device.claim(id, step.kind.device_memory(), &mut self.relatives, plan, store, reads)
+    pub(super) fn device_claim(&mut self, id: StepId, known: &Known<'_>) -> u64 {
+        let guess = known.plan.step(id).kind.device_memory();
+        self.device.claim(id, guess, &mut self.relatives, known, |input| input == "artefact")
     }
 
     /// Warnings for a claim that is more than there is; each step gets them once.
@@ -156,34 +152,30 @@ impl Book {
         }
     }
 
+    /// `loads`: which of its inputs it holds there.
     fn claim(
         &mut self,
         id: StepId,
         guess: Option<MemoryGuess>,
-        relatives: &mut Option<HashMap<Like, Vec<StepId>>>,
-        plan: &Plan,
-        store: &DiskStore,
-        reads: impl FnOnce() -> u64,
+        relatives: &mut Option<Relatives>,
+        known: &Known<'_>,
+        loads: fn(&str) -> bool,
     ) -> u64 {
         if let Some(peak) = self.own.get(&id) {
             return rounded(*peak);
         }
         let Some(guess) = guess else { return 0 };
-        let step = plan.step(id);
-        if let Some(peak) = self.of_its_like(step, relatives, plan, store) {
+        let step = known.plan.step(id);
+        if let Some(peak) = self.of_its_like(step, relatives, known) {
             return rounded(peak + peak / 4);
         }
-        rounded(guess.base + guess.factor * reads())
+        let reads: u64 = step.trees().filter(|(name, _)| loads(name)).map(|(_, from)| (known.size)(from)).sum();
+        rounded(guess.base + guess.factor * reads)
     }
 
     /// The largest peak of steps of the same model and stage, in this run or on record.
-    fn of_its_like(
-        &mut self,
-        step: &Step,
-        relatives: &mut Option<HashMap<Like, Vec<StepId>>>,
-        plan: &Plan,
-        store: &DiskStore,
-    ) -> Option<u64> {
+    fn of_its_like(&mut self, step: &Step, relatives: &mut Option<Relatives>, known: &Known<'_>) -> Option<u64> {
+        let Known { plan, store, .. } = known;
         let like = like(step)?;
         if let Some(peak) = self.like.get(&like) {
             return Some(*peak).filter(|peak| *peak > 0);
@@ -197,16 +189,8 @@ impl Book {
     }
 }
 
-/// The inputs of a step that other steps make.
-fn inputs(step: &Step) -> impl Iterator<Item = (&str, StepId)> {
-    step.inputs.iter().filter_map(|(name, source)| match source {
-        Source::Step(from) => Some((&**name, *from)),
-        Source::File(_) => None,
-    })
-}
-
-fn all_relatives(plan: &Plan) -> HashMap<Like, Vec<StepId>> {
-    let mut all: HashMap<_, Vec<_>> = HashMap::new();
+fn all_relatives(plan: &Plan) -> Relatives {
+    let mut all = Relatives::new();
     for id in plan.ids() {
         if let Some(like) = like(plan.step(id)) {
             all.entry(like).or_default().push(id);

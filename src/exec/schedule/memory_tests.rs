@@ -5,8 +5,10 @@ use serde_json::json;
 use super::*;
 use crate::device::{Backend, Host as Machines, inventory_cheap};
 use crate::exec::schedule::devices::Devices;
+use crate::exec::schedule::resources::tests::held;
 use crate::exec::schedule::resources::{DeviceClaim, Lack, Machine};
 use crate::matrix::Matrix;
+use crate::record::Outcome;
 use crate::spec::Spec;
 
 const SPEC: &str = "version: 1
@@ -52,7 +54,13 @@ impl World {
         let id = self.id(step);
         let plan = &self.plan;
         let size = |from: StepId| if plan.step(from).stage == Stage::Convert { 3 * GIB } else { 0 };
-        (self.memory.claim(id, plan, &self.store, size), self.memory.device_claim(id, plan, &self.store, size))
+        let known = Known { plan, store: &self.store, size: &size };
+        (self.memory.claim(id, &known), self.memory.device_claim(id, &known))
+    }
+
+    fn executed(&mut self, record: &Record) -> Option<String> {
+        let id = self.id(&record.step);
+        self.memory.executed(id, self.plan.step(id), record)
     }
 
     fn record(&self, step: &str, host: u64, device: Option<u64>) -> Record {
@@ -60,11 +68,8 @@ impl World {
             "load_ms": 1.0, "first_ms": 1.0, "samples_ms": [1.0], "peak_rss_bytes": host, "peak_device_bytes": device,
             "sync": "s", "requested_device": "rocm", "actual_device": "rocm:0",
         });
-        let record = json!({
-            "step": step, "key": crate::key::KeyDoc::default(), "outcome": "PASS", "started": "2026-01-01T00:00:00Z",
-            "seconds": 1.0, "host": "h", "facts": {}, "measure": measure,
-        });
-        serde_json::from_value(record).unwrap()
+        let measure = serde_json::from_value(measure).unwrap();
+        Record { step: step.to_owned(), outcome: Outcome::Pass, measure, ..Record::default() }
     }
 }
 
@@ -78,12 +83,9 @@ fn a_run_on_a_gpu_claims_by_its_artefact_then_by_its_like_then_by_itself() {
 
     // A run of the same model on the CPU says nothing of a GPU's memory, and one on another GPU target does.
     let on_cpu = world.record("run:bert:cpu-fp32", 2 * GIB, None);
-    let id = world.id("run:bert:cpu-fp32");
-    assert_eq!(world.memory.executed(id, world.plan.step(id), &on_cpu), None);
+    assert_eq!(world.executed(&on_cpu), None);
     assert_eq!(world.claims(own), (5 * GIB / 2, 7 * GIB));
-    let id = world.id(other);
-    let record = world.record(other, 2 * GIB, Some(4 * GIB));
-    world.memory.executed(id, world.plan.step(id), &record);
+    world.executed(&world.record(other, 2 * GIB, Some(4 * GIB)));
     assert_eq!((world.claims(own).1, world.claims(other).1), (5 * GIB, 4 * GIB));
 
     // Its own latest record, in this run or of an earlier one, tells best.
@@ -107,17 +109,19 @@ fn the_user_s_word_counts_before_all_else_and_is_checked() {
     }
     assert_eq!(world.claims(model).1, 7 * GIB, "of the device nothing was said");
     assert_eq!(world.claims(command).0, 300 << 20);
-    let record = world.record(command, 400 << 20, None);
-    let id = world.id(command);
-    let said = world.memory.executed(id, world.plan.step(id), &record);
+    let said = world.executed(&world.record(command, 400 << 20, None));
     assert_eq!(said.unwrap(), "command:large took 400 MiB of memory, and its `memory` says 300 MiB");
     assert_eq!(world.claims(command).0, 300 << 20);
-    assert_eq!(world.memory.executed(id, world.plan.step(id), &world.record(command, 300 << 20, None)), None);
+    assert_eq!(world.executed(&world.record(command, 300 << 20, None)), None);
 }
 
 /// Two cards of 192 GB as the kernel lists them.
 fn recorded() -> Vec<Backend> {
     inventory_cheap(&Machines::recorded("amd"))
+}
+
+fn capacity(devices: &Devices<'_>) -> Capacity {
+    Capacity { cores: 16, memory: 64 * GIB, units: devices.units(), away: 0 }
 }
 
 fn on(devices: &Devices<'_>, device: &str, timed: bool, vram: u64) -> Claim {
@@ -130,11 +134,10 @@ fn on(devices: &Devices<'_>, device: &str, timed: bool, vram: u64) -> Claim {
 fn untimed_steps_share_a_recorded_card_only_as_far_as_both_fit() {
     let inventory = recorded();
     let devices = Devices::new(&inventory);
-    let capacity = Capacity { cores: 16, memory: 64 * GIB, units: devices.units(), away: 0 };
-    let mut machine = Machine::new(capacity);
-    let held = machine.offer(&machine.fitted(on(&devices, "rocm:0", false, 120 * GIB))).unwrap();
-    machine.take(&held);
-    assert_eq!(held.vram, 120 * GIB);
+    let mut machine = Machine::new(capacity(&devices));
+    let first = machine.fitted(on(&devices, "rocm:0", false, 120 * GIB));
+    let first = held(&mut machine, &first);
+    assert_eq!(first.vram, 120 * GIB);
     let second = machine.fitted(on(&devices, "rocm:0", false, 80 * GIB));
     assert_eq!(machine.offer(&second), Err(Lack::Vram("rocm:0".into())));
     assert!(machine.offer(&machine.fitted(on(&devices, "rocm:0", false, 70 * GIB))).is_ok());
@@ -144,8 +147,8 @@ fn untimed_steps_share_a_recorded_card_only_as_far_as_both_fit() {
     // What is larger than a card waits for it to be empty, and then nobody is let in beside it.
     let large = machine.fitted(on(&devices, "rocm:0", false, 400 * GIB));
     assert_eq!(machine.offer(&large), Err(Lack::Vram("rocm:0".into())));
-    machine.give_back(&held);
-    machine.take(&machine.offer(&large).unwrap());
+    machine.give_back(&first);
+    held(&mut machine, &large);
     assert_eq!(machine.offer(&second), Err(Lack::Vram("rocm:0".into())));
 }
 
@@ -164,9 +167,9 @@ fn two_claims_that_do_not_fit_a_card_together_follow_each_other_as_soon_as_its_d
     let devices = Devices::new(&inventory);
     let any_of = devices.any_of("cuda", "cuda:1");
     let claim = Claim { device: Some(DeviceClaim { any_of, timed: false, vram: 30 * GIB }), ..Claim::CORE };
-    let mut machine = Machine::new(Capacity { cores: 16, memory: 64 * GIB, units: devices.units(), away: 0 });
-    let first = machine.offer(&machine.fitted(claim.clone())).unwrap();
-    machine.take(&first);
+    let mut machine = Machine::new(capacity(&devices));
+    let first = machine.fitted(claim.clone());
+    let first = held(&mut machine, &first);
     assert!(machine.offer(&machine.fitted(claim.clone())).is_ok(), "files do not say what the card has");
     for (at, size) in devices.sizes(&nvml([Some(140 * GIB), Some(40 * GIB)])) {
         machine.capacity.units[at].vram = size.ok();
@@ -199,7 +202,7 @@ fn a_size_is_of_the_card_with_that_uuid_or_not_known() {
 fn a_claim_larger_than_the_card_is_said_once() {
     let inventory = recorded();
     let devices = Devices::new(&inventory);
-    let capacity = Capacity { cores: 16, memory: 64 * GIB, units: devices.units(), away: 0 };
+    let capacity = capacity(&devices);
     let mut world = World::new();
     let mut said =
         |id, claim: &Claim| world.memory.warn_too_large(StepId(id), "run:a", claim, &capacity).collect::<Vec<_>>();

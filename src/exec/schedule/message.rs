@@ -45,7 +45,14 @@ impl<'a> Context<'a> {
 pub(in crate::exec) enum Message {
     /// How an execution ended, and its log if it failed and left one.
     Performed(StepId, Performed, Option<String>, Span),
-    NotStarted(NotStarted),
+    /// A step did not start. With what it was handed, why, and when that was (RFC 3339).
+    NotStarted {
+        id: StepId,
+        key: KeyDoc,
+        reason: MissReason,
+        why: String,
+        at: String,
+    },
     /// What a remote answered about a step.
     Answered(StepId, Option<Box<Record>>),
     Installed(Requirement, Result<(), String>),
@@ -53,16 +60,6 @@ pub(in crate::exec) enum Message {
     Sized(Vec<Backend>),
     /// The user wants no more.
     Interrupted,
-}
-
-/// A step that did not start, with what it was handed.
-pub(in crate::exec) struct NotStarted {
-    pub(in crate::exec) id: StepId,
-    pub(in crate::exec) key: KeyDoc,
-    pub(in crate::exec) reason: MissReason,
-    pub(in crate::exec) why: String,
-    /// When that was, RFC 3339.
-    pub(in crate::exec) at: String,
 }
 
 /// What is to be done.

@@ -4,7 +4,7 @@
 //! may look at the store and at the user's files; it has no threads, no clock and no listener. How effects are performed is
 //! `driver`'s concern; a preview has none but what is told.
 //!
-//! Its parts own what they know: `steps` the state of every step, `claims` what steps take, `queue`, `setups`, `questions`
+//! Its parts own what they know: `steps` the state of every step, `claims` what steps take, `queue`, `setups`
 //! and `retries` the steps that wait. `consult` decides what a step becomes, `dispatch` which one starts.
 
 mod claims;
@@ -15,7 +15,6 @@ pub(super) mod fallback;
 mod lookup;
 mod memory;
 pub(super) mod message;
-mod questions;
 mod queue;
 mod resources;
 pub(super) mod retry;
@@ -25,16 +24,15 @@ mod slots;
 pub(super) mod steps;
 mod useful;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
 use crate::event::{Event, Execution, Span};
-use crate::exec::perform::{Performed, error_text};
+use crate::exec::perform::{InputLost, Performed, error_text};
 use crate::exec::schedule::claims::Claims;
 use crate::exec::schedule::devices::Devices;
 use crate::exec::schedule::fallback::is_expected;
-use crate::exec::schedule::message::{Effect, Message, NotStarted, World};
-use crate::exec::schedule::questions::Questions;
+use crate::exec::schedule::message::{Effect, Message, World};
 use crate::exec::schedule::queue::Queue;
 use crate::exec::schedule::resources::{Capacity, Lack, Machine};
 use crate::exec::schedule::retry::{Last, Retries, attempt_log, attempt_of};
@@ -62,7 +60,11 @@ pub(super) struct Scheduler<'a> {
     /// Steps in state `Ready`.
     queue: Queue,
     setups: Setups,
-    questions: Questions,
+    /// Results are shared, and steps execute.
+    is_shared: bool,
+    /// Ready steps whose result another machine may have, and has not said so: asked for before anything is installed or
+    /// occupied for them.
+    asked: BTreeSet<StepId>,
     /// Nothing is installed before a first step is known to be nowhere else.
     defers_installing: bool,
     /// What is tried again.
@@ -90,7 +92,8 @@ impl<'a> Scheduler<'a> {
             slots: Slots::new(Machine::new(capacity)),
             queue: Queue::default(),
             setups: Setups::default(),
-            questions: Questions::default(),
+            is_shared: false,
+            asked: BTreeSet::new(),
             defers_installing: false,
             retries: Retries::default(),
             rounds: Rounds::of(world.plan, world.options.seed),
@@ -102,7 +105,7 @@ impl<'a> Scheduler<'a> {
     pub(super) fn begin(&mut self, shared: bool, now: Instant) {
         self.now = now;
         let (plan, steps) = (self.world.plan, &mut self.steps);
-        self.questions.may_ask = shared;
+        self.is_shared = shared;
         self.setups.begin(plan, |step| self.world.sends(step));
         if self.world.options.keep_going == KeepGoing::Dependencies {
             let has_failed = |id| steps.result(id).is_some_and(|result| result.outcome != Outcome::Pass);
@@ -119,7 +122,7 @@ impl<'a> Scheduler<'a> {
         }
         // Installing takes longest and needs no step's result, so all of it begins at once; but where results are shared,
         // nothing may have to be installed.
-        self.defers_installing = !self.questions.open.is_empty();
+        self.defers_installing = !self.asked.is_empty();
         if !self.defers_installing {
             self.install_wanted();
         }
@@ -133,7 +136,11 @@ impl<'a> Scheduler<'a> {
                 self.slots.release(id);
                 self.performed(id, performed, log, span);
             }
-            Message::NotStarted(step) => self.not_started(step),
+            Message::NotStarted { id, key, reason, why, at } => {
+                self.slots.release(id);
+                self.steps.set(id, StepState::Ready { key, reason });
+                self.not_started(id, why, at);
+            }
             Message::Answered(id, record) => self.answered(id, record),
             Message::Installed(requirement, result) => {
                 self.setups.finished(requirement, result);
@@ -171,7 +178,7 @@ impl<'a> Scheduler<'a> {
 
     /// Whether nothing is left to wait for.
     pub(super) fn is_over(&self) -> bool {
-        let nothing_waits = self.load().ready == 0 && self.questions.open.is_empty() && self.retries.is_idle();
+        let nothing_waits = self.load().ready == 0 && self.asked.is_empty() && self.retries.is_idle();
         self.slots.machine.is_idle() && !self.setups.is_busy() && (self.is_stopping() || nothing_waits)
     }
 
@@ -211,10 +218,9 @@ impl<'a> Scheduler<'a> {
                 self.returned(id, "it was executed elsewhere before".into(), span);
                 self.fetched(id, record);
             }
-            Performed::InputLost { from, digest, what } => {
+            Performed::InputLost(InputLost { from, digest, what }) => {
                 self.returned(id, format!("an input was lost: {what}"), span);
                 self.steps.set(id, StepState::Unknown);
-                self.retries.lost_input(id);
                 if self.retries.keeps_losing_inputs(id) {
                     let producer = &self.world.plan.step(from).name;
                     let why = format!(
@@ -265,7 +271,7 @@ impl<'a> Scheduler<'a> {
 
     /// A remote answered, with the step's result if it has one.
     fn answered(&mut self, id: StepId, record: Option<Box<Record>>) {
-        self.questions.open.remove(&id);
+        self.asked.remove(&id);
         let found = match self.steps.state(id) {
             StepState::Ready { key, .. } => record.filter(|record| record.key == *key),
             // Something that it reads is made again; it asks anew when it is ready again.
@@ -288,9 +294,7 @@ impl<'a> Scheduler<'a> {
 
     /// What a step needs did not start, as a Python server may not: it holds nothing any more, and another attempt may find
     /// all well.
-    fn not_started(&mut self, NotStarted { id, key, reason, why, at }: NotStarted) {
-        self.slots.release(id);
-        self.steps.set(id, StepState::Ready { key, reason });
+    fn not_started(&mut self, id: StepId, why: String, at: String) {
         if !self.may_try_again(id, Outcome::Fail) {
             self.finish_unstarted(id, why);
             return self.consult_dependents(id);

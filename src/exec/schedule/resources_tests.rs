@@ -94,6 +94,13 @@ fn every_claim_fits_an_idle_machine() {
     }
 }
 
+/// What a claim is given, which is held from now on.
+pub(in crate::exec) fn held(machine: &mut Machine, claim: &Claim) -> Held {
+    let held = machine.offer(claim).unwrap();
+    machine.take(&held);
+    held
+}
+
 fn two_gpus() -> Machine {
     let units = ["cuda:0", "cuda:1"].map(|token| Unit { token: token.into(), vram: Some(80) });
     Machine::new(Capacity { cores: 4, memory: 100, units: units.into(), away: 2 })
@@ -108,22 +115,15 @@ fn on(unit: usize) -> Claim {
 fn timed_runs_on_two_devices_go_side_by_side_with_conversions_and_never_with_one_on_the_cpu() {
     let mut machine = two_gpus();
     let whole = Claim { host: Host::Whole, ..Claim::CORE };
-    let first = machine.offer(&on(0)).unwrap();
-    machine.take(&first);
+    let first = held(&mut machine, &on(0));
     assert_eq!(machine.offer(&on(0)), Err(Lack::Device("cuda:0".into())));
     assert_eq!(machine.offer(&whole), Err(Lack::Idle));
-    let second = machine.offer(&on(1)).unwrap();
-    machine.take(&second);
+    let second = held(&mut machine, &on(1));
     // Each has one of the four cores; two are left for conversions.
-    let conversions = [0, 1].map(|_| {
-        let held = machine.offer(&Claim::CORE).unwrap();
-        machine.take(&held);
-        held
-    });
+    let conversions = [0, 1].map(|_| held(&mut machine, &Claim::CORE));
     assert_eq!(machine.offer(&Claim::CORE), Err(Lack::Cores));
     [first, second, conversions[0], conversions[1]].iter().for_each(|held| machine.give_back(held));
-    let held = machine.offer(&whole).unwrap();
-    machine.take(&held);
+    held(&mut machine, &whole);
     assert_eq!([on(0), Claim::CORE, whole].map(|claim| machine.offer(&claim)), [const { Err(Lack::Host) }; 3]);
 }
 
@@ -132,12 +132,7 @@ fn a_step_that_may_have_any_of_several_devices_gets_a_free_one() {
     let mut machine = two_gpus();
     let device = DeviceClaim { any_of: [0, 1].into(), timed: true, vram: 0 };
     let any = Claim { device: Some(device), ..Claim::CORE };
-    let units = [0, 1].map(|_| {
-        let held = machine.offer(&any).unwrap();
-        machine.take(&held);
-        held.unit
-    });
-    assert_eq!(units, [Some(0), Some(1)]);
+    assert_eq!([0, 1].map(|_| held(&mut machine, &any).unit), [Some(0), Some(1)]);
     assert_eq!(machine.offer(&any), Err(Lack::Device("cuda:0".into())));
 }
 
@@ -145,14 +140,12 @@ fn a_step_that_may_have_any_of_several_devices_gets_a_free_one() {
 fn memory_of_host_and_device_is_shared_as_far_as_it_goes() {
     let mut machine = two_gpus();
     let shared = |vram| Claim { device: Some(DeviceClaim { any_of: [0].into(), timed: false, vram }), ..Claim::CORE };
-    let held = machine.offer(&shared(50)).unwrap();
-    machine.take(&held);
+    held(&mut machine, &shared(50));
     assert_eq!(machine.offer(&shared(31)), Err(Lack::Vram("cuda:0".into())));
     assert!(machine.offer(&shared(30)).is_ok());
     assert_eq!(machine.offer(&on(0)), Err(Lack::Device("cuda:0".into())));
     let large = Claim { memory: 60, ..Claim::CORE };
-    let held = machine.offer(&large).unwrap();
-    machine.take(&held);
+    held(&mut machine, &large);
     assert_eq!(machine.offer(&large), Err(Lack::Memory));
     // More than there is: alone rather than never.
     let larger = machine.fitted(Claim { memory: 101, ..Claim::CORE });
@@ -163,20 +156,13 @@ fn memory_of_host_and_device_is_shared_as_far_as_it_goes() {
 fn what_is_elsewhere_takes_a_place_there_and_nothing_here() {
     let mut machine = two_gpus();
     let away = machine.fitted(Claim { host: Host::Away, memory: 1_000, device: None });
-    let held: Vec<_> = (0..2)
-        .map(|_| {
-            let held = machine.offer(&away).unwrap();
-            machine.take(&held);
-            held
-        })
-        .collect();
+    let both = [0, 1].map(|_| held(&mut machine, &away));
     assert_eq!(machine.offer(&away), Err(Lack::Away), "two places");
     let core = machine.fitted(Claim { host: Host::Cores(4), ..Claim::CORE });
     assert!(machine.offer(&core).is_ok());
     // What is sent and hashed for it would be measured too.
     assert_eq!(machine.offer(&Claim { host: Host::Whole, ..Claim::CORE }), Err(Lack::Idle));
-    held.iter().for_each(|held| machine.give_back(held));
-    let whole = machine.offer(&Claim { host: Host::Whole, ..Claim::CORE }).unwrap();
-    machine.take(&whole);
+    both.iter().for_each(|held| machine.give_back(held));
+    held(&mut machine, &Claim { host: Host::Whole, ..Claim::CORE });
     assert_eq!(machine.offer(&away), Err(Lack::Host));
 }

@@ -73,14 +73,11 @@ impl Retries {
         self.before.get(&id).map_or(0, |attempts| attempts.len() as u32)
     }
 
-    /// Counts a damaged input of the step.
-    pub(super) fn lost_input(&mut self, id: StepId) {
-        *self.losses.entry(id).or_default() += 1;
-    }
-
-    /// Whether the step's inputs are damaged again and again.
-    pub(super) fn keeps_losing_inputs(&self, id: StepId) -> bool {
-        self.losses.get(&id).is_some_and(|losses| *losses >= MOST_LOSSES)
+    /// Counts a damaged input of the step. True if that happens again and again.
+    pub(super) fn keeps_losing_inputs(&mut self, id: StepId) -> bool {
+        let losses = self.losses.entry(id).or_default();
+        *losses += 1;
+        *losses >= MOST_LOSSES
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -158,14 +155,8 @@ mod tests {
 
     #[test]
     fn a_pass_after_a_failure_is_flaky_and_a_failure_stays_one() {
-        let attempt = Attempt {
-            outcome: Outcome::Timeout,
-            reason: Some("slow".into()),
-            started: String::new(),
-            seconds: 1.0,
-            log: None,
-            waited_seconds: 1.0,
-        };
+        let (outcome, reason) = (Outcome::Timeout, Some("slow".into()));
+        let attempt = attempt_of(&Record { outcome, reason, ..Record::default() }, None);
         assert_eq!(with_attempts(Outcome::Pass, None, &[]), (Outcome::Pass, None));
         let (outcome, reason) = with_attempts(Outcome::Pass, None, std::slice::from_ref(&attempt));
         assert_eq!((outcome, reason.as_deref()), (Outcome::Flaky, Some("it passed at attempt 2, after TIMEOUT: slow")));

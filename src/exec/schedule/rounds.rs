@@ -64,7 +64,7 @@ impl Scheduler<'_> {
         let is_quiet = !waits
             && self.slots.machine.is_idle()
             && !self.is_setting_up()
-            && self.questions.open.is_empty()
+            && self.asked.is_empty()
             && self.retries.is_idle();
         if !is_quiet {
             return false;

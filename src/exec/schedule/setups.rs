@@ -1,6 +1,6 @@
 //! What steps require: which of it is installed, being installed, or could not be.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::plan::Plan;
 use crate::provision::{Provision, title};
@@ -11,13 +11,12 @@ use crate::step::{Requirement, Step, StepId};
 pub(super) struct Setups {
     /// What each step requires, by its number; filled when steps are about to execute.
     requirements: Vec<Vec<Requirement>>,
-    ready: BTreeSet<Requirement>,
-    running: BTreeSet<Requirement>,
-    failed: BTreeMap<Requirement, String>,
+    known: BTreeMap<Requirement, Readiness>,
     /// Steps for which something is being installed.
     pub(super) waiting: Vec<StepId>,
 }
 
+#[derive(Clone, PartialEq, Eq)]
 pub(super) enum Readiness {
     Ready,
     Waiting,
@@ -39,43 +38,33 @@ impl Setups {
     pub(super) fn missing(&mut self, id: StepId, provision: &Provision) -> Vec<Requirement> {
         let mut missing = Vec::new();
         for requirement in &self.requirements[id.0 as usize] {
-            let known = self.ready.contains(requirement)
-                || self.running.contains(requirement)
-                || self.failed.contains_key(requirement);
-            if known {
-                continue;
-            }
-            if provision.is_ready(*requirement) {
-                self.ready.insert(*requirement);
-            } else {
-                self.running.insert(*requirement);
+            self.known.entry(*requirement).or_insert_with(|| {
+                if provision.is_ready(*requirement) {
+                    return Readiness::Ready;
+                }
                 missing.push(*requirement);
-            }
+                Readiness::Waiting
+            });
         }
         missing
     }
 
     pub(super) fn finished(&mut self, requirement: Requirement, result: Result<(), String>) {
-        self.running.remove(&requirement);
-        match result {
-            Ok(()) => drop(self.ready.insert(requirement)),
-            Err(e) => drop(self.failed.insert(requirement, e)),
-        }
+        let readiness = match result {
+            Ok(()) => Readiness::Ready,
+            Err(why) => Readiness::Failed(format!("the {} could not be set up: {why}", title(requirement))),
+        };
+        self.known.insert(requirement, readiness);
     }
 
     pub(super) fn readiness(&self, id: StepId) -> Readiness {
-        let wanted = &self.requirements[id.0 as usize];
-        if let Some((requirement, why)) = wanted.iter().find_map(|r| self.failed.get_key_value(r)) {
-            return Readiness::Failed(format!("the {} could not be set up: {why}", title(*requirement)));
-        }
-        if wanted.iter().all(|requirement| self.ready.contains(requirement)) {
-            Readiness::Ready
-        } else {
-            Readiness::Waiting
-        }
+        let wanted = self.requirements[id.0 as usize].iter().filter_map(|requirement| self.known.get(requirement));
+        let failed = wanted.clone().find(|known| matches!(known, Readiness::Failed(_)));
+        let decides = failed.or_else(|| wanted.clone().find(|known| **known == Readiness::Waiting));
+        decides.cloned().unwrap_or(Readiness::Ready)
     }
 
     pub(super) fn is_busy(&self) -> bool {
-        !self.running.is_empty()
+        self.known.values().any(|readiness| *readiness == Readiness::Waiting)
     }
 }

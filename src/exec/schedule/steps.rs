@@ -15,7 +15,7 @@ use crate::key::{KeyDoc, MissReason};
 use crate::plan::Plan;
 use crate::record::Outcome;
 use crate::step::{Stage, StepId};
-use crate::store::{Hit, StoreError};
+use crate::store::{FileDigests, Hit, StoreError};
 
 /// So many steps are looked up by one thread.
 const FEW: usize = 256;
@@ -84,12 +84,6 @@ impl<'a> Steps<'a> {
 
     pub(super) fn output(&self, id: StepId) -> Option<Digest> {
         self.result(id).and_then(StepResult::output)
-    }
-
-    /// Bytes; 0 where there is none.
-    pub(super) fn output_size(&self, id: StepId) -> u64 {
-        let manifest = self.output(id).and_then(|digest| self.world.store.manifest(&digest).ok());
-        manifest.map_or(0, |tree| tree.size())
     }
 
     /// The key of a step whose dependencies are done, from its inputs as they are now.
@@ -183,13 +177,19 @@ impl<'a> Steps<'a> {
             let result = if self.wanted.contains(&id) {
                 StepResult::skipped(Outcome::Incomplete, "not reached")
             } else {
-                StepResult::not_needed()
+                StepResult::default()
             };
             self.set(id, StepState::Done(result));
         }
     }
 
-    pub(in crate::exec) fn into_states(self) -> (Vec<StepState>, Keys<'a>) {
-        (self.states, self.keys)
+    pub(in crate::exec) fn into_states(self) -> Vec<StepState> {
+        self.states
+    }
+
+    /// The results of all, and the user's files as the keys saw them.
+    pub(in crate::exec) fn into_results(self) -> (Vec<StepResult>, FileDigests) {
+        let result = |state| if let StepState::Done(result) = state { result } else { StepResult::default() };
+        (self.states.into_iter().map(result).collect(), self.keys.files)
     }
 }

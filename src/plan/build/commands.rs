@@ -15,9 +15,9 @@ impl Builder<'_> {
                 Does::Write(files) => (&step::WRITE, Params::Files(files.clone())),
             };
             let name = ["command:", &command.name].concat();
-            let (stage, timeout_seconds) = (Stage::Command, command.timeout_seconds);
-            let Command { memory, retries, .. } = *command;
-            self.add_new(Step { name, stage, kind, params, inputs: vec![], timeout_seconds, memory, retries });
+            let Command { memory, retries, timeout_seconds, .. } = *command;
+            let step = Step::new(name, Stage::Command, kind, params, vec![], timeout_seconds);
+            self.add_new(Step { memory, retries, ..step });
         }
         for (number, command) in self.spec.commands.values().enumerate() {
             let mut inputs = Vec::with_capacity(command.inputs.len());

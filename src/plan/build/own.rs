@@ -1,23 +1,19 @@
-//! The steps that are a case's own.
+//! The steps that are a case's own: besides those that every case has, further rounds of its run, each in a process of its
+//! own (docs/design.md, "Rounds"), and what its quantisation is calibrated on.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::{Builder, measure};
+use crate::matrix::Case;
+use crate::plan::sizes::{recipes, resolved_inputs};
 use crate::spec::ReadyFormat;
-use crate::step::StepId;
+use crate::step::{self, Params, RunParams, Source, Stage, Step, StepId};
 
 /// The steps that make a model.
 #[derive(Clone, Copy)]
 pub(super) struct Made {
     pub(super) model: StepId,
     pub(super) ready: Option<ReadyFormat>,
-}
-
-/// Parameters of a step that compares outputs itself: `tokens` names those whose whole numbers are tokens.
-pub(super) fn with_tokens(mut params: Value, tokens: &[String]) -> Value {
-    if !tokens.is_empty() {
-        params["tokens"] = json!(tokens);
-    }
-    params
 }
 
 /// What a generated test is for.
@@ -29,16 +25,35 @@ pub(super) enum Purpose {
     Run,
 }
 
-/// The steps that are a case's own.
-#[derive(Clone, Copy)]
-pub(super) struct StepsOfCase {
-    pub(super) test: StepId,
-    pub(super) run: StepId,
-    pub(super) judge: StepId,
-}
+impl Builder<'_> {
+    /// `calibration:<instance>`: sets of the model's inputs; None where no recipe makes any.
+    pub(super) fn calibration(&mut self, case: &Case) -> Option<StepId> {
+        let model = &self.spec.models[&case.model];
+        let recipes = recipes(&resolved_inputs(model, case));
+        if recipes.is_empty() {
+            return None;
+        }
+        let params = json!({"seed": model.seed, "inputs": recipes, "sets": model.calibration_sets});
+        let name = format!("calibration:{}", case.instance());
+        Some(self.add(name, Stage::Generate, &step::CALIBRATION, params, vec![], 600))
+    }
 
-impl StepsOfCase {
-    pub(super) fn map(self, f: impl Fn(StepId) -> StepId) -> Self {
-        Self { test: f(self.test), run: f(self.run), judge: f(self.judge) }
+    /// From the second round on; none of a run that is not timed.
+    ///
+    /// Each reads what the first one gave, so that none begins before that has passed.
+    pub(super) fn rounds(&mut self, case: &Case, run: StepId) -> Vec<StepId> {
+        let first = self.steps[run.0 as usize].clone();
+        if !first.run().measure.is_timed() {
+            return Vec::new();
+        }
+        let target = &self.spec.targets[&case.target];
+        let rounds = self.clock.rounds.unwrap_or(measure(self.spec, target).rounds);
+        let again = |round| {
+            let params = Params::Run(RunParams { round: Some(round), ..first.run().clone() }.into());
+            let first_result = ("first".into(), Source::Step(run));
+            let inputs = first.inputs.iter().cloned().chain([first_result]).collect();
+            Step { name: format!("{}:round-{round}", first.name), params, inputs, ..first.clone() }
+        };
+        (2..=rounds).map(|round| self.add_new(again(round))).collect()
     }
 }

@@ -6,8 +6,7 @@
 use serde_json::json;
 
 use crate::catalogue::{
-    Access, Code, Library, Part, Places, ReadyFormat, Requirement, WORKER, Worker, WorkerCall, onnxruntime, openvino,
-    torch,
+    Code, Library, Part, Places, ReadyFormat, Requirement, WORKER, Worker, WorkerCall, onnxruntime, openvino, torch,
 };
 use crate::step::{Step, StepKind, Work};
 use crate::toolchain::{EnvName, Tool};
@@ -64,12 +63,6 @@ impl StepKind for Reference {
             ReadyFormat::Torchscript => (Worker::Torch, None),
         };
         let libraries = library.into_iter().map(|library| ("library", Library::Wheel(library))).collect();
-        Ok(Work::Worker(WorkerCall {
-            worker,
-            op: "reference",
-            params: json!({}),
-            libraries,
-            access: Access::default(),
-        }))
+        Ok(Work::Worker(WorkerCall { libraries, ..WorkerCall::of(worker, "reference", json!({})) }))
     }
 }

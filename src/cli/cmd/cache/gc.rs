@@ -10,7 +10,7 @@ use crate::base::{Digest, Size};
 use crate::cli::cmd::cache::envs;
 use crate::cli::cmd::previews;
 use crate::cli::{Args, Exit, Printer};
-use crate::exec::{MaxAge, Verdict};
+use crate::exec::{MaxAge, Preview};
 use crate::session::{Project, Request, Session, usage};
 use crate::store::{Amount, Collected, Limits};
 
@@ -104,14 +104,12 @@ pub(super) fn held_keys(args: &Args, request: &Request, printer: &Printer) -> an
     let project = Project::load_here(request, &session)?;
     let previews = previews(&session, &project, None, printer)?;
     let (mut keys, mut missing) = (HashSet::new(), Vec::new());
-    for preview in previews {
-        match preview.verdict {
+    for (id, preview) in project.plan.ids().zip(previews) {
+        match preview {
             // A failure stays where it happened.
-            Verdict::Hit { record } if !record.outcome.is_failure() => drop(keys.insert(record.key.digest())),
-            Verdict::Hit { .. } | Verdict::WouldRun { .. } => {
-                missing.push(project.plan.step(preview.step).name.clone())
-            }
-            Verdict::Skipped { .. } | Verdict::NotNeeded => {}
+            Preview::Hit { record } if !record.outcome.is_failure() => drop(keys.insert(record.key.digest())),
+            Preview::Hit { .. } | Preview::WouldRun { .. } => missing.push(project.plan.step(id).name.clone()),
+            Preview::Skipped { .. } | Preview::NotNeeded => {}
         }
     }
     Ok(HeldKeys { spec: project.name, keys, missing })
