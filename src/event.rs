@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::base::Digest;
+use crate::base::{Digest, is_default};
 use crate::key::MissReason;
 use crate::record::Outcome;
 
@@ -115,22 +115,18 @@ impl Serialize for Slot {
 pub struct Holds {
     pub cores: u32,
     /// Bytes that it is expected to take; 0 where nothing is known.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub memory: u64,
     /// `cuda:0`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// Bytes of the device's own memory that it is expected to take; 0 where nothing is known.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub vram: u64,
 }
 
 impl Holds {
     pub const ONE_CORE: Self = Self { cores: 1, memory: 0, device: None, vram: 0 };
-}
-
-fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 /// How many steps execute and how many wait for a slot, at the moment of an event.

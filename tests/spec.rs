@@ -368,7 +368,7 @@ fn words_are_those_of_serde() {
     for (word, precision) in Precision::WORDS {
         assert_eq!(serde_json::to_value(precision).unwrap(), *word);
     }
-    for (word, dtype) in orch::spec::Dtype::WORDS {
+    for (word, dtype) in orch::spec::Element::WORDS {
         assert_eq!(serde_json::to_value(dtype).unwrap(), *word);
     }
     for (word, route) in Route::WORDS {

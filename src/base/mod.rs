@@ -1,5 +1,6 @@
 //! Words that every other module uses; knows nothing of specs, steps or devices.
 
+pub(crate) mod c_functions;
 pub mod digest;
 pub mod figures;
 pub mod fs;

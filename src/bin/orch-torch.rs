@@ -318,21 +318,21 @@ fn flat(value: IValue) -> Result<Vec<Tensor>> {
 
 /// One row a type that both sides know.
 const ELEMENTS: &[(Element, Kind)] = &[
-    (Element::F64, Kind::Double),
-    (Element::F32, Kind::Float),
-    (Element::F16, Kind::Half),
-    (Element::Bf16, Kind::BFloat16),
-    (Element::I64, Kind::Int64),
-    (Element::I32, Kind::Int),
-    (Element::I16, Kind::Int16),
-    (Element::I8, Kind::Int8),
-    (Element::U8, Kind::Uint8),
+    (Element::Float64, Kind::Double),
+    (Element::Float32, Kind::Float),
+    (Element::Float16, Kind::Half),
+    (Element::Bfloat16, Kind::BFloat16),
+    (Element::Int64, Kind::Int64),
+    (Element::Int32, Kind::Int),
+    (Element::Int16, Kind::Int16),
+    (Element::Int8, Kind::Int8),
+    (Element::Uint8, Kind::Uint8),
     (Element::Bool, Kind::Bool),
 ];
 
 fn to_device(tensor: &HostTensor, device: Device) -> Result<Tensor> {
     let Some((_, kind)) = ELEMENTS.iter().copied().find(|row| row.0 == tensor.element()) else {
-        let reason = format!("TorchScript modules here take no tensors of {}", tensor.element().name());
+        let reason = format!("TorchScript modules here take no tensors of {}", tensor.element().word());
         return Err(Refusal::because(JobStatus::Unsupported, reason));
     };
     let shape = tensor.shape().iter().map(|size| i64::try_from(*size)).collect::<Result<Vec<_>, _>>()?;

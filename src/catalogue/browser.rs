@@ -52,8 +52,12 @@ pub const CODE: &[Part] = parts!(
 /// The browser: a lock's, or by its content that of the user.
 pub const CHROMIUM: Tool = Tool { env: EnvName::Browser, package: "@sparticuz/chromium" };
 
-static HALF: HalfProbe =
-    HalfProbe { precisions: &[Precision::Fp16], devices: |_| vec!["webgpu".to_owned()], tensors: Element::F16, lower };
+static HALF: HalfProbe = HalfProbe {
+    precisions: &[Precision::Fp16],
+    devices: |_| vec!["webgpu".to_owned()],
+    tensors: Element::Float16,
+    lower,
+};
 
 fn lower(asked: &Asked<'_>) -> WorkerCall {
     in_page(NAME, asked, ("ort_web", Library::OrtWeb))

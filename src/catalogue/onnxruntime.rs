@@ -63,7 +63,7 @@ pub const CODE: &[Part] = parts!(
 static HALF: HalfProbe = HalfProbe {
     precisions: &[Precision::Fp16],
     devices: one_device,
-    tensors: Element::F16,
+    tensors: Element::Float16,
     lower: |asked| WorkerCall { op: "half", ..lower(asked) },
 };
 

@@ -62,7 +62,7 @@ static HALF: HalfProbe = HalfProbe {
         let ids = found.devices.iter().filter_map(|device| device.id.strip_prefix("openvino:"));
         ids.map(str::to_owned).collect()
     },
-    tensors: Element::F32,
+    tensors: Element::Float32,
     lower,
 };
 

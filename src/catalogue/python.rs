@@ -55,7 +55,7 @@ pub static RUNTIME: Runtime = Runtime {
 static HALF: HalfProbe = HalfProbe {
     precisions: &[Fp16, Bf16],
     devices: one_device,
-    tensors: Element::F16,
+    tensors: Element::Float16,
     lower: |asked: &Asked<'_>| call("half", json!({"device": asked.run.device, "precision": asked.run.precision})),
 };
 

@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
+use crate::base::c_functions::c_functions;
+
 type Handle = *mut c_void;
 type State = c_int;
 
@@ -35,31 +37,8 @@ const TEXT: c_int = 17;
 /// `DUCKDB_STATEMENT_TYPE_SELECT`
 const SELECT: c_int = 1;
 
-/// Its functions by their C names.
-macro_rules! table {
-    ($($name:ident = $symbol:literal($($argument:ty),*) $(-> $result:ty)?;)*) => {
-        struct Table {
-            $($name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
-        }
-
-        impl Table {
-            /// The library stays open for the life of the process.
-            fn load(path: &Path) -> Result<Self> {
-                // SAFETY: the file is DuckDB's library, whose initialisers ask for nothing.
-                let library = unsafe { libloading::Library::new(path) }
-                    .with_context(|| format!("DuckDB's library `{}` cannot be opened", path.display()))?;
-                let library = Box::leak(Box::new(library));
-                // SAFETY: the types are those of `duckdb.h` of version 1.5, which the lock pins.
-                Ok(unsafe {
-                    Self { $($name: *library.get($symbol).with_context(|| format!(
-                        "`{}` has no function {}, which DuckDB 1.5 has", path.display(), $symbol))?,)* }
-                })
-            }
-        }
-    };
-}
-
-table! {
+c_functions! {
+    struct Table of "DuckDB 1.5";
     create_config = "duckdb_create_config"(*mut Handle) -> State;
     set_config = "duckdb_set_config"(Handle, *const c_char, *const c_char) -> State;
     destroy_config = "duckdb_destroy_config"(*mut Handle);

@@ -180,7 +180,7 @@ pub(super) fn packed(tensors: &Tensors) -> (Vec<u8>, Vec<Value>) {
         bytes.resize(bytes.len().next_multiple_of(8), 0);
         described.push(json!({
             "name": name,
-            "dtype": tensor.element().name(),
+            "dtype": tensor.element().word(),
             "shape": tensor.shape(),
             "offset": bytes.len(),
             "length": tensor.bytes().len(),

@@ -128,7 +128,8 @@ fn same_shapes(outputs: &Tensors, reference: &Tensors) -> bool {
 }
 
 fn is_floats(tensor: &Tensor) -> bool {
-    let is_float = matches!(tensor.element(), Element::F64 | Element::F32 | Element::F16 | Element::Bf16);
+    let is_float =
+        matches!(tensor.element(), Element::Float64 | Element::Float32 | Element::Float16 | Element::Bfloat16);
     is_float && !tensor.shape().is_empty()
 }
 
@@ -139,11 +140,11 @@ mod tests {
     use super::*;
 
     fn floats(values: &[f64]) -> Tensor {
-        Tensor::of(Element::F32, &[values.len()], values).unwrap()
+        Tensor::of(Element::Float32, &[values.len()], values).unwrap()
     }
 
     fn number(value: f64) -> Tensor {
-        Tensor::of(Element::I64, &[1], &[value]).unwrap()
+        Tensor::of(Element::Int64, &[1], &[value]).unwrap()
     }
 
     fn named<const N: usize>(tensors: [(&str, Tensor); N]) -> Tensors {

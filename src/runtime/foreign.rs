@@ -76,7 +76,8 @@ fn npy_tensor(mut file: impl Read) -> anyhow::Result<Tensor> {
     let element = match text.trim_start_matches(['<', '|', '>', '=']) {
         _ if text.starts_with('>') => bail!("its type {text} is big-endian"),
         "V2" => bail!("its type `V2` may be bfloat16, which .npz files do not tell; save it as .safetensors"),
-        code => Element::all()
+        code => Element::ALL
+            .into_iter()
             .find(|element| numpy_code(*element) == code)
             .with_context(|| format!("its type `{code}` is none of f8, f4, f2, i8, i4, i2, i1, u8, u4, u2, u1, b1"))?,
     };
@@ -87,7 +88,7 @@ fn npy_tensor(mut file: impl Read) -> anyhow::Result<Tensor> {
 
 /// `f4` for `float32`: the kind and the bytes.
 fn numpy_code(element: Element) -> String {
-    format!("{}{}", &element.name()[..1], element.size())
+    format!("{}{}", &element.word()[..1], element.size())
 }
 
 #[cfg(test)]
@@ -125,7 +126,7 @@ mod tests {
             npy_tensor(npy(&[1], [value]).as_slice()).unwrap()
         }
         let found = [one(2f64), one(2f32), one(2i64), one(2i32), one(2i16), one(2i8), one(2u64), one(2u32), one(2u16)];
-        let types: Vec<_> = found.iter().map(|tensor| tensor.element().name()).collect();
+        let types: Vec<_> = found.iter().map(|tensor| tensor.element().word()).collect();
         let expected = ["float64", "float32", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16"];
         assert_eq!(types, expected);
         assert!(found.iter().all(|tensor| tensor.to_f64() == [2.0]));

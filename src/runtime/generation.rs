@@ -133,7 +133,7 @@ fn prompt(asked: &Asked, inputs: &Tensors) -> anyhow::Result<Tensor> {
     let [rows, length] = shape;
     let known = length + 1 - asked.tokens;
     let values = ids.to_f64().chunks(length).flat_map(|row| &row[..known]).copied().collect::<Vec<_>>();
-    Tensor::of(Element::I64, &[rows, known], &values)
+    Tensor::of(Element::Int64, &[rows, known], &values)
 }
 
 fn ids<'t>(asked: &Asked, inputs: &'t Tensors) -> anyhow::Result<(&'t Tensor, [usize; 2])> {
@@ -165,7 +165,7 @@ fn greedy(asked: &Asked, mut inputs: Tensors, infer: &mut Infer<'_>) -> anyhow::
         }
         inputs.insert(asked.input.clone(), Tensor::of(element, &shape, &values)?);
     }
-    Tensor::of(Element::I64, &[rows, asked.tokens], &found)
+    Tensor::of(Element::Int64, &[rows, asked.tokens], &found)
 }
 
 /// The first greatest score of each row at `place`.
@@ -193,8 +193,8 @@ mod tests {
     }
 
     fn inputs() -> Tensors {
-        let ids = Tensor::of(Element::I64, &[2, 4], &[1., 2., 9., 9., 3., 5., 9., 9.]).unwrap();
-        let mask = Tensor::of(Element::I32, &[2, 4], &[1., 1., 0., 0., 1., 1., 0., 0.]).unwrap();
+        let ids = Tensor::of(Element::Int64, &[2, 4], &[1., 2., 9., 9., 3., 5., 9., 9.]).unwrap();
+        let mask = Tensor::of(Element::Int32, &[2, 4], &[1., 1., 0., 0., 1., 1., 0., 0.]).unwrap();
         Tensors::from([("ids".to_owned(), ids), ("mask".to_owned(), mask)])
     }
 
@@ -208,7 +208,7 @@ mod tests {
                 scores[(row * 4 + place) * 10 + sum] = 1.0;
             }
         }
-        Ok(Tensors::from([("logits".to_owned(), Tensor::of(Element::F32, &[2, 4, 10], &scores)?)]))
+        Ok(Tensors::from([("logits".to_owned(), Tensor::of(Element::Float32, &[2, 4, 10], &scores)?)]))
     }
 
     #[test]
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn scores_that_are_no_numbers_are_an_error() {
         let mut nan = |_: &Tensors| {
-            Ok(Tensors::from([("logits".to_owned(), Tensor::of(Element::F32, &[2, 4, 1], &[f64::NAN; 2 * 4])?)]))
+            Ok(Tensors::from([("logits".to_owned(), Tensor::of(Element::Float32, &[2, 4, 1], &[f64::NAN; 2 * 4])?)]))
         };
         let error = greedy(&asked(1), inputs(), &mut nan).unwrap_err().to_string();
         assert_eq!(error, "a score is NaN at place 3 of row 0");

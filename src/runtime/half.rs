@@ -120,12 +120,12 @@ mod tests {
 
     #[test]
     fn rounded_outputs_are_half_precision_and_exact_ones_are_not() {
-        assert!(judged(Precision::Fp16, Element::F16, |value| value).unwrap() > 1e-4);
-        assert!(judged(Precision::Bf16, Element::Bf16, |value| value).unwrap() > 1e-3);
-        let exact = judged(Precision::Fp16, Element::F32, |value| value).unwrap_err();
+        assert!(judged(Precision::Fp16, Element::Float16, |value| value).unwrap() > 1e-4);
+        assert!(judged(Precision::Bf16, Element::Bfloat16, |value| value).unwrap() > 1e-3);
+        let exact = judged(Precision::Fp16, Element::Float32, |value| value).unwrap_err();
         assert!(exact.starts_with("asked for fp16, it computes in fp32: the result is exact to "), "{exact}");
-        assert!(judged(Precision::Fp16, Element::F16, |value| value * 1.1).unwrap_err().contains("is off by 0."));
-        assert!(judged(Precision::Fp16, Element::F16, |_| f64::NAN).unwrap_err().contains("is off by inf"));
+        assert!(judged(Precision::Fp16, Element::Float16, |value| value * 1.1).unwrap_err().contains("is off by 0."));
+        assert!(judged(Precision::Fp16, Element::Float16, |_| f64::NAN).unwrap_err().contains("is off by inf"));
     }
 
     #[test]

@@ -166,9 +166,9 @@ impl<'a> Ports<'a> {
             ensure!(
                 (tensor.element(), tensor.shape()) == (port.element, &*port.shape),
                 "input `{name}` is {} {:?} and the model takes {} {:?}",
-                tensor.element().name(),
+                tensor.element().word(),
                 tensor.shape(),
-                port.element.name(),
+                port.element.word(),
                 port.shape
             );
             compiled.set_input(*index, tensor).with_context(|| format!("input `{name}`"))?;

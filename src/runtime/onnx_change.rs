@@ -147,7 +147,7 @@ mod tests {
     }
 
     fn zeros(shape: &[usize]) -> Tensor {
-        Tensor::of(Element::F32, shape, &vec![0.0; shape.iter().product()]).unwrap()
+        Tensor::of(Element::Float32, shape, &vec![0.0; shape.iter().product()]).unwrap()
     }
 
     #[test]

@@ -163,11 +163,11 @@ pub fn read_pb(path: &Path) -> anyhow::Result<(String, Tensor)> {
         |size: usize| proto.int32_data.iter().flat_map(move |v| v.to_le_bytes()[..size].to_vec()).collect::<Vec<u8>>();
     let data = match element {
         _ if proto.raw_data.as_ref().is_some_and(|raw| !raw.is_empty()) => proto.raw_data.clone().unwrap_or_default(),
-        Element::F32 => proto.float_data.iter().flat_map(|v| v.to_le_bytes()).collect(),
-        Element::F64 => proto.double_data.iter().flat_map(|v| v.to_le_bytes()).collect(),
-        Element::I64 => proto.int64_data.iter().flat_map(|v| v.to_le_bytes()).collect(),
-        Element::U64 => proto.uint64_data.iter().flat_map(|v| v.to_le_bytes()).collect(),
-        Element::U32 => proto.uint64_data.iter().flat_map(|v| (*v as u32).to_le_bytes()).collect(),
+        Element::Float32 => proto.float_data.iter().flat_map(|v| v.to_le_bytes()).collect(),
+        Element::Float64 => proto.double_data.iter().flat_map(|v| v.to_le_bytes()).collect(),
+        Element::Int64 => proto.int64_data.iter().flat_map(|v| v.to_le_bytes()).collect(),
+        Element::Uint64 => proto.uint64_data.iter().flat_map(|v| v.to_le_bytes()).collect(),
+        Element::Uint32 => proto.uint64_data.iter().flat_map(|v| (*v as u32).to_le_bytes()).collect(),
         other => narrow(other.size()),
     };
     let shape = proto.dims.iter().map(|dim| usize::try_from(*dim)).collect::<Result<_, _>>()?;

@@ -7,79 +7,60 @@ use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use serde::{Deserialize, Serialize};
 
-/// The element types that models here take and return.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Element {
-    F64,
-    F32,
-    F16,
-    Bf16,
-    I64,
-    I32,
-    I16,
-    I8,
-    U64,
-    U32,
-    U16,
-    U8,
-    Bool,
+use crate::base::words::words;
+
+words! {
+    /// The element types that models here take and return, as specs and reports call them.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Element {
+        "float64" => Float64, "float32" => Float32, "float16" => Float16, "bfloat16" => Bfloat16,
+        "int64" => Int64, "int32" => Int32, "int16" => Int16, "int8" => Int8,
+        "uint64" => Uint64, "uint32" => Uint32, "uint16" => Uint16, "uint8" => Uint8, "bool" => Bool,
+    }
 }
 
-/// One row a type: ours, the safetensors one, the name that specs and reports use, bytes an element, ONNX's number.
-const ELEMENTS: &[(Element, Dtype, &str, usize, i32)] = &[
-    (Element::F64, Dtype::F64, "float64", 8, 11),
-    (Element::F32, Dtype::F32, "float32", 4, 1),
-    (Element::F16, Dtype::F16, "float16", 2, 10),
-    (Element::Bf16, Dtype::BF16, "bfloat16", 2, 16),
-    (Element::I64, Dtype::I64, "int64", 8, 7),
-    (Element::I32, Dtype::I32, "int32", 4, 6),
-    (Element::I16, Dtype::I16, "int16", 2, 5),
-    (Element::I8, Dtype::I8, "int8", 1, 3),
-    (Element::U64, Dtype::U64, "uint64", 8, 13),
-    (Element::U32, Dtype::U32, "uint32", 4, 12),
-    (Element::U16, Dtype::U16, "uint16", 2, 4),
-    (Element::U8, Dtype::U8, "uint8", 1, 2),
-    (Element::Bool, Dtype::BOOL, "bool", 1, 9),
+/// One row a type: ours, the safetensors one, ONNX's number.
+const ELEMENTS: &[(Element, Dtype, i32)] = &[
+    (Element::Float64, Dtype::F64, 11),
+    (Element::Float32, Dtype::F32, 1),
+    (Element::Float16, Dtype::F16, 10),
+    (Element::Bfloat16, Dtype::BF16, 16),
+    (Element::Int64, Dtype::I64, 7),
+    (Element::Int32, Dtype::I32, 6),
+    (Element::Int16, Dtype::I16, 5),
+    (Element::Int8, Dtype::I8, 3),
+    (Element::Uint64, Dtype::U64, 13),
+    (Element::Uint32, Dtype::U32, 12),
+    (Element::Uint16, Dtype::U16, 4),
+    (Element::Uint8, Dtype::U8, 2),
+    (Element::Bool, Dtype::BOOL, 9),
 ];
 
 impl Element {
-    fn row(self) -> &'static (Element, Dtype, &'static str, usize, i32) {
+    fn row(self) -> &'static (Element, Dtype, i32) {
         ELEMENTS.iter().find(|row| row.0 == self).expect("BUG: every element type has its row in ELEMENTS")
-    }
-
-    /// Every type there is.
-    pub fn all() -> impl Iterator<Item = Self> {
-        ELEMENTS.iter().map(|row| row.0)
-    }
-
-    /// The type that specs and reports call so.
-    pub fn named(name: &str) -> Option<Self> {
-        ELEMENTS.iter().find(|row| row.2 == name).map(|row| row.0)
     }
 
     /// The type that ONNX, and so ONNX Runtime, gives this number.
     pub fn of_onnx(number: i32) -> Option<Self> {
-        ELEMENTS.iter().find(|row| row.4 == number).map(|row| row.0)
+        ELEMENTS.iter().find(|row| row.2 == number).map(|row| row.0)
     }
 
     pub fn onnx(self) -> i32 {
-        self.row().4
+        self.row().2
     }
 
     /// All of them, by name.
     pub fn known() -> String {
-        ELEMENTS.iter().map(|row| row.2).collect::<Vec<_>>().join(", ")
-    }
-
-    /// `float32`, `int64`, …
-    pub fn name(self) -> &'static str {
-        self.row().2
+        Self::WORDS.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ")
     }
 
     /// Bytes of one element.
     pub fn size(self) -> usize {
-        self.row().3
+        self.row().1.bitsize() / 8
     }
 }
 
@@ -105,7 +86,7 @@ impl Tensor {
             expected == Some(bytes.len()),
             "{} bytes do not fill the shape {shape:?} of {}",
             bytes.len(),
-            element.name()
+            element.word()
         );
         Ok(Self { element, shape, bytes })
     }
@@ -113,13 +94,13 @@ impl Tensor {
     /// The inverse of [`Tensor::to_f64`] for the types that orch itself makes tensors of.
     pub fn of(element: Element, shape: &[usize], values: &[f64]) -> anyhow::Result<Self> {
         let bytes = match element {
-            Element::F32 => bytes_of(values, |value| (value as f32).to_le_bytes()),
-            Element::F16 => bytes_of(values, |value| half::f16::from_f64(value).to_le_bytes()),
-            Element::Bf16 => bytes_of(values, |value| half::bf16::from_f64(value).to_le_bytes()),
-            Element::I64 => bytes_of(values, |value| (value as i64).to_le_bytes()),
-            Element::I32 => bytes_of(values, |value| (value as i32).to_le_bytes()),
+            Element::Float32 => bytes_of(values, |value| (value as f32).to_le_bytes()),
+            Element::Float16 => bytes_of(values, |value| half::f16::from_f64(value).to_le_bytes()),
+            Element::Bfloat16 => bytes_of(values, |value| half::bf16::from_f64(value).to_le_bytes()),
+            Element::Int64 => bytes_of(values, |value| (value as i64).to_le_bytes()),
+            Element::Int32 => bytes_of(values, |value| (value as i32).to_le_bytes()),
             Element::Bool => bytes_of(values, |value| [u8::from(value != 0.0)]),
-            other => bail!("token ids and masks in {} are not known", other.name()),
+            other => bail!("token ids and masks in {} are not known", other.word()),
         };
         Self::new(element, shape.to_vec(), bytes)
     }
@@ -139,18 +120,18 @@ impl Tensor {
     /// The values as the widest float, in row-major order: for comparing, not for computing.
     pub fn to_f64(&self) -> Vec<f64> {
         match self.element {
-            Element::F64 => each(&self.bytes, f64::from_le_bytes),
-            Element::F32 => each(&self.bytes, |b| f64::from(f32::from_le_bytes(b))),
-            Element::F16 => each(&self.bytes, |b| half::f16::from_le_bytes(b).to_f64()),
-            Element::Bf16 => each(&self.bytes, |b| half::bf16::from_le_bytes(b).to_f64()),
-            Element::I64 => each(&self.bytes, |b| i64::from_le_bytes(b) as f64),
-            Element::I32 => each(&self.bytes, |b| f64::from(i32::from_le_bytes(b))),
-            Element::I16 => each(&self.bytes, |b| f64::from(i16::from_le_bytes(b))),
-            Element::I8 => each(&self.bytes, |b| f64::from(i8::from_le_bytes(b))),
-            Element::U64 => each(&self.bytes, |b| u64::from_le_bytes(b) as f64),
-            Element::U32 => each(&self.bytes, |b| f64::from(u32::from_le_bytes(b))),
-            Element::U16 => each(&self.bytes, |b| f64::from(u16::from_le_bytes(b))),
-            Element::U8 | Element::Bool => each(&self.bytes, |b: [u8; 1]| f64::from(b[0])),
+            Element::Float64 => each(&self.bytes, f64::from_le_bytes),
+            Element::Float32 => each(&self.bytes, |b| f64::from(f32::from_le_bytes(b))),
+            Element::Float16 => each(&self.bytes, |b| half::f16::from_le_bytes(b).to_f64()),
+            Element::Bfloat16 => each(&self.bytes, |b| half::bf16::from_le_bytes(b).to_f64()),
+            Element::Int64 => each(&self.bytes, |b| i64::from_le_bytes(b) as f64),
+            Element::Int32 => each(&self.bytes, |b| f64::from(i32::from_le_bytes(b))),
+            Element::Int16 => each(&self.bytes, |b| f64::from(i16::from_le_bytes(b))),
+            Element::Int8 => each(&self.bytes, |b| f64::from(i8::from_le_bytes(b))),
+            Element::Uint64 => each(&self.bytes, |b| u64::from_le_bytes(b) as f64),
+            Element::Uint32 => each(&self.bytes, |b| f64::from(u32::from_le_bytes(b))),
+            Element::Uint16 => each(&self.bytes, |b| f64::from(u16::from_le_bytes(b))),
+            Element::Uint8 | Element::Bool => each(&self.bytes, |b: [u8; 1]| f64::from(b[0])),
         }
     }
 }
@@ -223,7 +204,10 @@ mod tests {
 
     fn every_type() -> Tensors {
         let bytes = |element: Element| (0..6 * element.size()).map(|i| (i % 2) as u8).collect();
-        ELEMENTS.iter().map(|row| (row.2.to_owned(), Tensor::new(row.0, vec![2, 3], bytes(row.0)).unwrap())).collect()
+        Element::WORDS
+            .iter()
+            .map(|(word, of)| ((*word).to_owned(), Tensor::new(*of, vec![2, 3], bytes(*of)).unwrap()))
+            .collect()
     }
 
     #[test]
@@ -240,22 +224,22 @@ mod tests {
     #[test]
     fn values_widen_by_their_own_type() {
         let of = |element, bytes: &[u8]| Tensor::new(element, vec![1], bytes.to_vec()).unwrap().to_f64();
-        assert_eq!(of(Element::F32, &(-1.5f32).to_le_bytes()), [-1.5]);
-        assert_eq!(of(Element::F16, &half::f16::from_f32(0.25).to_le_bytes()), [0.25]);
-        assert_eq!(of(Element::Bf16, &half::bf16::from_f32(-2.0).to_le_bytes()), [-2.0]);
-        assert_eq!(of(Element::I64, &(-7i64).to_le_bytes()), [-7.0]);
-        assert_eq!((of(Element::I8, &[0xff]), of(Element::U8, &[0xff])), (vec![-1.0], vec![255.0]));
-        assert_eq!(of(Element::F64, &1e300f64.to_le_bytes()), [1e300]);
-        assert_eq!(of(Element::I16, &(-300i16).to_le_bytes()), [-300.0]);
-        assert_eq!(of(Element::U16, &65535u16.to_le_bytes()), [65535.0]);
-        assert_eq!(of(Element::U32, &u32::MAX.to_le_bytes()), [4294967295.0]);
-        assert_eq!(of(Element::U64, &(1u64 << 63).to_le_bytes()), [9223372036854775808.0]);
+        assert_eq!(of(Element::Float32, &(-1.5f32).to_le_bytes()), [-1.5]);
+        assert_eq!(of(Element::Float16, &half::f16::from_f32(0.25).to_le_bytes()), [0.25]);
+        assert_eq!(of(Element::Bfloat16, &half::bf16::from_f32(-2.0).to_le_bytes()), [-2.0]);
+        assert_eq!(of(Element::Int64, &(-7i64).to_le_bytes()), [-7.0]);
+        assert_eq!((of(Element::Int8, &[0xff]), of(Element::Uint8, &[0xff])), (vec![-1.0], vec![255.0]));
+        assert_eq!(of(Element::Float64, &1e300f64.to_le_bytes()), [1e300]);
+        assert_eq!(of(Element::Int16, &(-300i16).to_le_bytes()), [-300.0]);
+        assert_eq!(of(Element::Uint16, &65535u16.to_le_bytes()), [65535.0]);
+        assert_eq!(of(Element::Uint32, &u32::MAX.to_le_bytes()), [4294967295.0]);
+        assert_eq!(of(Element::Uint64, &(1u64 << 63).to_le_bytes()), [9223372036854775808.0]);
     }
 
     #[test]
     fn a_scalar_has_one_element_and_a_short_tensor_is_refused() {
-        assert_eq!(Tensor::new(Element::I32, vec![], vec![1, 0, 0, 0]).unwrap().to_f64(), [1.0]);
-        let error = Tensor::new(Element::F32, vec![2], vec![0; 4]).unwrap_err().to_string();
+        assert_eq!(Tensor::new(Element::Int32, vec![], vec![1, 0, 0, 0]).unwrap().to_f64(), [1.0]);
+        let error = Tensor::new(Element::Float32, vec![2], vec![0; 4]).unwrap_err().to_string();
         assert_eq!(error, "4 bytes do not fill the shape [2] of float32");
     }
 

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use anyhow::Context as _;
 
 use crate::base::figures::counted;
-use crate::catalogue::Requirement;
 use crate::event::Listener;
 use crate::exec::Bench;
 use crate::exec::profile::can;
@@ -49,7 +48,7 @@ impl Session {
             .output()
             .context("what the case loads could not be made\n  hint: `orch run --case` says why")?;
         for requirement in (run.run().runtime.requires)(run.run()) {
-            self.ready(requirement, tell)?;
+            self.provision.ensure(requirement, tell)?;
         }
         let scratch = self.store.scratch()?;
         let (artefact, folder) = (scratch.dir("artefact")?, scratch.dir("profile")?);
@@ -58,12 +57,5 @@ impl Session {
         let bench = Bench { provision: &self.provision, inventory, cancel: &self.cancel, scratch: &folder };
         let profile = bench.profile(&run, &artefact, samples).with_context(|| format!("`{name}` was not profiled"))?;
         Ok((name, profile))
-    }
-
-    fn ready(&self, requirement: Requirement, tell: Tell<'_>) -> anyhow::Result<()> {
-        if !self.provision.is_ready(requirement) {
-            self.provision.ensure(requirement, tell)?;
-        }
-        Ok(())
     }
 }

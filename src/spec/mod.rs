@@ -37,6 +37,7 @@ use crate::device::BackendRow;
 pub use crate::base::Precision;
 pub use crate::catalogue::ReadyFormat;
 pub use crate::catalogue::onnx::Int8Range;
+pub use crate::runtime::tensors::Element;
 pub use classes::{library, types as model_types, version as transformers_version};
 pub use commands::{Command, CommandInput, Commands, Does, Files, Program};
 pub use error::{SpecError, SpecErrors};
@@ -231,7 +232,7 @@ words! {
 /// Recipe of one input tensor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Input {
-    pub dtype: Dtype,
+    pub dtype: Element,
     /// Sizes: numbers, or names from `dims`, already resolved against the model's defaults on expansion.
     pub shape: Vec<Dim>,
     pub fill: Fill,
@@ -242,16 +243,6 @@ pub struct Input {
 pub enum Dim {
     Fixed(u64),
     Named(String),
-}
-
-words! {
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(rename_all = "lowercase")]
-    pub enum Dtype {
-        "float64" => Float64, "float32" => Float32, "float16" => Float16, "bfloat16" => Bfloat16,
-        "int64" => Int64, "int32" => Int32, "int16" => Int16, "int8" => Int8,
-        "uint64" => Uint64, "uint32" => Uint32, "uint16" => Uint16, "uint8" => Uint8, "bool" => Bool,
-    }
 }
 
 /// How an input is filled.

@@ -11,7 +11,7 @@ use super::shape::{self, Field, Json, List, Rows, Shape, shape};
 use super::values::{Config, Memory, Pair, Scalar, Size};
 use super::words::Weights;
 use super::yaml::{Key, Node};
-use super::{Compose, Dtype, ExpectedStage, ExpectedStatus, Half, Int8Range, Precision, Priority, Route};
+use super::{Compose, Element, ExpectedStage, ExpectedStatus, Half, Int8Range, Precision, Priority, Route};
 use crate::catalogue::{Artefact, Runtime};
 use crate::device::BackendRow;
 
@@ -143,7 +143,7 @@ shape! {
     /// One input tensor. Exactly one of `randint`, `normal`, `uniform`, `value`, `arange`, `data`, `text` fills it.
     Input {
         /// Type of its elements.
-        dtype @required: Dtype,
+        dtype @required: Element,
         /// Sizes: numbers, or names from `dims`.
         shape @required: List<Size>,
         /// `[low, high]`: random whole numbers, low inclusive, high exclusive.

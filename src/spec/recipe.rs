@@ -13,13 +13,13 @@ use indexmap::IndexMap;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-use super::{Dim, Dtype, Fill, Input};
+use super::{Dim, Element, Fill, Input};
 
 /// A tensor made from a recipe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tensor {
     pub name: String,
-    pub dtype: Dtype,
+    pub dtype: Element,
     pub shape: Vec<u64>,
     /// Row-major, little-endian.
     pub bytes: Vec<u8>,
@@ -58,7 +58,7 @@ pub fn control(
 /// Values that occur once change places with each other. What occurs more often has a meaning: padding, the tokens of an
 /// image, a mask.
 fn reverse_unique(tensor: &mut Tensor) {
-    let width = tensor.dtype.bytes();
+    let width = tensor.dtype.size();
     let values: Vec<Vec<u8>> = tensor.bytes.chunks(width).map(<[u8]>::to_vec).collect();
     let mut seen: BTreeMap<&[u8], u32> = BTreeMap::new();
     for value in &values {
@@ -73,8 +73,8 @@ fn reverse_unique(tensor: &mut Tensor) {
 /// Floats only: half of a constant is as good an input as the constant.
 fn halve(tensor: &mut Tensor) {
     match tensor.dtype {
-        Dtype::Float32 => each(tensor, |bytes| (f32::from_le_bytes(bytes) / 2.0).to_le_bytes()),
-        Dtype::Float16 => {
+        Element::Float32 => each(tensor, |bytes| (f32::from_le_bytes(bytes) / 2.0).to_le_bytes()),
+        Element::Float16 => {
             each(tensor, |bytes| half::f16::from_f32(half::f16::from_le_bytes(bytes).to_f32() / 2.0).to_le_bytes());
         }
         _ => {}
@@ -99,7 +99,7 @@ fn tensor(seed: u64, name: &str, input: &Input, dims: &BTreeMap<String, u64>) ->
     let count = shape.iter().try_fold(1u64, |count, size| count.checked_mul(*size));
     let count = count.and_then(|count| usize::try_from(count).ok()).ok_or("the shape holds too many elements")?;
     let dtype = input.dtype;
-    let capacity = count.checked_mul(dtype.bytes()).ok_or("the shape holds too many elements")?;
+    let capacity = count.checked_mul(dtype.size()).ok_or("the shape holds too many elements")?;
     let mut bytes = Vec::with_capacity(capacity);
     let mut stream = Stream::new(seed, name);
     match &input.fill {
@@ -130,29 +130,29 @@ fn tensor(seed: u64, name: &str, input: &Input, dims: &BTreeMap<String, u64>) ->
     Ok(Tensor { name: name.to_owned(), dtype, shape, bytes })
 }
 
-fn push(bytes: &mut Vec<u8>, dtype: Dtype, value: f64) {
+fn push(bytes: &mut Vec<u8>, dtype: Element, value: f64) {
     match dtype {
-        Dtype::Float64 => bytes.extend(value.to_le_bytes()),
-        Dtype::Float32 => bytes.extend((value as f32).to_le_bytes()),
+        Element::Float64 => bytes.extend(value.to_le_bytes()),
+        Element::Float32 => bytes.extend((value as f32).to_le_bytes()),
         // By way of f32, because that is all that hardware converters take: so all machines round alike.
-        Dtype::Float16 => bytes.extend(half::f16::from_f32(value as f32).to_le_bytes()),
-        Dtype::Bfloat16 => bytes.extend(half::bf16::from_f32(value as f32).to_le_bytes()),
+        Element::Float16 => bytes.extend(half::f16::from_f32(value as f32).to_le_bytes()),
+        Element::Bfloat16 => bytes.extend(half::bf16::from_f32(value as f32).to_le_bytes()),
         _ => push_int(bytes, dtype, value as i64),
     }
 }
 
-fn push_int(bytes: &mut Vec<u8>, dtype: Dtype, value: i64) {
+fn push_int(bytes: &mut Vec<u8>, dtype: Element, value: i64) {
     match dtype {
-        Dtype::Float64 | Dtype::Float32 | Dtype::Float16 | Dtype::Bfloat16 => push(bytes, dtype, value as f64),
-        Dtype::Int64 => bytes.extend(value.to_le_bytes()),
-        Dtype::Int32 => bytes.extend((value as i32).to_le_bytes()),
-        Dtype::Int16 => bytes.extend((value as i16).to_le_bytes()),
-        Dtype::Int8 => bytes.extend((value as i8).to_le_bytes()),
-        Dtype::Uint64 => bytes.extend((value as u64).to_le_bytes()),
-        Dtype::Uint32 => bytes.extend((value as u32).to_le_bytes()),
-        Dtype::Uint16 => bytes.extend((value as u16).to_le_bytes()),
-        Dtype::Uint8 => bytes.push(value as u8),
-        Dtype::Bool => bytes.push(u8::from(value != 0)),
+        Element::Float64 | Element::Float32 | Element::Float16 | Element::Bfloat16 => push(bytes, dtype, value as f64),
+        Element::Int64 => bytes.extend(value.to_le_bytes()),
+        Element::Int32 => bytes.extend((value as i32).to_le_bytes()),
+        Element::Int16 => bytes.extend((value as i16).to_le_bytes()),
+        Element::Int8 => bytes.extend((value as i8).to_le_bytes()),
+        Element::Uint64 => bytes.extend((value as u64).to_le_bytes()),
+        Element::Uint32 => bytes.extend((value as u32).to_le_bytes()),
+        Element::Uint16 => bytes.extend((value as u16).to_le_bytes()),
+        Element::Uint8 => bytes.push(value as u8),
+        Element::Bool => bytes.push(u8::from(value != 0)),
     }
 }
 
@@ -234,7 +234,7 @@ fn ln(value: f64) -> f64 {
     2.0 * ratio * series + exponent as f64 * std::f64::consts::LN_2
 }
 
-impl Dtype {
+impl Element {
     /// Least and greatest value of a whole-number type.
     pub fn range(self) -> Option<(i128, i128)> {
         match self {
@@ -259,16 +259,6 @@ impl Dtype {
             Self::Bfloat16 => half::bf16::MAX.to_f64(),
             Self::Float16 => 65504.0,
             _ => self.range().map_or(0.0, |(_, most)| most as f64),
-        }
-    }
-
-    /// Bytes of one element.
-    pub fn bytes(self) -> usize {
-        match self {
-            Self::Float64 | Self::Int64 | Self::Uint64 => 8,
-            Self::Float32 | Self::Int32 | Self::Uint32 => 4,
-            Self::Float16 | Self::Bfloat16 | Self::Int16 | Self::Uint16 => 2,
-            Self::Int8 | Self::Uint8 | Self::Bool => 1,
         }
     }
 }

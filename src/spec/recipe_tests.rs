@@ -3,7 +3,7 @@
 use super::*;
 use crate::base::Digest;
 
-fn input(dtype: Dtype, shape: &[u64], fill: Fill) -> Input {
+fn input(dtype: Element, shape: &[u64], fill: Fill) -> Input {
     Input { dtype, shape: shape.iter().map(|size| Dim::Fixed(*size)).collect(), fill }
 }
 
@@ -23,12 +23,12 @@ fn ints(tensor: &Tensor) -> Vec<i64> {
 #[test]
 fn the_bytes_are_the_same_for_ever() {
     for (name, recipe, expected) in [
-        ("ids", input(Dtype::Int64, &[2, 16], Fill::Randint(5, 128)), "66cef658ce34"),
-        ("pixels", input(Dtype::Float32, &[3, 8, 8], Fill::Normal(0.5, 2.0)), "3f672f2b8f20"),
-        ("wave", input(Dtype::Float16, &[100], Fill::Uniform(-1.0, 1.0)), "dba4c3f19cb1"),
-        ("half", input(Dtype::Float16, &[100], Fill::Normal(0.0, 1.0)), "ae44f4c78e51"),
-        ("wide", input(Dtype::Int64, &[50], Fill::Randint(i64::MIN, i64::MAX)), "ccf06af8afe6"),
-        ("mask", input(Dtype::Bool, &[64], Fill::Randint(0, 2)), "2a59e9e73012"),
+        ("ids", input(Element::Int64, &[2, 16], Fill::Randint(5, 128)), "66cef658ce34"),
+        ("pixels", input(Element::Float32, &[3, 8, 8], Fill::Normal(0.5, 2.0)), "3f672f2b8f20"),
+        ("wave", input(Element::Float16, &[100], Fill::Uniform(-1.0, 1.0)), "dba4c3f19cb1"),
+        ("half", input(Element::Float16, &[100], Fill::Normal(0.0, 1.0)), "ae44f4c78e51"),
+        ("wide", input(Element::Int64, &[50], Fill::Randint(i64::MIN, i64::MAX)), "ccf06af8afe6"),
+        ("mask", input(Element::Bool, &[64], Fill::Randint(0, 2)), "2a59e9e73012"),
     ] {
         assert_eq!(Digest::of(&one(7, name, recipe).bytes).short(), expected, "{name}");
     }
@@ -36,25 +36,25 @@ fn the_bytes_are_the_same_for_ever() {
 
 #[test]
 fn plain_fills() {
-    assert_eq!(ints(&one(0, "a", input(Dtype::Int64, &[2, 3], Fill::Arange))), [0, 1, 2, 0, 1, 2]);
-    assert_eq!(ints(&one(0, "a", input(Dtype::Int64, &[2], Fill::Value(-3.0)))), [-3, -3]);
-    assert_eq!(floats(&one(0, "a", input(Dtype::Float32, &[2], Fill::Data(vec![0.5, -1e9])))), [0.5, -1e9]);
-    assert_eq!(one(0, "a", input(Dtype::Bool, &[3], Fill::Data(vec![1.0, 0.0, 1.0]))).bytes, [1, 0, 1]);
-    assert_eq!(one(0, "a", input(Dtype::Uint8, &[2], Fill::Value(255.0))).bytes, [255, 255]);
-    assert_eq!(one(0, "a", input(Dtype::Int8, &[1], Fill::Value(-128.0))).bytes, [0x80]);
-    assert_eq!(one(0, "a", input(Dtype::Float32, &[], Fill::Value(1.0))).bytes, 1f32.to_le_bytes());
-    assert_eq!(one(0, "a", input(Dtype::Float32, &[0, 4], Fill::Normal(0.0, 1.0))).bytes, [0u8; 0]);
+    assert_eq!(ints(&one(0, "a", input(Element::Int64, &[2, 3], Fill::Arange))), [0, 1, 2, 0, 1, 2]);
+    assert_eq!(ints(&one(0, "a", input(Element::Int64, &[2], Fill::Value(-3.0)))), [-3, -3]);
+    assert_eq!(floats(&one(0, "a", input(Element::Float32, &[2], Fill::Data(vec![0.5, -1e9])))), [0.5, -1e9]);
+    assert_eq!(one(0, "a", input(Element::Bool, &[3], Fill::Data(vec![1.0, 0.0, 1.0]))).bytes, [1, 0, 1]);
+    assert_eq!(one(0, "a", input(Element::Uint8, &[2], Fill::Value(255.0))).bytes, [255, 255]);
+    assert_eq!(one(0, "a", input(Element::Int8, &[1], Fill::Value(-128.0))).bytes, [0x80]);
+    assert_eq!(one(0, "a", input(Element::Float32, &[], Fill::Value(1.0))).bytes, 1f32.to_le_bytes());
+    assert_eq!(one(0, "a", input(Element::Float32, &[0, 4], Fill::Normal(0.0, 1.0))).bytes, [0u8; 0]);
 }
 
 #[test]
 fn random_fills_stay_in_their_bounds_and_reach_them() {
-    let drawn = ints(&one(1, "a", input(Dtype::Int64, &[10_000], Fill::Randint(-3, 4))));
+    let drawn = ints(&one(1, "a", input(Element::Int64, &[10_000], Fill::Randint(-3, 4))));
     assert_eq!((drawn.iter().min(), drawn.iter().max()), (Some(&-3), Some(&3)));
     for value in -3..4 {
         let count = drawn.iter().filter(|drawn| **drawn == value).count();
         assert!((1250..1610).contains(&count), "{value} was drawn {count} times of 10000, expected about 1429");
     }
-    let drawn = floats(&one(1, "a", input(Dtype::Float32, &[10_000], Fill::Uniform(2.0, 4.0))));
+    let drawn = floats(&one(1, "a", input(Element::Float32, &[10_000], Fill::Uniform(2.0, 4.0))));
     assert!(drawn.iter().all(|value| (2.0..=4.0).contains(value)));
     let mean = drawn.iter().sum::<f64>() / 10_000.0;
     assert!((mean - 3.0).abs() < 0.03, "mean {mean}");
@@ -62,7 +62,7 @@ fn random_fills_stay_in_their_bounds_and_reach_them() {
 
 #[test]
 fn normal_values_are_normal() {
-    let drawn = floats(&one(3, "a", input(Dtype::Float32, &[100_000], Fill::Normal(1.0, 2.0))));
+    let drawn = floats(&one(3, "a", input(Element::Float32, &[100_000], Fill::Normal(1.0, 2.0))));
     let mean = drawn.iter().sum::<f64>() / 1e5;
     let variance = drawn.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / 1e5;
     let within = |sigmas: f64| drawn.iter().filter(|value| (*value - 1.0).abs() < 2.0 * sigmas).count() as f64 / 1e5;
@@ -82,7 +82,7 @@ fn our_logarithm_is_the_logarithm() {
 
 #[test]
 fn inputs_do_not_disturb_each_other() {
-    let random = || input(Dtype::Int64, &[8], Fill::Randint(0, 1_000_000));
+    let random = || input(Element::Int64, &[8], Fill::Randint(0, 1_000_000));
     let alone = IndexMap::from([("a".to_owned(), random())]);
     let more = IndexMap::from([("b".to_owned(), random()), ("a".to_owned(), random())]);
     let dims = BTreeMap::new();
@@ -94,7 +94,7 @@ fn inputs_do_not_disturb_each_other() {
 
 #[test]
 fn a_larger_batch_begins_with_the_smaller_one() {
-    let rows = |batch| one(0, "a", input(Dtype::Float32, &[batch, 7], Fill::Normal(0.0, 1.0))).bytes;
+    let rows = |batch| one(0, "a", input(Element::Float32, &[batch, 7], Fill::Normal(0.0, 1.0))).bytes;
     assert_eq!(rows(4)[..4 * 7], rows(1)[..]);
 }
 
@@ -102,8 +102,8 @@ fn a_larger_batch_begins_with_the_smaller_one() {
 fn texts_are_left_to_the_tokenizer_and_impossible_recipes_named() {
     let dims = BTreeMap::from([("batch".to_owned(), 2)]);
     let shape = vec![Dim::Named("batch".to_owned()), Dim::Fixed(2)];
-    let text = Input { dtype: Dtype::Int64, shape: shape.clone(), fill: Fill::Text(vec!["hi".to_owned()]) };
-    let data = Input { dtype: Dtype::Int64, shape: shape.clone(), fill: Fill::Data(vec![1.0; 4]) };
+    let text = Input { dtype: Element::Int64, shape: shape.clone(), fill: Fill::Text(vec!["hi".to_owned()]) };
+    let data = Input { dtype: Element::Int64, shape: shape.clone(), fill: Fill::Data(vec![1.0; 4]) };
     let inputs = IndexMap::from([("ids".to_owned(), text), ("x".to_owned(), data.clone())]);
     let made = tensors(0, &inputs, &dims).unwrap();
     assert_eq!(made.iter().map(|tensor| (&*tensor.name, &*tensor.shape)).collect::<Vec<_>>(), [("x", &[2, 2][..])]);
@@ -112,7 +112,7 @@ fn texts_are_left_to_the_tokenizer_and_impossible_recipes_named() {
     let only = IndexMap::from([("x".to_owned(), data)]);
     assert_eq!(tensors(0, &only, &small).unwrap_err(), "input `x`: `data` has 4 values, the shape holds 2");
     assert_eq!(tensors(0, &only, &BTreeMap::new()).unwrap_err(), "input `x`: dim `batch` has no value");
-    let huge = IndexMap::from([("y".to_owned(), input(Dtype::Int64, &[u64::MAX, 2], Fill::Value(0.0)))]);
+    let huge = IndexMap::from([("y".to_owned(), input(Element::Int64, &[u64::MAX, 2], Fill::Value(0.0)))]);
     assert_eq!(tensors(0, &huge, &small).unwrap_err(), "input `y`: the shape holds too many elements");
 }
 
@@ -122,8 +122,8 @@ fn a_control_has_other_values_of_the_same_recipe() {
         let inputs = inputs.iter().map(|(name, input)| ((*name).to_owned(), input.clone())).collect();
         (tensors(7, &inputs, &BTreeMap::new()).unwrap(), control(7, &inputs, &BTreeMap::new()).unwrap())
     };
-    let random = input(Dtype::Int64, &[4], Fill::Randint(5, 128));
-    let constant = input(Dtype::Int64, &[4], Fill::Value(1.0));
+    let random = input(Element::Int64, &[4], Fill::Randint(5, 128));
+    let constant = input(Element::Int64, &[4], Fill::Value(1.0));
     let (usual, control) = of(&[("x", random), ("m", constant.clone())]);
     let control = control.unwrap();
     assert_ne!(control[0].bytes, usual[0].bytes);
@@ -131,9 +131,9 @@ fn a_control_has_other_values_of_the_same_recipe() {
     assert_eq!(control[1], usual[1], "a constant has no other value, and another input differs already");
 
     // Tokens that occur once change places; padding and an image's tokens stay where they are.
-    let tokens = input(Dtype::Int64, &[2, 4], Fill::Data(vec![3.0, 9.0, 9.0, 4.0, 1.0, 1.0, 5.0, 6.0]));
+    let tokens = input(Element::Int64, &[2, 4], Fill::Data(vec![3.0, 9.0, 9.0, 4.0, 1.0, 1.0, 5.0, 6.0]));
     assert_eq!(ints(&of(&[("x", tokens)]).1.unwrap()[0]), [6, 9, 9, 5, 1, 1, 4, 3]);
-    let floating = input(Dtype::Float32, &[4], Fill::Value(3.0));
+    let floating = input(Element::Float32, &[4], Fill::Value(3.0));
     assert_eq!(floats(&of(&[("x", floating)]).1.unwrap()[0]), [1.5; 4]);
     assert_eq!(of(&[("m", constant)]).1, None);
 }

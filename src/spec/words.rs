@@ -3,7 +3,7 @@
 use super::error::Sink;
 use super::shape::{self, Shape};
 use super::yaml::{Key, Node};
-use super::{Compose, Dtype, ExpectedStage, ExpectedStatus, Int8Range, Precision, Priority, Route};
+use super::{Compose, Element, ExpectedStage, ExpectedStatus, Int8Range, Precision, Priority, Route};
 use crate::base::words::words;
 use crate::catalogue::{ARTEFACTS, Artefact, RUNTIMES, Runtime};
 use crate::device::{BACKENDS, BackendRow};
@@ -58,7 +58,7 @@ macro_rules! row {
 spelled!(Weights as "weights");
 spelled!(Compose as "loop");
 spelled!(Priority as "priority");
-spelled!(Dtype as "dtype");
+spelled!(Element as "dtype");
 spelled!(Route as "export route");
 spelled!(ExpectedStatus as "status of an expectation");
 spelled!(ExpectedStage as "stage");

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::base::Digest;
 use crate::catalogue::{Artefact, Runtime, TestMeasure};
 use crate::device::BackendRow;
-use crate::spec::{Dtype, Precision, Tolerance, library};
+use crate::spec::{Element, Precision, Tolerance, library};
 use crate::step::render::plain;
 use crate::template::{self, TemplateError};
 use crate::toolchain;
@@ -86,7 +86,7 @@ pub struct ComponentSummary {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct InputSummary {
     pub name: String,
-    pub dtype: Dtype,
+    pub dtype: Element,
     pub shape: Vec<u64>,
 }
 

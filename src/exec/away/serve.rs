@@ -9,7 +9,7 @@ use anyhow::Context as _;
 
 use crate::base::{Digest, figures, fs as bfs};
 use crate::device::{Backend, DeviceKind, Lease};
-use crate::event::{Event, Listener};
+use crate::event::Event;
 use crate::exec::HostFacts;
 use crate::exec::alone::lend_first;
 use crate::exec::away::order::{Answer, Inputs, Order, Origin, VERSION};
@@ -42,13 +42,6 @@ pub struct Site<'a> {
     /// Asked where a device is.
     pub inventory: &'a dyn Fn() -> Vec<Backend>,
     pub cancel: &'a Cancel,
-}
-
-/// Nobody listens but who reads what the action printed.
-struct Nobody;
-
-impl Listener for Nobody {
-    fn tell(&self, _: Event) {}
 }
 
 /// Performs the order in `dir`. True if the result is one that may be kept for the key: what else it was may be otherwise
@@ -104,7 +97,8 @@ fn perform(dir: &Path, order: Order, site: &Site<'_>) -> anyhow::Result<Done> {
         provision: site.provision,
         servers: &servers,
         workers: &workers,
-        listener: &Nobody,
+        // Nobody listens but who reads what the action printed.
+        listener: &|_: Event| {},
         cancel: site.cancel,
         host: site.host,
         again: "orch",

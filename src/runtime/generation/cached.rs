@@ -70,7 +70,7 @@ impl Decoder {
 
     /// The cache before anything is known.
     pub fn empty(&self) -> anyhow::Result<Vec<Tensor>> {
-        self.cache.iter().map(|kept| Tensor::new(Element::F32, kept.shape.clone(), vec![])).collect()
+        self.cache.iter().map(|kept| Tensor::new(Element::Float32, kept.shape.clone(), vec![])).collect()
     }
 }
 
@@ -114,12 +114,12 @@ fn text(decoder: &mut impl Take, prompt: &Tensor, steps: usize) -> anyhow::Resul
         let clock = Instant::now();
         let scores = decoder.take(&ids).with_context(|| format!("step {} of {steps}", step + 1))?;
         let next = likeliest(&scores, ids.shape(), ids.shape()[1] - 1)?;
-        ids = Tensor::of(Element::I64, &[rows, 1], &next)?;
+        ids = Tensor::of(Element::Int64, &[rows, 1], &next)?;
         taken.push(millis(clock.elapsed()));
         found.push(next);
     }
     let by_row: Vec<f64> = (0..rows).flat_map(|row| found.iter().map(move |tokens| tokens[row])).collect();
-    Ok((Tensor::of(Element::I64, &[rows, steps], &by_row)?, taken))
+    Ok((Tensor::of(Element::Int64, &[rows, steps], &by_row)?, taken))
 }
 
 #[cfg(test)]
@@ -148,7 +148,7 @@ mod tests {
                     scores[(row * length + place) * 10 + self.kept[row] as usize % 10] = 1.0;
                 }
             }
-            Tensor::of(Element::F32, &[ids.shape()[0], length, 10], &scores)
+            Tensor::of(Element::Float32, &[ids.shape()[0], length, 10], &scores)
         }
     }
 
@@ -157,7 +157,7 @@ mod tests {
     }
 
     fn prompt() -> Tensor {
-        Tensor::of(Element::I64, &[2, 2], &[1.0, 2.0, 3.0, 5.0]).unwrap()
+        Tensor::of(Element::Int64, &[2, 2], &[1.0, 2.0, 3.0, 5.0]).unwrap()
     }
 
     #[test]

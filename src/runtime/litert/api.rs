@@ -11,6 +11,7 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::base::c_functions::c_functions;
 use crate::runtime::JobStatus;
 use crate::runtime::tensors::{Element, Tensor};
 
@@ -21,55 +22,34 @@ pub(super) const VERSION: &str = "2.3.0";
 type Handle = *mut c_void;
 type Status = c_int;
 
-macro_rules! table {
-    ($($name:ident = $symbol:literal($($argument:ty),*);)*) => {
-        pub(super) struct Table {
-            $($name: unsafe extern "C" fn($($argument),*) -> Status,)*
-        }
-
-        impl Table {
-            /// The library stays open for the life of the process.
-            pub(super) fn load(path: &Path) -> Result<Self> {
-                // SAFETY: the file is LiteRT's library, whose initialisers ask for nothing.
-                let library = unsafe { libloading::Library::new(path) }.context("the library cannot be opened")?;
-                let library = Box::leak(Box::new(library));
-                // SAFETY: the types are those of the headers of the version that the lock pins.
-                Ok(unsafe {
-                    Self { $($name: *library.get($symbol).with_context(|| format!(
-                        "`{}` has no function {}, which that of {VERSION} has", path.display(), $symbol))?,)* }
-                })
-            }
-        }
-    };
-}
-
-table! {
-    create_environment = "LiteRtCreateEnvironment"(c_int, *const c_void, *mut Handle);
-    create_model = "LiteRtCreateModelFromFile"(Handle, *const c_char, *mut Handle);
-    model_signature = "LiteRtGetModelSignature"(Handle, usize, *mut Handle);
-    count_inputs = "LiteRtGetNumSignatureInputs"(Handle, *mut usize);
-    count_outputs = "LiteRtGetNumSignatureOutputs"(Handle, *mut usize);
-    input_name = "LiteRtGetSignatureInputName"(Handle, usize, *mut *const c_char);
-    output_name = "LiteRtGetSignatureOutputName"(Handle, usize, *mut *const c_char);
-    input_tensor = "LiteRtGetSignatureInputTensorByIndex"(Handle, usize, *mut Handle);
-    output_tensor = "LiteRtGetSignatureOutputTensorByIndex"(Handle, usize, *mut Handle);
-    tensor_type = "LiteRtGetRankedTensorType"(Handle, *mut TensorType);
-    create_options = "LiteRtCreateOptions"(*mut Handle);
-    set_accelerators = "LiteRtSetOptionsHardwareAccelerators"(Handle, c_int);
-    create_opaque = "LiteRtCreateOpaqueOptions"(*const c_char, *mut c_char, unsafe extern "C" fn(*mut c_char), *mut Handle);
-    add_opaque = "LiteRtAddOpaqueOptions"(Handle, Handle);
-    compile = "LiteRtCreateCompiledModel"(Handle, Handle, Handle, *mut Handle);
-    input_needs = "LiteRtGetCompiledModelInputBufferRequirements"(Handle, usize, usize, *mut Handle);
-    output_needs = "LiteRtGetCompiledModelOutputBufferRequirements"(Handle, usize, usize, *mut Handle);
-    create_buffer = "LiteRtCreateManagedTensorBufferFromRequirements"(Handle, *const TensorType, Handle, *mut Handle);
-    lock = "LiteRtLockTensorBuffer"(Handle, *mut *mut c_void, c_int);
-    unlock = "LiteRtUnlockTensorBuffer"(Handle);
-    packed_size = "LiteRtGetTensorBufferPackedSize"(Handle, *mut usize);
-    run = "LiteRtRunCompiledModel"(Handle, usize, usize, *mut Handle, usize, *mut Handle);
-    profiler = "LiteRtCompiledModelGetProfiler"(Handle, *mut Handle);
-    start_profiler = "LiteRtStartProfiler"(Handle);
-    stop_profiler = "LiteRtStopProfiler"(Handle);
-    profile_summary = "LiteRtGetProfileSummary"(Handle, Handle, *mut *mut c_char);
+c_functions! {
+    pub(super) struct Table of VERSION;
+    create_environment = "LiteRtCreateEnvironment"(c_int, *const c_void, *mut Handle) -> Status;
+    create_model = "LiteRtCreateModelFromFile"(Handle, *const c_char, *mut Handle) -> Status;
+    model_signature = "LiteRtGetModelSignature"(Handle, usize, *mut Handle) -> Status;
+    count_inputs = "LiteRtGetNumSignatureInputs"(Handle, *mut usize) -> Status;
+    count_outputs = "LiteRtGetNumSignatureOutputs"(Handle, *mut usize) -> Status;
+    input_name = "LiteRtGetSignatureInputName"(Handle, usize, *mut *const c_char) -> Status;
+    output_name = "LiteRtGetSignatureOutputName"(Handle, usize, *mut *const c_char) -> Status;
+    input_tensor = "LiteRtGetSignatureInputTensorByIndex"(Handle, usize, *mut Handle) -> Status;
+    output_tensor = "LiteRtGetSignatureOutputTensorByIndex"(Handle, usize, *mut Handle) -> Status;
+    tensor_type = "LiteRtGetRankedTensorType"(Handle, *mut TensorType) -> Status;
+    create_options = "LiteRtCreateOptions"(*mut Handle) -> Status;
+    set_accelerators = "LiteRtSetOptionsHardwareAccelerators"(Handle, c_int) -> Status;
+    create_opaque = "LiteRtCreateOpaqueOptions"(*const c_char, *mut c_char, unsafe extern "C" fn(*mut c_char), *mut Handle) -> Status;
+    add_opaque = "LiteRtAddOpaqueOptions"(Handle, Handle) -> Status;
+    compile = "LiteRtCreateCompiledModel"(Handle, Handle, Handle, *mut Handle) -> Status;
+    input_needs = "LiteRtGetCompiledModelInputBufferRequirements"(Handle, usize, usize, *mut Handle) -> Status;
+    output_needs = "LiteRtGetCompiledModelOutputBufferRequirements"(Handle, usize, usize, *mut Handle) -> Status;
+    create_buffer = "LiteRtCreateManagedTensorBufferFromRequirements"(Handle, *const TensorType, Handle, *mut Handle) -> Status;
+    lock = "LiteRtLockTensorBuffer"(Handle, *mut *mut c_void, c_int) -> Status;
+    unlock = "LiteRtUnlockTensorBuffer"(Handle) -> Status;
+    packed_size = "LiteRtGetTensorBufferPackedSize"(Handle, *mut usize) -> Status;
+    run = "LiteRtRunCompiledModel"(Handle, usize, usize, *mut Handle, usize, *mut Handle) -> Status;
+    profiler = "LiteRtCompiledModelGetProfiler"(Handle, *mut Handle) -> Status;
+    start_profiler = "LiteRtStartProfiler"(Handle) -> Status;
+    stop_profiler = "LiteRtStopProfiler"(Handle) -> Status;
+    profile_summary = "LiteRtGetProfileSummary"(Handle, Handle, *mut *mut c_char) -> Status;
 }
 
 /// Of `LiteRtHwAccelerators`: the CPU, which is XNNPACK and LiteRT's own kernels.
@@ -323,19 +303,19 @@ impl Drop for Locked<'_> {
 /// By the numbers of `LiteRtElementType`.
 fn element(number: c_int) -> Option<Element> {
     Some(match number {
-        1 => Element::F32,
-        2 => Element::I32,
-        3 => Element::U8,
-        4 => Element::I64,
+        1 => Element::Float32,
+        2 => Element::Int32,
+        3 => Element::Uint8,
+        4 => Element::Int64,
         6 => Element::Bool,
-        7 => Element::I16,
-        9 => Element::I8,
-        10 => Element::F16,
-        11 => Element::F64,
-        13 => Element::U64,
-        16 => Element::U32,
-        17 => Element::U16,
-        19 => Element::Bf16,
+        7 => Element::Int16,
+        9 => Element::Int8,
+        10 => Element::Float16,
+        11 => Element::Float64,
+        13 => Element::Uint64,
+        16 => Element::Uint32,
+        17 => Element::Uint16,
+        19 => Element::Bfloat16,
         _ => return None,
     })
 }
@@ -354,7 +334,7 @@ mod tests {
     #[test]
     fn every_type_but_text_and_the_smallest_is_read() {
         let known: Vec<_> = (0..21).filter_map(element).collect();
-        assert!(Element::all().all(|element| known.contains(&element)));
+        assert!(Element::ALL.into_iter().all(|element| known.contains(&element)));
         assert_eq!(element(5), None);
     }
 }

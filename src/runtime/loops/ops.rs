@@ -57,7 +57,7 @@ fn sum(of: &[&Tensor], by: &[f64], clip: Option<(f64, f64)>) -> anyhow::Result<T
     if let Some((low, high)) = clip {
         total.iter_mut().for_each(|value| *value = value.clamp(low, high));
     }
-    Tensor::of(Element::F32, shape, &total)
+    Tensor::of(Element::Float32, shape, &total)
 }
 
 fn unit(value: &Tensor) -> anyhow::Result<Tensor> {
@@ -67,7 +67,7 @@ fn unit(value: &Tensor) -> anyhow::Result<Tensor> {
         let length = row.iter().map(|value| value * value).sum::<f64>().sqrt().max(1e-12);
         row.iter_mut().for_each(|value| *value /= length);
     }
-    Tensor::of(Element::F32, value.shape(), &values)
+    Tensor::of(Element::Float32, value.shape(), &values)
 }
 
 fn product(a: &Tensor, b: &Tensor) -> anyhow::Result<Tensor> {
@@ -78,7 +78,7 @@ fn product(a: &Tensor, b: &Tensor) -> anyhow::Result<Tensor> {
     let (a, b) = (a.to_f64(), b.to_f64());
     let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
     let found: Vec<_> = a.chunks(width).flat_map(|x| b.chunks(width).map(move |y| dot(x, y))).collect();
-    Tensor::of(Element::F32, &[n, m], &found)
+    Tensor::of(Element::Float32, &[n, m], &found)
 }
 
 /// Equal scores are decided for the first.
@@ -102,7 +102,7 @@ fn best(scores: &Tensor, place: Option<usize>) -> anyhow::Result<Tensor> {
         }
         found.push(best as f64);
     }
-    Tensor::of(Element::I64, &[rows], &found)
+    Tensor::of(Element::Int64, &[rows], &found)
 }
 
 fn rows(table: &Tensor, numbers: &Tensor) -> anyhow::Result<Tensor> {
@@ -157,7 +157,7 @@ fn part(value: &Tensor, axis: usize, first: usize, last: usize) -> anyhow::Resul
 fn put(value: &Tensor, column: &Tensor, place: usize) -> anyhow::Result<Tensor> {
     let &[rows, places] = value.shape() else { bail!("the shape {:?} is not that of rows", value.shape()) };
     let fits = column.shape() == [rows] && column.element() == value.element() && place < places;
-    ensure!(fits, "{} {:?} does not fit at place {place}", column.element().name(), column.shape());
+    ensure!(fits, "{} {:?} does not fit at place {place}", column.element().word(), column.shape());
     let (size, mut bytes) = (value.element().size(), value.bytes().to_vec());
     for row in 0..rows {
         bytes[(row * places + place) * size..][..size].copy_from_slice(&column.bytes()[row * size..][..size]);

@@ -16,7 +16,7 @@ fn tensor(given: &Value) -> Tensor {
     }
     let (mut shape, mut found) = (Vec::new(), Vec::new());
     flat(given, 0, &mut shape, &mut found);
-    let element = if given.to_string().contains('.') { Element::F32 } else { Element::I64 };
+    let element = if given.to_string().contains('.') { Element::Float32 } else { Element::Int64 };
     Tensor::of(element, &shape, &found).unwrap()
 }
 
@@ -28,7 +28,7 @@ fn named(given: &Value) -> Tensors {
 fn doubled(name: &str, mut given: Tensors) -> anyhow::Result<Tensors> {
     let (Some(x), "twice") = (given.remove("x"), name) else { bail!("there is only `twice`, of `x`") };
     let twice: Vec<_> = x.to_f64().iter().map(|value| 2.0 * value).collect();
-    Ok(Tensors::from([("y".to_owned(), Tensor::of(Element::F32, x.shape(), &twice)?)]))
+    Ok(Tensors::from([("y".to_owned(), Tensor::of(Element::Float32, x.shape(), &twice)?)]))
 }
 
 #[test]

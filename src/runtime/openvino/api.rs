@@ -226,18 +226,18 @@ impl Blob {
 
 /// One row a type that both sides know.
 const ELEMENTS: &[(Element, ElementType)] = &[
-    (Element::F64, ElementType::F64),
-    (Element::F32, ElementType::F32),
-    (Element::F16, ElementType::F16),
-    (Element::Bf16, ElementType::BF16),
-    (Element::I64, ElementType::I64),
-    (Element::I32, ElementType::I32),
-    (Element::I16, ElementType::I16),
-    (Element::I8, ElementType::I8),
-    (Element::U64, ElementType::U64),
-    (Element::U32, ElementType::U32),
-    (Element::U16, ElementType::U16),
-    (Element::U8, ElementType::U8),
+    (Element::Float64, ElementType::F64),
+    (Element::Float32, ElementType::F32),
+    (Element::Float16, ElementType::F16),
+    (Element::Bfloat16, ElementType::BF16),
+    (Element::Int64, ElementType::I64),
+    (Element::Int32, ElementType::I32),
+    (Element::Int16, ElementType::I16),
+    (Element::Int8, ElementType::I8),
+    (Element::Uint64, ElementType::U64),
+    (Element::Uint32, ElementType::U32),
+    (Element::Uint16, ElementType::U16),
+    (Element::Uint8, ElementType::U8),
     (Element::Bool, ElementType::OV_BOOLEAN),
 ];
 

@@ -35,7 +35,7 @@ impl Cached {
     fn opened(of: Decoder, target: &Target<'_>) -> Result<Self> {
         let past = of.empty()?;
         let rows = past.first().and_then(|past| past.shape().first()).copied().unwrap_or(1);
-        let ids = Tensor::of(Element::I64, &[rows, 1], &vec![0.0; rows])?;
+        let ids = Tensor::of(Element::Int64, &[rows, 1], &vec![0.0; rows])?;
         let tensor = |name: &String| (name.clone(), of.place(name).map_or(&ids, |place| &past[place]).clone());
         let first: Tensors = of.manifest.inputs.iter().map(tensor).collect();
         let session = target.load(&of.tree, &of.manifest, &first)?;

@@ -24,8 +24,8 @@ fn check(compiled: &Compiled, manifest: &Manifest, inputs: &Tensors) -> Result<(
         ensure!(
             element == tensor.element(),
             "input `{name}` is {} and the model takes {}",
-            tensor.element().name(),
-            element.name()
+            tensor.element().word(),
+            element.word()
         );
     }
     let ports: Vec<_> = compiled.outputs()?.iter().map(|port| port.name()).collect();

@@ -25,7 +25,7 @@ impl Bench {
         let tree = folder.path().join("artefact");
         std::fs::write(tree.join("model.onnx"), IDENTITY).unwrap();
         std::fs::write(tree.join("manifest.json"), r#"{"inputs":["inputs"],"outputs":["same"]}"#).unwrap();
-        let values = Tensor::of(Element::F32, &[2, 2], &[1.0, -2.5, 3.25, 0.0]).unwrap();
+        let values = Tensor::of(Element::Float32, &[2, 2], &[1.0, -2.5, 3.25, 0.0]).unwrap();
         tensors::write(&tree.join("inputs.safetensors"), &[("inputs".to_owned(), values.clone())].into()).unwrap();
         Self { folder, values }
     }

@@ -37,8 +37,8 @@ pub(super) fn native(dtype: &ValueType, tensor: &Tensor) -> anyhow::Result<DynTe
     ensure!(
         element(*ty)? == tensor.element(),
         "the model takes {}, and inputs.safetensors holds {}",
-        element(*ty)?.name(),
-        tensor.element().name()
+        element(*ty)?.word(),
+        tensor.element().word()
     );
     let shape: Vec<i64> = tensor.shape().iter().map(|size| *size as i64).collect();
     let mut value = DynTensor::new(&Allocator::default(), *ty, shape).map_err(plain)?;

@@ -134,7 +134,7 @@ mod tests {
     use crate::runtime::tensors::{Element, Tensor};
 
     fn one(values: &[f64]) -> Tensors {
-        Tensors::from([("y".to_owned(), Tensor::of(Element::F32, &[values.len()], values).unwrap())])
+        Tensors::from([("y".to_owned(), Tensor::of(Element::Float32, &[values.len()], values).unwrap())])
     }
 
     #[test]

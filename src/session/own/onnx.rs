@@ -20,7 +20,7 @@ pub(super) fn row(path: &Path, name: &str, written: &str) -> anyhow::Result<Stri
     for port in onnx_file::ports(path)? {
         let shape: Vec<_> =
             port.sizes.iter().enumerate().map(|(axis, size)| written_size(axis, size, &mut sizes)).collect();
-        let (dtype, fill) = (port.element.name(), fill(&port));
+        let (dtype, fill) = (port.element.word(), fill(&port));
         writeln!(inputs, "      {}: {{dtype: {dtype}, shape: [{}], {fill}}}", quoted(&port.name), shape.join(", "))?;
     }
     let mut row = format!("  {}:\n    onnx: {}\n", quoted(name), quoted(written));
@@ -57,7 +57,7 @@ fn written_size(axis: usize, size: &Size, sizes: &mut BTreeMap<String, u64>) -> 
 fn fill(port: &Port) -> String {
     let is = |word: &str| port.name.to_lowercase().contains(word);
     match (port.element, port.vocabulary) {
-        (Element::F16 | Element::Bf16 | Element::F32 | Element::F64, _) => "normal: [0, 1]".into(),
+        (Element::Float16 | Element::Bfloat16 | Element::Float32 | Element::Float64, _) => "normal: [0, 1]".into(),
         (Element::Bool, _) => "value: true".into(),
         (_, Some(rows)) => format!("randint: [0, {rows}]"),
         _ if is("mask") => "value: 1".into(),

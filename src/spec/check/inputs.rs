@@ -6,7 +6,7 @@ use crate::spec::error::{Sink, Span};
 use crate::spec::raw;
 use crate::spec::shape::{At, Field, List};
 use crate::spec::values::{Scalar, Size};
-use crate::spec::{Dim, Dtype, Fill, Input};
+use crate::spec::{Dim, Element, Fill, Input};
 
 /// Sizes that need no declaration.
 pub(super) const DEFAULT_DIMS: [(&str, u64); 2] = [("batch", 1), ("seq", 16)];
@@ -114,7 +114,7 @@ fn one<T>(field: &Field<T>, make: impl Fn(&T) -> Fill) -> Option<(Fill, Span)> {
 }
 
 /// Whether the fill makes values that the dtype can hold.
-fn fits(dtype: Dtype, fill: &Fill, shape: &[Dim], dims: &BTreeMap<String, u64>) -> Result<(), String> {
+fn fits(dtype: Element, fill: &Fill, shape: &[Dim], dims: &BTreeMap<String, u64>) -> Result<(), String> {
     let word = dtype.word();
     let range = dtype.range();
     match fill {
@@ -143,14 +143,14 @@ fn fits(dtype: Dtype, fill: &Fill, shape: &[Dim], dims: &BTreeMap<String, u64>) 
             Some(Dim::Named(name)) => holds(dtype, dims[name].saturating_sub(1) as f64),
             None => Err("`arange` needs a last axis, and the shape is empty".to_owned()),
         },
-        Fill::Text(rows) if !matches!(dtype, Dtype::Int64 | Dtype::Int32) => {
+        Fill::Text(rows) if !matches!(dtype, Element::Int64 | Element::Int32) => {
             Err(format!("`text` makes token ids, and {word} cannot hold them; use int64 ({} rows)", rows.len()))
         }
         _ => Ok(()),
     }
 }
 
-fn holds(dtype: Dtype, value: f64) -> Result<(), String> {
+fn holds(dtype: Element, value: f64) -> Result<(), String> {
     let word = dtype.word();
     match dtype.range() {
         Some(_) if value.fract() != 0.0 => Err(format!("{word} cannot hold the fraction {value}")),

@@ -21,12 +21,12 @@ fn render_test(ctx: &TestContext) -> anyhow::Result<String> {
 
 /// Pipeline template and its tasks with the inputs that such a model takes.
 fn pipelines() -> Vec<(&'static str, &'static str, Vec<InputSummary>)> {
-    let ids = || input("input_ids", Dtype::Int64, &[1, 16]);
-    let mask = || input("attention_mask", Dtype::Int64, &[1, 16]);
-    let decoder = || input("decoder_input_ids", Dtype::Int64, &[1, 4]);
-    let pixels = || input("pixel_values", Dtype::Float32, &[1, 3, 32, 32]);
-    let sound = || input("input_values", Dtype::Float32, &[1, 1600]);
-    let features = || input("input_features", Dtype::Float32, &[1, 80, 100]);
+    let ids = || input("input_ids", Element::Int64, &[1, 16]);
+    let mask = || input("attention_mask", Element::Int64, &[1, 16]);
+    let decoder = || input("decoder_input_ids", Element::Int64, &[1, 4]);
+    let pixels = || input("pixel_values", Element::Float32, &[1, 3, 32, 32]);
+    let sound = || input("input_values", Element::Float32, &[1, 1600]);
+    let features = || input("input_features", Element::Float32, &[1, 80, 100]);
     let of_text = ["text-generation", "text-classification", "token-classification", "feature-extraction", "another"];
     let of_pixels = ["object-detection", "semantic-segmentation", "depth-estimation", "image-feature-extraction"];
     let of_both = ["zero-shot-image-classification", "zero-shot-video-classification", "visual-question-answering"];
@@ -89,7 +89,7 @@ fn targets() -> Vec<Row> {
     TARGETS.iter().copied().chain(other).collect()
 }
 
-fn input(name: &str, dtype: Dtype, shape: &[u64]) -> InputSummary {
+fn input(name: &str, dtype: Element, shape: &[u64]) -> InputSummary {
     InputSummary { name: name.to_owned(), dtype, shape: shape.to_vec() }
 }
 

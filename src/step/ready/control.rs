@@ -48,12 +48,12 @@ fn halved(element: Element, bytes: &[u8]) -> Vec<u8> {
         bytes.as_chunks::<N>().0.iter().flat_map(|value| half(*value)).collect()
     }
     match element {
-        Element::F64 => each(bytes, |value| (f64::from_le_bytes(value) * 0.5).to_le_bytes()),
-        Element::F32 => each(bytes, |value| (f32::from_le_bytes(value) * 0.5).to_le_bytes()),
-        Element::F16 => {
+        Element::Float64 => each(bytes, |value| (f64::from_le_bytes(value) * 0.5).to_le_bytes()),
+        Element::Float32 => each(bytes, |value| (f32::from_le_bytes(value) * 0.5).to_le_bytes()),
+        Element::Float16 => {
             each(bytes, |value| half::f16::from_f32(half::f16::from_le_bytes(value).to_f32() * 0.5).to_le_bytes())
         }
-        Element::Bf16 => {
+        Element::Bfloat16 => {
             each(bytes, |value| half::bf16::from_f32(half::bf16::from_le_bytes(value).to_f32() * 0.5).to_le_bytes())
         }
         _ => bytes.to_vec(),
@@ -75,28 +75,28 @@ mod tests {
 
     #[test]
     fn values_move_on_by_one_and_stay_among_the_given_ones() {
-        assert_eq!(of(Element::U8, &[1, 2, 3]), Some(vec![3.0, 1.0, 2.0]));
+        assert_eq!(of(Element::Uint8, &[1, 2, 3]), Some(vec![3.0, 1.0, 2.0]));
         let floats = [1.0f32, 2.0].map(f32::to_le_bytes).concat();
-        assert_eq!(of(Element::F32, &floats), Some(vec![2.0, 1.0]));
+        assert_eq!(of(Element::Float32, &floats), Some(vec![2.0, 1.0]));
     }
 
     #[test]
     fn equal_floats_are_halved_and_what_cannot_change_has_no_control() {
-        assert_eq!(of(Element::F32, &[2.0f32, 2.0].map(f32::to_le_bytes).concat()), Some(vec![1.0, 1.0]));
-        assert_eq!(of(Element::F16, &half::f16::from_f32(4.0).to_le_bytes()), Some(vec![2.0]));
-        assert_eq!(of(Element::F32, &0.0f32.to_le_bytes()), None);
-        assert_eq!(of(Element::I8, &[7, 7]), None);
+        assert_eq!(of(Element::Float32, &[2.0f32, 2.0].map(f32::to_le_bytes).concat()), Some(vec![1.0, 1.0]));
+        assert_eq!(of(Element::Float16, &half::f16::from_f32(4.0).to_le_bytes()), Some(vec![2.0]));
+        assert_eq!(of(Element::Float32, &0.0f32.to_le_bytes()), None);
+        assert_eq!(of(Element::Int8, &[7, 7]), None);
         assert_eq!(of(Element::Bool, &[1, 0]), None);
     }
 
     #[test]
     fn a_recipe_s_control_is_taken_as_it_is() {
         let (recipe, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let given = one(Element::U8, &[1, 2]);
+        let given = one(Element::Uint8, &[1, 2]);
         let told = bring(Some(recipe.path()), &given, out.path()).unwrap();
         assert_eq!(told, Err("its recipe makes the same inputs whatever the seed".to_owned()));
-        tensors::write(&recipe.path().join(CONTROL_INPUTS), &one(Element::U8, &[9, 9])).unwrap();
+        tensors::write(&recipe.path().join(CONTROL_INPUTS), &one(Element::Uint8, &[9, 9])).unwrap();
         bring(Some(recipe.path()), &given, out.path()).unwrap().unwrap();
-        assert_eq!(tensors::read(&out.path().join(CONTROL_INPUTS)).unwrap(), one(Element::U8, &[9, 9]));
+        assert_eq!(tensors::read(&out.path().join(CONTROL_INPUTS)).unwrap(), one(Element::Uint8, &[9, 9]));
     }
 }

@@ -44,7 +44,7 @@ fn brought(model: &[u8], inputs: &[&str], expected: Option<&[&str]>, outputs: &[
     let tensors = |name: &str, names: &[&str]| {
         let path = dir.path().join(name);
         let one =
-            |value: f32| tensors::Tensor::new(tensors::Element::F32, vec![1], value.to_le_bytes().into()).unwrap();
+            |value: f32| tensors::Tensor::new(tensors::Element::Float32, vec![1], value.to_le_bytes().into()).unwrap();
         let all: Tensors = names.iter().map(|name| ((*name).to_owned(), one(1.0))).collect();
         tensors::write(&path, &all).unwrap();
         path

@@ -4,9 +4,9 @@ use super::*;
 
 /// As `pipelines` above, of those of several models.
 pub(super) fn pipelines() -> Vec<(&'static str, &'static str, Vec<InputSummary>)> {
-    let sample = || vec![input("sample", Dtype::Float32, &[1, 4, 8, 8])];
+    let sample = || vec![input("sample", Element::Float32, &[1, 4, 8, 8])];
     let tasks = ["text-to-image", "class-to-image", "unconditional-image-generation", "noise-prediction"];
-    let rag = ("rag", "retrieval-augmented-generation", vec![input("input_ids", Dtype::Int64, &[1, 16])]);
+    let rag = ("rag", "retrieval-augmented-generation", vec![input("input_ids", Element::Int64, &[1, 16])]);
     [rag].into_iter().chain(tasks.map(|task| ("diffusion", task, sample()))).collect()
 }
 

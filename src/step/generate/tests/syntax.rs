@@ -39,7 +39,7 @@ fn no_name_can_become_code() {
             let mut ctx = ctx.clone();
             if (number + turn).is_multiple_of(2) {
                 ctx.task = named(&ctx.task);
-                ctx.inputs.insert(0, input(&named("in"), Dtype::Int64, &[1, 2]));
+                ctx.inputs.insert(0, input(&named("in"), Element::Int64, &[1, 2]));
                 ctx.device = named("d");
             }
             let text = render_test(&ctx).unwrap_or_else(|error| panic!("{} on {}: {error:#}", ctx.task, ctx.target));
