@@ -14,7 +14,7 @@ pub(crate) const WHAT: &str = "a remote execution server";
 pub(crate) struct Lab {
     dir: tempfile::TempDir,
     server: Option<Server>,
-    port: u16,
+    pub(crate) port: u16,
 }
 
 impl Lab {

@@ -145,7 +145,7 @@ fn a_server_that_is_restarted_in_mid_step_loses_nothing() {
 }
 
 /// An authority, and a certificate of its with the key: files of these names.
-fn authority(dir: &Path, name: &str) {
+pub(crate) fn authority(dir: &Path, name: &str) {
     use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
     let mut params = CertificateParams::new(vec![]).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

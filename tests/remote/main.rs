@@ -2,6 +2,7 @@
 
 mod actions;
 mod clouds;
+mod door;
 mod download;
 mod execution;
 mod hostile;

@@ -175,6 +175,28 @@ pub(crate) fn webdav(dir: &Path, port: u16) -> Server {
     start(command, port)
 }
 
+const NGINX: &str = "/usr/sbin/nginx";
+
+/// nginx in front of a server that speaks gRPC, with TLS by `ours.cert` and `ours.key` of `dir`. `server` and `location` are
+/// further lines of its configuration there, `http` above both.
+pub(crate) fn nginx(dir: &Path, behind: u16, [http, server, location]: [&str; 3]) -> Server {
+    let hint =
+        "Debian: apt-get install --no-install-recommends nginx-light; or set ORCH_TEST_NO_SERVERS=1 to go without";
+    assert!(Path::new(NGINX).exists(), "{NGINX} is not installed\n{hint}");
+    let (port, at) = (free_port(), dir.display());
+    let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
+    let text = format!(
+        "{user} daemon off; worker_processes 1; pid {at}/pid; error_log {at}/error.log;\nevents {{}}\nhttp {{\n\
+         access_log off; client_body_temp_path {at}/body; proxy_temp_path {at}/proxy; client_max_body_size 0;\n{http}\n\
+         server {{\nlisten 127.0.0.1:{port} ssl http2; ssl_certificate {at}/ours.cert; ssl_certificate_key {at}/ours.key;\n\
+         {server}\nlocation / {{ {location} grpc_pass grpc://127.0.0.1:{behind}; grpc_read_timeout 600s; }}\n}}\n}}\n"
+    );
+    fs::write(dir.join("conf"), text).unwrap();
+    let mut command = Command::new(NGINX);
+    command.arg("-e").arg(dir.join("error.log")).arg("-c").arg(dir.join("conf"));
+    start(command, port)
+}
+
 /// One request, and all that is answered.
 pub(crate) fn request(port: u16, head: &str) -> String {
     send(port, head, "")
