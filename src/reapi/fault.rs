@@ -45,6 +45,9 @@ impl Fault {
 
 impl From<Status> for Fault {
     fn from(status: Status) -> Self {
+        if let Some(fault) = of_proxy(status.message()) {
+            return fault;
+        }
         let text = message(&status);
         match status.code() {
             Code::NotFound => Self::Absent,
@@ -63,6 +66,17 @@ impl From<tonic::transport::Error> for Fault {
     fn from(error: tonic::transport::Error) -> Self {
         Self::Failed(with_causes(error.to_string(), &error))
     }
+}
+
+/// A proxy before the server answers with a page, which tonic takes for a broken message; it names the HTTP status last.
+fn of_proxy(message: &str) -> Option<Fault> {
+    let (_, answer) = message.split_once("while receiving response with status: ")?;
+    let text = format!("a proxy before the server answered {answer}");
+    Some(match answer.get(..3)? {
+        "401" | "403" => Fault::Denied(text),
+        "429" | "502" | "503" | "504" => Fault::Passing(text),
+        _ => Fault::Failed(text),
+    })
 }
 
 /// One line: what the server says, the kind, and what lies below.

@@ -65,7 +65,7 @@ fn a_token_opens_the_door_and_what_is_refused_is_refused_at_once_and_tells_no_to
         .stderr_lacks(TOKEN);
     for options in [&[ca][..], &[ca, ("token", "another-secret")]] {
         let (ended, took) = timed(|| house.executes(options));
-        ended.code(1).stderr_has("401").stderr_lacks("another-secret");
+        ended.code(1).stderr_has("a proxy before the server answered 401 Unauthorized").stderr_lacks("another-secret");
         assert!(took < Duration::from_secs(10), "{took:?}");
     }
     // The file is read for each request: it may be renewed while orch runs.
@@ -84,6 +84,7 @@ fn a_token_opens_the_door_and_what_is_refused_is_refused_at_once_and_tells_no_to
         assert!(!files(&sandbox.path("cache")).iter().any(|path| tells(path)), "the store tells the token");
         ended
     };
+    shares(TOKEN).summary([("executed", 2)]).stderr_has("2 uploads").stderr_lacks("warning");
     shares(TOKEN).summary([("executed", 0), ("fetched", 2)]).stderr_lacks("warning");
     shares("another-secret").summary([("executed", 2)]).stderr_has("warning remote: ").stderr_lacks("another-secret");
 }
@@ -112,7 +113,7 @@ fn who_asks_too_often_is_told_so_and_asks_again() {
     if is_done_without(WHAT) {
         return;
     }
-    let zone = "limit_req_zone $server_name zone=all:1m rate=4r/s; limit_req_status 429;";
+    let zone = "limit_req_zone $binary_remote_addr zone=all:1m rate=4r/s; limit_req_status 429;";
     let house = House::new([zone, "", "limit_req zone=all burst=2 nodelay;"]);
     let more = "where = 'remote'\ntimeout = 60\nretries = 9\nqueue = 60";
     let ended = house.checkout("executor", more, &[("ca", "ours.ca")]).run(RUN);

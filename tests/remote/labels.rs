@@ -146,9 +146,11 @@ fn a_server_that_is_restarted_in_mid_step_loses_nothing() {
 
 /// An authority, and a certificate of its with the key: files of these names.
 pub(crate) fn authority(dir: &Path, name: &str) {
-    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
     let mut params = CertificateParams::new(vec![]).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    // Named like what it signs, OpenSSL would take that for signed by itself.
+    params.distinguished_name.push(DnType::CommonName, format!("authority {name}"));
     let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
     let key = KeyPair::generate().unwrap();
     let cert = CertificateParams::new(vec!["127.0.0.1".into()]).unwrap().signed_by(&key, &issuer).unwrap().pem();
