@@ -45,7 +45,9 @@ impl Clock {
     }
 
     pub(super) fn times(&self, timing: Timing, model: &Model, target: &Target) -> bool {
-        let is_real = !self.stand_ins.contains(target.backend.name) && !asks_for_software(target);
+        // This machine's stand-ins say nothing of another one.
+        let is_stand_in = target.properties.is_empty() && self.stand_ins.contains(target.backend.name);
+        let is_real = !is_stand_in && !asks_for_software(target);
         !self.is_stopped && !model.untimed && (timing == Timing::All || (timing == Timing::Hardware && is_real))
     }
 }

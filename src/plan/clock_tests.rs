@@ -19,6 +19,8 @@ targets:
     measure: {samples: 2}}
   limited: {runtime: ort, backend: qnn, device: htp, artefact: qnn, precisions: [fp16], options: {soc_model: 60},
     measure: {timeout_seconds: 5}}
+  lab: {runtime: ort, backend: qnn, device: htp, artefact: qnn, precisions: [fp16], options: {soc_model: 60},
+    properties: {pool: phones}}
   webgpu: {runtime: ort, backend: webgpu, device: webgpu, artefact: onnx, precisions: [fp32]}
   software: {runtime: ort, backend: webgpu, device: software, artefact: onnx, precisions: [fp32]}
   page: {runtime: browser, backend: webgpu-browser, device: webgpu, artefact: onnx, precisions: [fp32],
@@ -62,10 +64,10 @@ fn host(qnn: DeviceKind, webgpu: &[DeviceKind]) -> Vec<Backend> {
 fn what_stands_for_hardware_is_timed_only_where_its_target_asks() {
     use DeviceKind::{Emulator, Hardware, Software};
     let on = |inventory: &[Backend]| timed(SPEC, &Clock::default().on(inventory));
-    assert_eq!(on(&host(Emulator, &[Software])), ["cpu", "asked"]);
-    assert_eq!(on(&host(Hardware, &[Hardware, Software])), ["cpu", "qnn", "asked", "limited", "webgpu"]);
+    assert_eq!(on(&host(Emulator, &[Software])), ["cpu", "asked", "lab"], "what is here says nothing of the lab");
+    assert_eq!(on(&host(Hardware, &[Hardware, Software])), ["cpu", "qnn", "asked", "limited", "lab", "webgpu"]);
     // A backend that is not here is a stand-in for nothing.
-    assert_eq!(on(&[]), ["cpu", "qnn", "asked", "limited", "webgpu"]);
+    assert_eq!(on(&[]), ["cpu", "qnn", "asked", "limited", "lab", "webgpu"]);
     assert!(timed(SPEC, &Clock { is_stopped: true, ..Clock::default() }.on(&host(Hardware, &[Hardware]))).is_empty());
 }
 

@@ -17,8 +17,11 @@ pub(super) fn choose(matrix: &mut Matrix, spec: &Spec, session: &Session) {
 }
 
 fn known(case: &Case, spec: &Spec, session: &Session, inventory: &[Backend]) -> Known {
-    let backend = spec.targets[&case.target].backend.name;
-    if let Some(why) = out(backend, inventory) {
+    let target = &spec.targets[&case.target];
+    if !target.properties.is_empty() {
+        return Known::Out("its target asks for another machine".into());
+    }
+    if let Some(why) = out(target.backend.name, inventory) {
         return Known::Out(why);
     }
     let name = |stage: &str| format!("{stage}:{}:{}", case.model, case.name);

@@ -113,8 +113,8 @@ fn who_asks_too_often_is_told_so_and_asks_again() {
     if is_done_without(WHAT) {
         return;
     }
-    let zone = "limit_req_zone $binary_remote_addr zone=all:1m rate=4r/s; limit_req_status 429;";
-    let house = House::new([zone, "", "limit_req zone=all burst=2 nodelay;"]);
+    let zone = "limit_req_zone $binary_remote_addr zone=all:1m rate=1r/s; limit_req_status 429;";
+    let house = House::new([zone, "", "limit_req zone=all burst=4 nodelay;"]);
     let more = "where = 'remote'\ntimeout = 60\nretries = 9\nqueue = 60";
     let ended = house.checkout("executor", more, &[("ca", "ours.ca")]).run(RUN);
     ended.success().summary([("executed", 2)]);

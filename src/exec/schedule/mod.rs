@@ -221,6 +221,7 @@ impl<'a> Scheduler<'a> {
             Performed::InputLost(InputLost { from, digest, what }) => {
                 self.returned(id, format!("an input was lost: {what}"), span);
                 self.steps.set(id, StepState::Unknown);
+                self.retries.lost_input(id);
                 if self.retries.keeps_losing_inputs(id) {
                     let producer = &self.world.plan.step(from).name;
                     let why = format!(

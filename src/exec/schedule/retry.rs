@@ -73,11 +73,14 @@ impl Retries {
         self.before.get(&id).map_or(0, |attempts| attempts.len() as u32)
     }
 
-    /// Counts a damaged input of the step. True if that happens again and again.
-    pub(super) fn keeps_losing_inputs(&mut self, id: StepId) -> bool {
-        let losses = self.losses.entry(id).or_default();
-        *losses += 1;
-        *losses >= MOST_LOSSES
+    /// Counts a damaged input of the step.
+    pub(super) fn lost_input(&mut self, id: StepId) {
+        *self.losses.entry(id).or_default() += 1;
+    }
+
+    /// Whether the step's inputs are damaged again and again.
+    pub(super) fn keeps_losing_inputs(&self, id: StepId) -> bool {
+        self.losses.get(&id).is_some_and(|losses| *losses >= MOST_LOSSES)
     }
 
     pub(super) fn is_idle(&self) -> bool {

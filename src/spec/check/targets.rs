@@ -9,8 +9,8 @@ use crate::catalogue::RUNTIMES;
 use crate::spec::error::{Sink, Span};
 use crate::spec::measure::Timed;
 use crate::spec::raw;
-use crate::spec::shape::{self, Field, Rows};
-use crate::spec::{Measure, Precision, ROUNDS, Target, Timing, Tolerance};
+use crate::spec::shape::{self, At, Field, Rows};
+use crate::spec::{Half, Measure, Precision, ROUNDS, Target, Timing, Tolerance};
 
 /// So many samples that a round has a 90th percentile (`report/stats.rs`).
 pub(super) const DEFAULT_MEASURE: Measure =
@@ -145,6 +145,11 @@ fn names(raw: &raw::Target, sink: &mut Sink) {
 
 /// Empty, a property would be asked of nobody, and its target run anywhere.
 fn properties(raw: &raw::Target, sink: &mut Sink) {
+    let asks = |half: &&At<Half>| half.value != Half::Never && !raw.properties.is_absent();
+    if let Some(half) = raw.half.given().filter(asks) {
+        let hint = "list `precisions` instead: `half` asks the device of this machine, and `properties` names another";
+        sink.error_hint(half.span, "`half` cannot decide for a target with `properties`".to_owned(), hint);
+    }
     for (name, value) in raw.properties.rows() {
         if name.value.is_empty() {
             sink.error(name.span, "a property needs a name");
