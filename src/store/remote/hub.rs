@@ -1,4 +1,4 @@
-//! One remote during one run: a few threads of its own, two lines of results that wait, and what is known of the other side.
+//! One remote during one run: a few threads, results that wait as tasks for their turn, and what is known of the other side.
 
 mod actions;
 mod address;
