@@ -30,6 +30,8 @@ pub struct ExecutorConfig {
     pub slots: u32,
     /// How long a step waits for a worker.
     pub queue: Duration,
+    /// How long the server is asked to let a step execute; None for as long as it does by itself.
+    pub limit: Option<Duration>,
     /// Within this an answer must be there, repetitions included.
     pub timeout: Duration,
     /// How often a request is repeated after an error that may pass, and a step whose worker was lost.
@@ -89,6 +91,7 @@ pub(super) struct Section {
     program: Option<PathBuf>,
     slots: Option<u32>,
     queue: Option<f64>,
+    limit: Option<f64>,
     timeout: Option<f64>,
     retries: Option<u32>,
 }
@@ -121,6 +124,7 @@ pub(super) fn of(
         program: section.program,
         slots: up_to(1024, "slots", section.slots.unwrap_or(16))?,
         queue: seconds("queue", section.queue.unwrap_or(600.0))?,
+        limit: section.limit.map(|limit| seconds("limit", limit)).transpose()?,
         timeout: seconds("timeout", section.timeout.unwrap_or(30.0))?,
         retries: section.retries.unwrap_or(3),
     }))

@@ -25,8 +25,7 @@ pub(super) fn look(host: &Host, _thorough: bool) -> Result<Look, Absent> {
     ensure(host.os == "linux", other)?;
     let minors = node_minors(host);
     let driver = host.text("/proc/driver/nvidia/version");
-    let wsl = host.exists("/dev/dxg") && host.exists(&format!("/usr/lib/wsl/lib/{NVML}"));
-    ensure(!minors.is_empty() || wsl, || absent(host, driver.is_some()))?;
+    ensure(!minors.is_empty() || in_wsl(host), || absent(host, driver.is_some()))?;
     let mut backend = Backend::available("cuda", listed(host, &minors));
     backend.fact("driver", driver.as_deref().and_then(driver_version));
     backend.fact("toolkit", toolkit(host)).fact("cudnn", cudnn(host));
@@ -65,6 +64,16 @@ pub(super) fn hide(host: &Host, backend: Backend) -> Backend {
         );
     }
     backend
+}
+
+/// Whether an NVIDIA GPU is seen in any way, whatever keeps it from being used.
+pub fn is_seen(host: &Host) -> bool {
+    let is_its = |card: &pci::Pci| card.vendor == pci::NVIDIA;
+    !node_minors(host).is_empty() || host.exists("/proc/driver/nvidia") || in_wsl(host) || host.pci().iter().any(is_its)
+}
+
+fn in_wsl(host: &Host) -> bool {
+    host.exists("/dev/dxg") && host.exists(&format!("/usr/lib/wsl/lib/{NVML}"))
 }
 
 /// Why there is no NVIDIA GPU to ask.

@@ -16,14 +16,20 @@ const PACKAGE: &str = "pip";
 pub fn reach_index() -> Result<&'static str, String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     match find_uv() {
-        Some(uv) => ask(&mut by_uv(&uv, folder.path())?).map(|()| "uv"),
+        Some(uv) => ask(&mut by_uv(&uv, folder.path(), PACKAGE)?).map(|()| "uv"),
         None => ask(&mut by_pip(folder.path())?).map(|()| "pip"),
     }
 }
 
-fn by_uv(uv: &Path, folder: &Path) -> Result<Command, String> {
+/// The same of an index of PyTorch's builds, which has little else.
+pub(super) fn reach_torch(index: &str, uv: &Path) -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    ask(by_uv(uv, folder.path(), "torch")?.args(["--default-index", index]))
+}
+
+fn by_uv(uv: &Path, folder: &Path, package: &str) -> Result<Command, String> {
     let wanted = folder.join("wanted.in");
-    std::fs::write(&wanted, PACKAGE).map_err(|error| error.to_string())?;
+    std::fs::write(&wanted, package).map_err(|error| error.to_string())?;
     let mut command = Command::new(uv);
     command.args(["pip", "compile", "--quiet", "--no-deps", "--no-config", "--no-cache", "--upgrade"]).arg(wanted);
     Ok(command)

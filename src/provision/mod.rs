@@ -41,6 +41,7 @@ pub use installed::Installed;
 use npm::Packages;
 use python::Package;
 pub use python::{Interpreter, find_python, find_uv};
+pub use torch_index::FOR_CPUS;
 
 /// Where things are installed and who uses them.
 pub struct Provision {
@@ -52,6 +53,8 @@ pub struct Provision {
     own_browser: Option<OwnBrowser>,
     /// What is installed, and named in keys, where there is no environment of the user's own.
     locks: Locks,
+    /// Where a machine without an NVIDIA GPU takes PyTorch from; None for where all others do.
+    index_for_cpus: Option<String>,
     /// Environments that were found in place: a page asks for one in each of its reproducers.
     found: Mutex<BTreeMap<EnvName, PythonEnv>>,
     cancel: Cancel,
@@ -73,7 +76,15 @@ impl Provision {
     /// `own_python` is the value of ORCH_PYTHON: asked once for its packages.
     pub fn new(dir: PathBuf, own_python: Option<PathBuf>, cancel: Cancel) -> anyhow::Result<Self> {
         let own = own_python.map(|path| OwnPython::ask(&path)).transpose()?;
-        Ok(Self { dir, own, own_browser: None, locks: Locks::default(), found: Mutex::default(), cancel })
+        Ok(Self {
+            dir,
+            own,
+            own_browser: None,
+            locks: Locks::default(),
+            index_for_cpus: None,
+            found: Mutex::default(),
+            cancel,
+        })
     }
 
     /// With the browser that ORCH_BROWSER names.

@@ -1,17 +1,26 @@
-//! A lock with PyTorch from an index of the user's choice: builds without CUDA, or for another CUDA, which PyPI does not have.
+//! A lock with PyTorch from another index than PyPI: builds without CUDA, or for another CUDA.
 //!
 //! Only the packages that PyTorch publishes for each kind of hardware come from there, by the hashes that the index tells now. All others
-//! keep the hashes of orch's own lock, and those that only CUDA asked for are left out.
+//! keep the hashes of orch's own lock, and those that only CUDA asked for are left out. A user names the index; or a machine without an
+//! NVIDIA GPU takes PyTorch's own for CPUs, once, and keeps the lock beside the environments.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, bail, ensure};
 
-use crate::base::{fs as bfs, text::without_secrets};
-use crate::provision::{Provision, env};
-use crate::toolchain::{EnvName, entries};
+use crate::base::{Digest, fs as bfs, text::without_secrets};
+use crate::device::{Host, cuda};
+use crate::provision::{Provision, env, index};
+use crate::step::Requirement;
+use crate::toolchain::{EnvName, Locks, entries};
+
+/// PyTorch's own builds without CUDA.
+pub const FOR_CPUS: &str = "https://download.pytorch.org/whl/cpu";
+
+/// Written last: locks with it are complete.
+const LAST: &str = "torch.txt";
 
 /// Built by PyTorch for each kind of hardware; a torchvision of another kind does not load beside a torch.
 const BUILDS: [&str; 2] = ["torch", "torchvision"];
@@ -26,6 +35,60 @@ fn wanted(name: EnvName) -> anyhow::Result<&'static str> {
 }
 
 impl Provision {
+    /// With the locks that [`Provision::do_without_cuda`] wrote for this orch, where it did. `index`: where PyTorch for CPUs is to be had,
+    /// None for PyPI's PyTorch in any case.
+    pub fn without_cuda(self, index: Option<String>) -> Result<Self, String> {
+        let provision = Self { index_for_cpus: index, ..self };
+        match provision.locks_for_cpus().filter(|folder| folder.join(LAST).is_file()) {
+            Some(folder) => Ok(provision.locked(Locks::of(&folder)?)),
+            None => Ok(provision),
+        }
+    }
+
+    /// A folder of its own for each index and for each release of orch's locks, which decides the version.
+    fn locks_for_cpus(&self) -> Option<PathBuf> {
+        let index = self.index_for_cpus.as_deref()?;
+        let name =
+            Digest::of(format!("{index} {} {}", EnvName::Torch.lock(), EnvName::Litert.lock()).as_bytes()).short();
+        Some(self.dir.join(format!("without-cuda-{name}")))
+    }
+
+    /// Whether PyPI's PyTorch would bring a CUDA that nothing here can use. Cheap, unlike asking the index.
+    pub fn may_do_without_cuda(&self) -> bool {
+        cfg!(all(target_os = "linux", target_arch = "x86_64"))
+            && self.locks_for_cpus().is_some()
+            && self.own.is_none()
+            && !self.locks.is_users(EnvName::Torch)
+            && !self.is_ready(Requirement::Env(EnvName::Torch))
+            && !cuda::is_seen(&Host::real())
+    }
+
+    /// Where PyTorch is among what is wanted and its index for CPUs answers, writes locks with that: those of whoever opens this folder
+    /// of environments from now on. True if it did.
+    pub fn do_without_cuda(&self, wanted: &BTreeSet<Requirement>, progress: &dyn Fn(&str)) -> bool {
+        let has_torch = [Requirement::Env(EnvName::Torch), Requirement::TorchWorker, Requirement::Env(EnvName::Litert)];
+        let is_wanted = self.may_do_without_cuda() && has_torch.iter().any(|requirement| wanted.contains(requirement));
+        let (Some(index), Some(folder), true) = (self.index_for_cpus.as_deref(), self.locks_for_cpus(), is_wanted)
+        else {
+            return false;
+        };
+        let lock = |name| self.lock_with_torch(name, index, &folder, progress);
+        let reached = match env::uv(&self.install(progress)) {
+            Some(uv) => index::reach_torch(index, &uv).map_err(anyhow::Error::msg),
+            None => Err(anyhow::anyhow!("only uv can ask")),
+        };
+        let locked = reached.and_then(|()| {
+            progress(&format!("no NVIDIA GPU is here, so PyTorch is to be the one without CUDA, of {index}"));
+            lock(EnvName::Litert).and_then(|()| lock(EnvName::Torch))
+        });
+        if let Err(why) = &locked {
+            progress(&format!(
+                "PyTorch is to be PyPI's, of which CUDA is two thirds: there is none without from {index}: {why:#}"
+            ));
+        }
+        locked.is_ok()
+    }
+
     /// Writes the lock of an environment with the PyTorch of an index into a folder, for [`crate::toolchain::Locks::of`].
     pub fn lock_with_torch(
         &self,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use bazel_remote_apis::google::protobuf::Duration as Limit;
 use prost::Message;
 
 use crate::reapi::blobs::Blob;
@@ -20,7 +21,8 @@ pub struct Task {
     pub files: Vec<Input>,
     /// Files and folders that are kept, relative to where it works.
     pub outputs: Vec<String>,
-    pub timeout: Duration,
+    /// What the server is asked to allow it; None for what it allows by itself. Servers refuse more than their longest.
+    pub timeout: Option<Duration>,
 }
 
 /// A file at its place, relative and with slashes.
@@ -90,11 +92,12 @@ impl Task {
             ..Command::default()
         };
         let command = Blob::of_message(&command, function);
-        let (seconds, nanos) = (self.timeout.as_secs() as i64, self.timeout.subsec_nanos() as i32);
+        let timeout =
+            self.timeout.map(|limit| Limit { seconds: limit.as_secs() as i64, nanos: limit.subsec_nanos() as i32 });
         let action = Action {
             command_digest: Some(command.digest.clone()),
             input_root_digest: Some(input_root),
-            timeout: Some(bazel_remote_apis::google::protobuf::Duration { seconds, nanos }),
+            timeout,
             platform: Some(platform),
             ..Action::default()
         };

@@ -240,10 +240,13 @@ fn ended(response: ExecuteResponse) -> Result<Ending, Fault> {
     }
 }
 
+const OVER: &str =
+    "the server ended it, because its time was over; hint: `limit` in [executor], and the server's own limits";
+
 fn judged(code: i32, message: &str) -> Result<Ending, Fault> {
     match Fault::of_code(code, message) {
         Fault::Precondition(why) => Ok(refused(why)),
-        Fault::Timeout => Ok(Ending::Lost("the server ended it, because its time was over".into())),
+        Fault::Timeout => Ok(Ending::Lost(OVER.into())),
         // CANCELLED, UNKNOWN, INTERNAL: something broke on the other side that is not the action.
         Fault::Failed(why) if [1, 2, 13].contains(&code) => Ok(Ending::Lost(why)),
         Fault::Passing(why) => Ok(Ending::Lost(why)),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::device::{self, BACKENDS, Backend, BackendRow, Host, Libraries};
 use crate::exec::HostFacts;
-use crate::provision::Provision;
+use crate::provision::{FOR_CPUS, Provision};
 use crate::session::{Locations, UsageError, absolute, usage};
 use crate::step::Requirement;
 use crate::toolchain::{EnvName, Locks};
@@ -50,8 +50,14 @@ pub fn provision(locations: &Locations, cancel: Cancel) -> anyhow::Result<Provis
     let provision = Provision::new(env_dir, locations.python.clone(), cancel)?.opening(own_browser()?);
     Ok(match &locations.locks {
         Some(folder) => provision.locked(Locks::of(folder).map_err(UsageError)?),
-        None => provision,
+        None => provision.without_cuda(index_for_cpus()).map_err(UsageError)?,
     })
+}
+
+/// Where PyTorch without CUDA is to be had, by ORCH_TORCH_INDEX; None for `pypi`, which has none.
+fn index_for_cpus() -> Option<String> {
+    let named = std::env::var("ORCH_TORCH_INDEX").ok().filter(|value| !value.is_empty());
+    Some(named.unwrap_or_else(|| FOR_CPUS.to_owned())).filter(|index| index != "pypi")
 }
 
 /// The browser that ORCH_BROWSER names.

@@ -29,6 +29,7 @@ mod run;
 mod run_log;
 mod scope;
 mod sharing;
+mod without_cuda;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

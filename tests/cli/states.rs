@@ -330,4 +330,5 @@ fn a_target_that_asks_for_a_machine_is_not_run_on_this_one() {
     assert_eq!(case["status"], "SKIP_UNAVAILABLE");
     let reason = case["reason"].as_str().unwrap();
     assert!(reason.contains("a machine that offers pool=xeon") && reason.contains("--executor"), "{reason}");
+    sandbox.run(["report", "specs/all.yaml"]).success().stdout_has("lab unavailable: lab-fp32 (1 case)");
 }

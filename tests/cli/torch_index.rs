@@ -4,6 +4,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use orch::device::{Host, cuda};
+
 use crate::support::Sandbox;
 
 /// An index with a small wheel of each package, as PyTorch's has them for CPUs, on a port of its own.
@@ -109,7 +111,7 @@ fn pytorch_comes_from_an_index_of_the_users_by_hash_and_without_cuda() {
     assert_eq!(std::fs::read_to_string(site.join("torch/version.py")).unwrap(), "__version__ = '2.13.0+cpu'\n");
     assert!(site.join("transformers").is_dir() && !site.join("nvidia").exists());
     // Later commands go by the lock, and no index is asked.
-    sandbox.run(["setup", "torch"]).success().stderr_has("there already");
+    sandbox.run(["setup", "torch"]).success().stderr_has("there already").stderr_lacks("NVIDIA");
 
     let (begin, digest) = lock.split_once("torch==2.13.0+cpu \\\n    --hash=sha256:").unwrap();
     let forged = format!("{begin}torch==2.13.0+cpu \\\n    --hash=sha256:{}{}", "0".repeat(64), &digest[64..]);
@@ -120,4 +122,48 @@ fn pytorch_comes_from_an_index_of_the_users_by_hash_and_without_cuda() {
     sandbox.run(["setup", "torch"]).code(2).stderr_has("names no hash of numpy");
     std::fs::remove_file(sandbox.path("locks/torch.txt")).unwrap();
     sandbox.run(["setup", "torch"]).code(2).stderr_has("holds no lock");
+}
+
+#[test]
+fn a_machine_without_nvidia_that_works_alone_takes_pytorch_without_cuda_by_itself() {
+    if cuda::is_seen(&Host::real()) {
+        return;
+    }
+    let sandbox = Sandbox::new().installs();
+    let envs = sandbox.path("envs");
+    let (_server, url) = index(&sandbox);
+    let sandbox = sandbox.env("ORCH_ENV_DIR", envs.to_str().unwrap()).env("ORCH_TORCH_INDEX", &url);
+    let ended = sandbox.run(["setup", "torch"]).success();
+    ended.stderr_has("no NVIDIA GPU is here").stderr_has("python environment `torch`: done");
+    let version = std::fs::read_to_string(site(&envs).join("torch/version.py")).unwrap();
+    assert_eq!(version, "__version__ = '2.13.0+cpu'\n");
+    // Decided once for these environments.
+    sandbox.run(["setup", "torch"]).success().stderr_has("there already").stderr_lacks("NVIDIA");
+    let folders = std::fs::read_dir(&envs).unwrap().map(|entry| entry.unwrap().path());
+    let locks: Vec<_> = folders.filter(|path| path.join("litert.txt").is_file()).collect();
+    let [locks] = &locks[..] else { panic!("{locks:?}") };
+    assert!(std::fs::read_to_string(locks.join("torch.txt")).unwrap().contains("\ntorch==2.13.0+cpu "));
+}
+
+/// On a machine that can install nothing, so that only what it says first is seen.
+#[test]
+fn pypis_pytorch_is_taken_where_results_are_shared_or_no_other_is_to_be_had() {
+    if cuda::is_seen(&Host::real()) {
+        return;
+    }
+    let nowhere = "http://127.0.0.1:9/simple";
+    let sandbox = Sandbox::new().installs().env("PIP_INDEX_URL", nowhere).env("PIP_RETRIES", "0");
+    let sandbox = sandbox.env("UV_DEFAULT_INDEX", nowhere).env("UV_HTTP_RETRIES", "0").env("UV_OFFLINE", "0");
+    let (envs, packages) = (sandbox.path("envs"), sandbox.path("packages"));
+    let sandbox = sandbox.env("ORCH_ENV_DIR", envs.to_str().unwrap()).env("UV_CACHE_DIR", packages.to_str().unwrap());
+    let pypis = || sandbox.run(["setup", "torch"]).code(1).stderr_has("python environment `torch` (4.7 GiB)");
+    pypis().stderr_lacks("NVIDIA").stderr_lacks("without");
+
+    let sandbox = sandbox.env("ORCH_TORCH_INDEX", nowhere);
+    let pypis = || sandbox.run(["setup", "torch"]).code(1).stderr_has("python environment `torch` (4.7 GiB)");
+    pypis().stderr_has("PyTorch is to be PyPI's").stderr_has(nowhere);
+    sandbox.write("orch.toml", "[remote]\nurl = 'file:///nowhere'\n");
+    pypis().stderr_lacks("PyPI's");
+    sandbox.write("orch.toml", "[executor]\nurl = 'grpc://127.0.0.1:9'\n");
+    pypis().stderr_lacks("PyPI's");
 }

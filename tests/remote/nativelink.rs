@@ -153,7 +153,6 @@ impl Lab {
                 "upload_action_result": {"ac_store": "RESULTS"},
                 "work_directory": self.at(&format!("{name}/work-{number}")),
                 "max_inflight_tasks": 1,
-                "max_action_timeout_s": 7200,
                 "platform_properties": properties,
             }})
         };

@@ -116,6 +116,8 @@ impl Sandbox {
                 command.env("HOME", home); // where uv, pip and cargo keep what they know of registries
             }
         }
+        // One lock wherever the tests run.
+        command.env("ORCH_TORCH_INDEX", "pypi");
         // Of every step, however short.
         command.env("ORCH_VERBOSE", "1");
         command.env("ORCH_CACHE_DIR", &self.cache).env("NO_COLOR", "1").envs(&self.env).stdin(Stdio::null());

@@ -42,7 +42,8 @@ pub(super) fn bench(args: &Args, bench: &BenchArgs, printer: &Printer) -> anyhow
     let request = Request { rounds: request.rounds.or(Some(ROUNDS)), anew: true, ..request };
     let settings = Settings { seed: bench.seed, ..bench.run.settings() };
     let tell = |text: &str| printer.note(text);
-    let session = Session::open(&args.locations())?;
+    let mut session = Session::open(&args.locations())?;
+    session.without_cuda_for(&request, &settings, &tell)?;
     let mut planned = session.plan(&request, Ask::Installing(&tell), &tell)?;
     if planned.measures_nothing() {
         usage!(

@@ -60,7 +60,7 @@ pub(super) fn init(args: &Args, init: &InitArgs, printer: &Printer) -> anyhow::R
     let (text, told) = match &init.model {
         None => (FIRST.to_owned(), String::new()),
         Some(model) => {
-            let session = Session::open(&args.locations())?;
+            let mut session = Session::open(&args.locations())?;
             let own = session.own(model, None, &init.dir, &|text| printer.note(text))?;
             let (text, targets) = on_targets_here(&session, &init.dir, &own)?;
             (text, format!(": {} on {}", own.name, targets.join(", ")))
@@ -116,7 +116,7 @@ pub(super) fn add(args: &Args, add: &AddArgs, printer: &Printer) -> anyhow::Resu
     session::spec(&add.spec)?;
     let old = std::fs::read_to_string(&add.spec).with_context(|| format!("failed to read `{}`", add.spec.display()))?;
     let folder = add.spec.parent().unwrap_or(Path::new(""));
-    let session = Session::open(&args.locations())?;
+    let mut session = Session::open(&args.locations())?;
     let own = session.own(&add.model, add.name.as_deref(), folder, &|text| printer.note(text))?;
     let new = with_row(&old, &own.text).ok_or_else(|| {
         let hint = "hint: write `models:` on its own line, and each row on a line below it";

@@ -169,7 +169,8 @@ pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Resu
         session::spec(&request.spec)?;
     }
     let tell = |text: &str| printer.note(text);
-    let session = Session::open(&locations)?;
+    let mut session = Session::open(&locations)?;
+    session.without_cuda_for(&request, &settings, &tell)?;
     let mut planned = session.plan(&request, Ask::Installing(&tell), &tell)?;
     if run.resume {
         session.resume(&mut planned, &settings.command, &tell)?;

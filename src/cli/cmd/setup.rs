@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::cli::{Args, Exit, Printer};
 use crate::provision::title;
-use crate::session::{Locations, Project, Request, Session, usage};
+use crate::session::{Locations, Project, Request, Session, Settings, usage};
 use crate::step::Requirement;
 use crate::toolchain::EnvName;
 
@@ -36,11 +36,12 @@ pub(super) fn setup(args: &Args, setup: &SetupArgs, printer: &Printer) -> anyhow
     if let Some(index) = &setup.torch_index {
         lock_torch(args, setup, index, printer)?;
     }
-    let session = Session::open(&args.locations())?;
+    let mut session = Session::open(&args.locations())?;
     let wanted = match setup.what.is_empty() {
         true => session.requirements(&Project::load(&Request::all(&setup.spec))?),
         false => named(&setup.what)?,
     };
+    session.without_cuda(&wanted, &Settings::default(), &|line| printer.note(line))?;
     let missing = session.provision.missing(wanted.iter().copied());
     if !missing.is_empty() {
         printer.note(&format!("to install: {}", missing.summary()));

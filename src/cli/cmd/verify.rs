@@ -50,7 +50,8 @@ pub(super) fn verify(args: &Args, verify: &VerifyArgs, printer: &Printer) -> any
     let VerifyArgs { jobs, out_dir, .. } = verify;
     let settings = Settings { jobs: *jobs, out_dir: out_dir.clone(), command: command_line(), ..Settings::default() };
     let tell = |text: &str| printer.note(text);
-    let session = Session::open(&args.locations())?;
+    let mut session = Session::open(&args.locations())?;
+    session.without_cuda_for(&request, &settings, &tell)?;
     let planned = session.plan(&request, Ask::Installing(&tell), &tell)?;
     on_interrupt(&session.cancel, || {})?;
     let show = |doc: &ReportDoc, page: Option<&Path>| {

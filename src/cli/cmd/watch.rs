@@ -65,7 +65,7 @@ fn cycle(
     first: bool,
 ) -> anyhow::Result<Option<Vec<String>>> {
     // Opened anew each time: what was verified in the last run may be damaged by now.
-    let session = Session::open_with(&args.locations(), cancel.clone())?;
+    let mut session = Session::open_with(&args.locations(), cancel.clone())?;
     // Stamped before they are read, so that a change while they are read is noticed.
     let mut files = Vec::new();
     let _ = Spec::load_noting(&run.spec.spec, &mut files);
@@ -75,7 +75,8 @@ fn cycle(
         request.rerun.clear(); // asked for once, not after every change
     }
     let tell = |text: &str| printer.note(text);
-    let result = session.plan(&request, Ask::Installing(&tell), &tell).and_then(|planned| {
+    let ready = session.without_cuda_for(&request, &settings, &tell);
+    let result = ready.and_then(|()| session.plan(&request, Ask::Installing(&tell), &tell)).and_then(|planned| {
         watched.add(&inputs(&planned), printer);
         let show = |doc: &ReportDoc, page: Option<&Path>| show(doc, page, run, printer);
         perform(&session, planned, (&request, &settings), &show, printer)

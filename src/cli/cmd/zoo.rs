@@ -46,7 +46,7 @@ pub(in crate::cli) struct Place {
 }
 
 pub(super) fn zoo(args: &Args, command: &ZooCommand, printer: &Printer) -> anyhow::Result<Exit> {
-    let session = Session::open(&args.locations())?;
+    let mut session = Session::open(&args.locations())?;
     let mut python = session.zoo_python(&|line| printer.note(line))?;
     let place = match command {
         ZooCommand::Add { types, task, place } => {

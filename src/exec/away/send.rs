@@ -97,7 +97,7 @@ impl Away {
             properties: submission.properties.clone(),
             files,
             outputs: [ANSWER, LOG, OUT].map(str::to_owned).into(),
-            timeout: submission.timeout,
+            timeout: self.config.limit,
         })
     }
 

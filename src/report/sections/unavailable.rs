@@ -15,9 +15,11 @@ fn backend<'a>(view: &View<'a>, cause: &Cause<'a>) -> Item<'a> {
     let targets = targets.into_iter().collect::<Vec<_>>().join(", ");
     let first = cause.first();
     let whose = format!("unavailable: {targets} ({})", counted(cause.cases.len(), "case"));
-    let mut item = Item { label: &first.backend, whose: Some(whose), stage: None, repro: None, ..Item::of(cause) };
-    // The prober's remedy mends what the prober misses; a backend that is there has none.
-    let remedy = view.backend(first).filter(|backend| !backend.available).and_then(|backend| backend.remedy.as_deref());
+    // A backend that is there is not what a case lacks: a target may name a machine that nobody offers.
+    let missing = view.backend(first).filter(|backend| !backend.available);
+    let label = if missing.is_some() { &first.backend } else { &first.target };
+    let mut item = Item { label, whose: Some(whose), stage: None, repro: None, ..Item::of(cause) };
+    let remedy = missing.and_then(|backend| backend.remedy.as_deref());
     item.lines.extend(remedy.map(|remedy| format!("remedy: {}", one_line(remedy))));
     item
 }

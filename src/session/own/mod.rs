@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::Context as _;
 
 use crate::base::text::last_line;
-use crate::session::{Session, Tell, absolute, usage};
+use crate::session::{Session, Settings, Tell, absolute, usage};
 use crate::step::Requirement;
 use crate::toolchain::EnvName;
 
@@ -21,7 +21,7 @@ pub struct Own {
 impl Session {
     /// The row of an ONNX file, of a folder in `save_pretrained` layout, or of an id of the Hub, for a spec in the folder `specs`.
     /// Its name is the source's, unless there is another one.
-    pub fn own(&self, source: &str, name: Option<&str>, specs: &Path, tell: Tell<'_>) -> anyhow::Result<Own> {
+    pub fn own(&mut self, source: &str, name: Option<&str>, specs: &Path, tell: Tell<'_>) -> anyhow::Result<Own> {
         let path = Path::new(source);
         let name = name.map_or_else(|| name_of(path), str::to_owned);
         let is_file = path.extension().is_some_and(|extension| extension == "onnx");
@@ -37,8 +37,10 @@ impl Session {
     }
 
     /// `orch_py.zoo` in the environment `torch`, which is installed if it is not there.
-    pub fn zoo_python(&self, tell: Tell<'_>) -> anyhow::Result<Command> {
-        self.provision.ensure(Requirement::Env(EnvName::Torch), tell)?;
+    pub fn zoo_python(&mut self, tell: Tell<'_>) -> anyhow::Result<Command> {
+        let torch = Requirement::Env(EnvName::Torch);
+        self.without_cuda(&[torch].into(), &Settings::default(), tell)?;
+        self.provision.ensure(torch, tell)?;
         let mut python = Command::new(self.provision.env(EnvName::Torch)?.python);
         python.args(["-m", "orch_py.zoo"]).stdin(Stdio::null());
         python.env("PYTHONPATH", self.provision.python_package()?).env("PYTHONDONTWRITEBYTECODE", "1");
@@ -47,7 +49,7 @@ impl Session {
         Ok(python)
     }
 
-    fn of_checkpoint(&self, source: &str, name: &str, written: &str, tell: Tell<'_>) -> anyhow::Result<String> {
+    fn of_checkpoint(&mut self, source: &str, name: &str, written: &str, tell: Tell<'_>) -> anyhow::Result<String> {
         let mut python = self.zoo_python(tell)?;
         python.args(["own", source, "--name", name, "--written", written]);
         let output = python.output().context("failed to start Python")?;
