@@ -152,7 +152,7 @@ impl Sources {
 /// A Rust source up to its inline tests, which stand at its end.
 fn without_tests(source: &'static [u8]) -> &'static [u8] {
     const TESTS: &[u8] = b"\nmod tests {\n";
-    let Some(at) = source.windows(TESTS.len()).position(|window| window == TESTS) else { return source };
+    let Some(at) = memchr::memmem::find(source, TESTS) else { return source };
     let before = &source[..at];
     &before[..before.iter().rposition(|byte| *byte == b'\n').map_or(at, |line| line + 1)]
 }

@@ -55,7 +55,6 @@ matrix:
 
 #[test]
 fn text_is_decoded_with_a_cache_where_there_is_one_and_a_wrong_cache_is_caught() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let sandbox = suite();
     sandbox.write("specs/all.yaml", MODELS);
     let document = sandbox.run(["run", "specs/all.yaml", "--json"]).success().json();

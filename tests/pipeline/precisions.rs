@@ -7,7 +7,6 @@ use super::*;
 /// The files that users ship, beside what they were made of: fp16 and int8 ONNX, TorchScript in half precision.
 #[test]
 fn a_text_model_and_a_convolution_pass_at_fp16_and_int8() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let sandbox = suite();
     let row = "artefact: torchscript\n    precisions: [fp32]\n  eager-cpu:";
     edit(&sandbox, "specs/targets.yaml", row, "artefact: torchscript\n    precisions: [fp16, bf16]\n  eager-cpu:");
@@ -37,8 +36,8 @@ fn a_text_model_and_a_convolution_pass_at_fp16_and_int8() {
 
 /// Weights in the reduced range, so that it is right on every CPU, with VNNI or without.
 #[test]
+#[ignore = "deep, and slow: CI runs it, by `cargo test -- --ignored`"]
 fn a_text_and_a_vision_model_pass_at_calibrated_int8() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let sandbox = suite();
     let run =
         ["run", "specs/all.yaml", "--json", "-m", "bert", "-m", "vit", "-t", "cpu-static", "-t", "openvino-static"];
@@ -64,7 +63,6 @@ fn a_text_and_a_vision_model_pass_at_calibrated_int8() {
 /// On the emulator, and in the file that its compiler reads: no product of it is left to fp16.
 #[test]
 fn a_text_and_a_vision_model_pass_on_qnn_with_activations_of_8_and_16_bits() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let sandbox = suite();
     let row = "  cuda-half: {";
     let wide = "  cpu-wide: {runtime: ort, backend: cpu, device: cpu, artefact: onnx, precisions: [a16w8]}\n";
@@ -101,8 +99,8 @@ fn a_text_and_a_vision_model_pass_on_qnn_with_activations_of_8_and_16_bits() {
 }
 
 #[test]
+#[ignore = "deep, and slow: CI runs it, by `cargo test -- --ignored`"]
 fn a_decoder_passes_with_weights_of_4_bits() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let sandbox = suite();
     let run = ["run", "specs/all.yaml", "--json", "-m", "llama", "-t", "cpu-int4", "-t", "openvino-int4"];
     let document = sandbox.run(run).success().summary([("cases", 2), ("passed", 2)]).json();

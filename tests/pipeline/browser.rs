@@ -1,25 +1,15 @@
 //! Real models in the real browser: right numbers on both interfaces, and nothing that passes without having run there.
 //!
-//! It installs the environments `torch`, `browser` and `transformers-js` on first use: `cargo test --test browser`.
-
-mod support;
+//! It installs the environments `torch`, `browser` and `transformers-js` on first use.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use crate::suite;
+use crate::support::{self, Sandbox, eventually, marker};
 use serde_json::Value;
-use support::{Sandbox, eventually, marker};
-
-fn suite() -> Sandbox {
-    let specs = Path::new(env!("CARGO_MANIFEST_DIR")).join("specs");
-    let sandbox = Sandbox::new().installs();
-    for name in ["all.yaml", "models.yaml", "pipelines.yaml", "targets.yaml"] {
-        sandbox.write(&format!("specs/{name}"), fs::read(specs.join(name)).unwrap());
-    }
-    sandbox
-}
 
 fn run<'a>(models: &[&'a str], targets: &[&'a str]) -> Vec<&'a str> {
     let models = models.iter().flat_map(|model| ["-m", model]);
@@ -162,6 +152,7 @@ fn the_generated_test_runs_by_itself(sandbox: &Sandbox, case: &Value) {
 
 /// Whole tasks by Transformers.js, by the example that shows them: also that nothing passes with a wrong answer.
 #[test]
+#[ignore = "deep, and slow: CI runs it, by `cargo test -- --ignored`"]
 fn tasks_of_transformers_js_answer_as_python_does() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/transformers-js/specs/all.yaml");
     let sandbox = Sandbox::new().installs();

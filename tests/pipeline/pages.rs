@@ -1,31 +1,20 @@
 //! Checks share a browser, and nothing else: what a page stores, and how it ends, is its own affair.
 //!
-//! It installs the environments `torch` and `browser` on first use: `cargo test --test browser_pages`.
-
-mod support;
+//! It installs the environments `torch` and `browser` on first use.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
+use crate::suite;
+use crate::support::{Sandbox, browser, eventually, processes_with, signal};
 use orch::browser::{Adapter, Api, Launch, Page, Pages, Trouble};
 use serde_json::{Value, json};
-use support::{Sandbox, browser, eventually, processes_with, signal};
 
 const MODELS: [&str; 5] = ["bert", "t5", "vit", "llama", "qwen2"];
-
-fn suite() -> Sandbox {
-    let specs = Path::new(env!("CARGO_MANIFEST_DIR")).join("specs");
-    let sandbox = Sandbox::new().installs();
-    for name in ["all.yaml", "models.yaml", "pipelines.yaml", "targets.yaml"] {
-        sandbox.write(&format!("specs/{name}"), fs::read(specs.join(name)).unwrap());
-    }
-    sandbox
-}
 
 fn run<'a>(target: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let models = MODELS.iter().flat_map(|model| ["-m", *model]);
