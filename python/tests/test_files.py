@@ -202,6 +202,43 @@ class Files(unittest.TestCase):
         for name in ("input_ids", "pixel_values"):
             self.assertFalse(np.array_equal(inputs[name], other[name]), name)
 
+    def test_pictures_of_two_sizes_are_padded_and_their_padding_masked(self) -> None:
+        import transformers
+        from PIL import Image
 
-if __name__ == "__main__":
-    unittest.main()
+        from orch_py import file_inputs
+
+        files = {"picture/0": self.picture("high.png"), "picture/1": self.picture("wide.png")}
+        with Image.open(files["picture/1"]) as picture:
+            picture.rotate(90, expand=True).save(files["picture/1"])
+        fill = {"picture": ["picture/0", "picture/1"]}
+        recipes = {
+            "pixel_values": {"dtype": "float32", "shape": [2, 3, 12, 12], "fill": fill},
+            "pixel_mask": {"dtype": "bool", "shape": [2, 12, 12], "fill": fill},
+        }
+        processor = transformers.DetrImageProcessor(size={"shortest_edge": 8, "longest_edge": 12})
+        inputs, others = file_inputs.pictures(recipes, self.job(files), processor, "detr")
+        self.assertEqual(inputs["pixel_mask"].sum((1, 2)).tolist(), [96, 96])
+        self.assertEqual(inputs["pixel_mask"].dtype, bool)
+        self.assertTrue((others[0]["pixel_mask"] == inputs["pixel_mask"]).all(), "the control is padded alike")
+
+    def test_features_are_those_that_the_extractor_makes(self) -> None:
+        import transformers
+
+        from orch_py import file_inputs
+
+        job = self.job({"sound/0": self.sound("a.wav", 3000, 16000)})
+        for name, shape, extractor in (
+            ("input_features", [1, 80, 3000], transformers.WhisperFeatureExtractor()),
+            ("input_values", [1, 1024, 128], transformers.ASTFeatureExtractor()),
+            ("input_values", [1, 2000], transformers.Wav2Vec2FeatureExtractor()),
+        ):
+            recipes = {name: SOUND | {"shape": shape}}
+            inputs, others = file_inputs.sounds(recipes, job, extractor, "own")
+            self.assertEqual(inputs[name].shape, tuple(shape))
+            self.assertEqual(len(others), 5, "each of them is another input")
+
+    def job(self, files: dict[str, Path]) -> Any:
+        from orch_py.protocol import Job
+
+        return Job({}, files, self.worker.root, print)
