@@ -22,7 +22,11 @@ WAV2VEC2 |= {"vocab_size": 12, "conv_dim": [8, 8], "conv_stride": [4, 4], "conv_
 WAV2VEC2 |= {"num_feat_extract_layers": 2, "num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2}
 WAV2VEC2 |= {"initializer_range": 0.3}
 PROCESSOR = {"image_processor_type": "ViTImageProcessor", "size": {"height": 8, "width": 8}}
-EXTRACTOR = {"feature_extractor_type": "Wav2Vec2FeatureExtractor", "sampling_rate": 8000, "return_attention_mask": True}
+EXTRACTOR = {
+    "feature_extractor_type": "Wav2Vec2FeatureExtractor",
+    "sampling_rate": 8000,
+    "return_attention_mask": False,
+}
 PIXELS = {"dtype": "float32", "shape": [1, 3, 8, 8], "fill": {"picture": ["picture/0"]}}
 SOUND = {"dtype": "float32", "shape": [1, 400], "fill": {"sound": ["sound/0"]}}
 
@@ -117,9 +121,10 @@ class Files(unittest.TestCase):
 
     def test_a_picture_of_one_colour_has_a_control_too(self) -> None:
         import numpy as np
+        import transformers
         from PIL import Image
 
-        from orch_py import trees
+        from orch_py import file_inputs, trees
 
         path = self.worker.root / f"{self.id()}.png"
         Image.new("RGB", (8, 8), (127, 128, 127)).save(path)
@@ -127,6 +132,9 @@ class Files(unittest.TestCase):
         self.assertEqual(output["status"], "ok", output["reason"])
         pixels, other = (trees.read_tensors(out, name)["pixel_values"] for name in (trees.INPUTS, trees.CONTROL_INPUTS))
         self.assertGreater(np.abs(pixels - other).max(), 0.1)
+        processor = transformers.ViTImageProcessor(size=PROCESSOR["size"])
+        _, others = file_inputs.pictures({"pixel_values": PIXELS}, self.job({"picture/0": path}), processor, "own")
+        self.assertEqual(len(others), 5, "upside down it is the same")
 
     def test_what_is_wrong_with_a_picture_is_told(self) -> None:
         def tried(inputs: dict[str, Any], path: Path, processor: dict[str, Any] | None = PROCESSOR) -> Any:
