@@ -291,7 +291,8 @@ fn carried(target: &Target) -> &'static [Precision] {
 
 /// Literal values have the model's own size; another batch or seq would need other values.
 fn fixed_values(model: &Model, dims: &BTreeMap<String, u64>) -> Option<String> {
-    let literal = model.inputs.iter().filter(|(_, input)| matches!(input.fill, Fill::Data(_) | Fill::Text(_)));
+    let literal =
+        model.inputs.iter().filter(|(_, input)| matches!(input.fill, Fill::Data(_)) || input.fill.is_processed());
     let mut sized = literal.flat_map(|(name, input)| named(&input.shape).map(move |dim| (name, dim)));
     let (input, dim) = sized.find(|(_, dim)| changed(model, dims).any(|(name, _)| name == dim))?;
     Some(format!("input `{input}` is given as literal values, which fit no other `{dim}` than {}", model.dims[dim]))

@@ -4,6 +4,8 @@
 
 #[path = "pipeline/browser.rs"]
 mod browser;
+#[path = "pipeline/files.rs"]
+mod files;
 #[path = "pipeline/generation.rs"]
 mod generation;
 #[path = "pipeline/pages.rs"]
@@ -305,9 +307,7 @@ models:
 fn a_ready_module_has_a_control_by_torch_s_own_word() {
     let sandbox = Sandbox::new().installs().file("specs/all.yaml", MODULES);
     sandbox.run(["setup", "torch", "--spec", "specs/all.yaml"]).success();
-    let envs = fs::read_dir(env_dir()).unwrap().map(|entry| entry.unwrap().path());
-    let is_torch = |path: &PathBuf| path.is_dir() && text_of(path).starts_with("torch-");
-    let python = envs.filter(is_torch).max().unwrap().join("bin/python");
+    let python = torch_env().join("bin/python");
     let script = |what: &str| {
         let made = Command::new(&python).args(["-c", MODULE, what]).current_dir(sandbox.path("")).output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
@@ -321,6 +321,11 @@ fn a_ready_module_has_a_control_by_torch_s_own_word() {
     let control = &document["cases"][0]["numerics"]["control"];
     assert_eq!(control["by"], "torch cpu, which is tested itself", "{document:#}");
     assert_eq!((&control["undecided"], &control["max_abs"]), (&json!(["one"]), &json!(0.0)), "{document:#}");
+}
+
+fn torch_env() -> PathBuf {
+    let envs = fs::read_dir(env_dir()).unwrap().map(|entry| entry.unwrap().path());
+    envs.filter(|path| path.is_dir() && text_of(path).starts_with("torch-")).max().unwrap()
 }
 
 fn text_of(path: &Path) -> String {

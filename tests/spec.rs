@@ -242,6 +242,32 @@ commands:
     assert_eq!(*spec.commands["copy"].inputs, [("a".into(), file), ("tree".into(), step)]);
 }
 
+/// Whoever watches a spec waits for what it lacks.
+#[test]
+fn pictures_start_from_the_file_that_names_them_and_are_looked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = fs::canonicalize(folder.path()).unwrap();
+    fs::create_dir(root.join("deep")).unwrap();
+    fs::write(root.join("spec.yaml"), format!("{USUAL}include: [deep/more.yaml]\n")).unwrap();
+    let more = "
+models:
+  local: {class: ViTModel, weights: path, path: w, family: vision, task: fill-mask, pipeline: text,
+    inputs: {pixel_values: {dtype: float32, shape: [2, 3, 8, 8], picture: [a.png, ../b.JPEG]}}}
+";
+    fs::write(root.join("deep/more.yaml"), more).unwrap();
+    fs::write(root.join("deep/a.png"), "").unwrap();
+    let mut asked = Vec::new();
+    let errors = Spec::load_noting(&root.join("spec.yaml"), &mut asked).unwrap_err();
+    assert_eq!(errors.0.len(), 1, "{errors}");
+    assert!(errors.to_string().contains("deep/more.yaml:4:83: there is no file `../b.JPEG`"), "{errors}");
+    assert!(asked.iter().any(|path| path.ends_with("b.JPEG")), "{asked:?}");
+    fs::write(root.join("b.JPEG"), "").unwrap();
+    let spec = Spec::load(&root.join("spec.yaml")).unwrap_or_else(|errors| panic!("{errors}"));
+    let (kind, files) = spec.models["local"].inputs["pixel_values"].fill.files().unwrap();
+    assert_eq!((kind, &files[0]), ("picture", &root.join("deep/a.png")));
+    assert_eq!(fs::canonicalize(&files[1]).unwrap(), root.join("b.JPEG"));
+}
+
 #[test]
 fn what_a_class_may_take_and_leave_out() {
     let spec = load(

@@ -8,7 +8,7 @@ mod own;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::catalogue::{Artefact, From, Wanted, onnx, qnn, with_tokens};
 use crate::matrix::{Case, Fallback, Instead, Matrix};
@@ -16,11 +16,9 @@ use crate::plan::build::facts::facts;
 use crate::plan::build::own::{Made, Purpose};
 use crate::plan::clock::Clock;
 use crate::plan::graph::Graph;
-use crate::plan::sizes::{maker, recipes, resolved_inputs, sizes, texts};
+use crate::plan::sizes::{maker, processed, recipes, resolved_inputs, texts};
 use crate::plan::{CycleError, ModelFacts, Plan, PlannedCase, PlannedFallback};
-use crate::spec::{
-    Fill, Measure, Model, Precision, ReadyFormat, Source as ModelSource, Spec, Target, Tolerance, Weights,
-};
+use crate::spec::{Measure, Model, Precision, ReadyFormat, Source as ModelSource, Spec, Target, Tolerance, Weights};
 use crate::step::{
     self, Inputs, JudgeParams, Params, RunParams, Source, Stage, Step, StepId, StepKind, TestMeasure, ready,
     test_context,
@@ -188,14 +186,10 @@ impl Builder<'_> {
                 if !unused_weights.is_empty() {
                     weights["unused"] = json!(unused_weights);
                 }
-                let text: Map<String, Value> = resolved
-                    .iter()
-                    .filter(|(_, input)| matches!(input.fill, Fill::Text(_)))
-                    .map(|(k, v)| (k.clone(), json!({"dtype": v.dtype, "shape": sizes(v), "fill": v.fill})))
-                    .collect();
+                let processed = processed(&resolved, &mut sources);
                 let mut params = json!({
                     "class": class, "config": config, "weights": weights, "seed": seed,
-                    "trust_remote_code": trust_remote_code, "outputs": model.outputs, "inputs": text, "task": model.task,
+                    "trust_remote_code": trust_remote_code, "outputs": model.outputs, "inputs": processed, "task": model.task,
                 });
                 // The default is the machine's: it decides whether there is an output, and never which.
                 if let Some(most) = max_parameters {

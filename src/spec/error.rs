@@ -116,6 +116,8 @@ pub(super) struct Sink {
     pub(super) file: u32,
     /// Some rows could not be read, so unknown names are not reported: those rows may declare them.
     pub(super) incomplete: bool,
+    /// Files that a row names and that are not there.
+    pub(super) absent: Vec<PathBuf>,
     /// By file, line and column.
     errors: BTreeMap<(u32, u32, u32), Vec<SpecError>>,
     texts: HashSet<Arc<str>>,

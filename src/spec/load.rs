@@ -1,4 +1,4 @@
-//! Reads a spec file and all that it includes: the only I/O of a spec.
+//! Reads a spec file and all that it includes. Besides this, `check` only looks whether files are there.
 //!
 //! Knows where files are; what stands in them is for `raw` and `check`.
 
@@ -70,6 +70,7 @@ impl Spec {
         let root = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let root = root.parent().unwrap_or(Path::new("")).to_owned();
         let spec = check::spec(root, files, sources, &mut sink);
+        asked_for.append(&mut sink.absent);
         sink.finish()?;
         Ok(spec)
     }

@@ -1,6 +1,7 @@
 //! What the user declared, checked: every reference resolves, every name keeps its place in the YAML.
 //!
-//! Building a [`Spec`] reads the spec files and nothing else: no network, no environment, no device.
+//! Building a [`Spec`] reads the spec files, and looks whether the pictures and sounds that they name are there. Nothing else:
+//! no network, no environment, no device.
 //! `yaml.rs` turns text into the shapes of `raw.rs`; `check.rs` turns those into the types here.
 
 mod yaml;
@@ -262,6 +263,26 @@ pub enum Fill {
     Data(Vec<f64>),
     /// Tokenized by the model's own tokenizer, padded to the shape; one string per batch row.
     Text(Vec<String>),
+    /// Files that the model's own image processor makes a tensor of. Absolute paths.
+    Picture(Vec<PathBuf>),
+    /// Files that the model's own feature extractor makes a tensor of. Absolute paths.
+    Sound(Vec<PathBuf>),
+}
+
+impl Fill {
+    /// Whether it takes what comes with the model's weights: a tokenizer, an image processor, a feature extractor.
+    pub fn is_processed(&self) -> bool {
+        matches!(self, Self::Text(_)) || self.files().is_some()
+    }
+
+    /// The files that it is made of, and what they are called in a spec.
+    pub fn files(&self) -> Option<(&'static str, &[PathBuf])> {
+        match self {
+            Self::Picture(files) => Some(("picture", files)),
+            Self::Sound(files) => Some(("sound", files)),
+            _ => None,
+        }
+    }
 }
 
 /// How ONNX is made: the ladder of exporters, first that passes the parity check wins.

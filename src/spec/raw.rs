@@ -140,7 +140,8 @@ shape! {
 }
 
 shape! {
-    /// One input tensor. Exactly one of `randint`, `normal`, `uniform`, `value`, `arange`, `data`, `text` fills it.
+    /// One input tensor. Exactly one of `randint`, `normal`, `uniform`, `value`, `arange`, `data`, `text`, `picture`, `sound` fills
+    /// it.
     Input {
         /// Type of its elements.
         dtype @required: Element,
@@ -161,6 +162,12 @@ shape! {
         /// With hub or path weights: one string per batch row, tokenized by the model's own tokenizer and padded to the shape. For
         /// `input_ids` of a row without an `attention_mask`, the mask and what else the tokenizer makes are filled as well.
         text: List<String>,
+        /// With hub or path weights: PNG or JPEG files, relative to this spec file, of which the model's own image processor makes
+        /// the input of this name, e.g. `pixel_values` or `pixel_mask`.
+        picture: List<String>,
+        /// With hub or path weights: WAV files (16-bit PCM, mono, at the model's sample rate), relative to this spec file, of which the
+        /// model's own feature extractor makes the input of this name. `input_values` is padded or cut to the shape.
+        sound: List<String>,
     }
 }
 

@@ -25,13 +25,13 @@ pub struct Tensor {
     pub bytes: Vec<u8>,
 }
 
-/// All inputs but those that only the model's tokenizer can fill ([`Fill::Text`]), in the order of the recipe.
+/// All inputs but those that only the model's own tokenizer or processor can fill, in the order of the recipe.
 pub fn tensors(
     seed: u64,
     inputs: &IndexMap<String, Input>,
     dims: &BTreeMap<String, u64>,
 ) -> Result<Vec<Tensor>, String> {
-    let made = inputs.iter().filter(|(_, input)| !matches!(input.fill, Fill::Text(_)));
+    let made = inputs.iter().filter(|(_, input)| !input.fill.is_processed());
     made.map(|(name, input)| tensor(seed, name, input, dims).map_err(|why| format!("input `{name}`: {why}"))).collect()
 }
 
@@ -126,6 +126,8 @@ fn tensor(seed: u64, name: &str, input: &Input, dims: &BTreeMap<String, u64>) ->
         }
         Fill::Data(values) => values.iter().for_each(|value| push(&mut bytes, dtype, *value)),
         Fill::Text(_) => return Err("`text` is filled by the model's tokenizer".to_owned()),
+        Fill::Picture(_) => return Err("`picture` is filled by the model's image processor".to_owned()),
+        Fill::Sound(_) => return Err("`sound` is filled by the model's feature extractor".to_owned()),
     }
     Ok(Tensor { name: name.to_owned(), dtype, shape, bytes })
 }

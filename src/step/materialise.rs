@@ -11,12 +11,19 @@ use crate::toolchain::{EnvName, Tool};
 pub struct Materialise {
     name: &'static str,
     op: &'static str,
+    /// Besides those that every model's numbers come from.
+    more: &'static [&'static str],
     code: Code,
 }
+
+/// Those that every model's numbers come from.
+const PACKAGES: &[&str] =
+    &["torch", "transformers", "safetensors", "tokenizers", "sentencepiece", "numpy", "scipy", "timm", "torchvision"];
 
 pub static MATERIALISE: Materialise = Materialise {
     name: "materialise",
     op: "materialise",
+    more: &[],
     code: Code::of(&[parts!(Rust "step/materialise.rs"; Python "materialise")]),
 };
 
@@ -25,7 +32,17 @@ pub static MATERIALISE: Materialise = Materialise {
 pub static MATERIALISE_TEXT: Materialise = Materialise {
     name: "materialise-text",
     op: "materialise_text",
+    more: &[],
     code: Code::of(&[parts!(Rust "step/materialise.rs"; Python "materialise_text")]),
+};
+
+/// Of a row with pictures or sounds, which the model's own image processor or feature extractor makes tensors of. A kind of its own
+/// for the same reason.
+pub static MATERIALISE_FILES: Materialise = Materialise {
+    name: "materialise-files",
+    op: "materialise_files",
+    more: &["pillow"],
+    code: Code::of(&[parts!(Rust "step/materialise.rs"; Python "materialise_files")]),
 };
 
 impl StepKind for Materialise {
@@ -37,20 +54,17 @@ impl StepKind for Materialise {
         &self.code
     }
 
-    in_python!(
-        EnvName::Torch,
-        [
-            "torch",
-            "transformers",
-            "safetensors",
-            "tokenizers",
-            "sentencepiece",
-            "numpy",
-            "scipy",
-            "timm",
-            "torchvision"
-        ]
-    );
+    fn tools(&self, _: &Step) -> Vec<Tool> {
+        PACKAGES.iter().chain(self.more).map(|package| Tool { env: EnvName::Torch, package }).collect()
+    }
+
+    fn requires(&self, _: &Step) -> Vec<Requirement> {
+        vec![Requirement::Env(EnvName::Torch)]
+    }
+
+    fn server(&self, _: &Step) -> Option<EnvName> {
+        Some(EnvName::Torch)
+    }
 
     /// How large the model becomes is known when it is there; from then on its records tell.
     fn memory(&self) -> Option<MemoryGuess> {

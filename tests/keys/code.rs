@@ -175,7 +175,11 @@ fn every_source_has_its_place() {
     let said = "  said: {class: BertForMaskedLM, weights: path, path: weights, family: encoder-only, task: fill-mask, \
         pipeline: text, inputs: {input_ids: {dtype: int64, shape: [1, 4], text: [a]}}}\n";
     world.edit("models:\n", &format!("models:\n{said}"));
-    world.edit("models: [bert, plain, composed]", "models: [bert, plain, composed, said]");
+    let shown = "  shown: {class: ViTModel, weights: path, path: weights, family: vision, task: fill-mask, pipeline: text, \
+        inputs: {pixel_values: {dtype: float32, shape: [1, 4], picture: [a.png]}}}\n";
+    world.edit("models:\n", &format!("models:\n{shown}"));
+    world.write("specs/a.png", "a");
+    world.edit("models: [bert, plain, composed]", "models: [bert, plain, composed, said, shown]");
     let plan = world.plan();
     let steps = plan.steps.iter().map(|step| step.kind.code(step));
     let code: BTreeSet<String> = steps.chain([&orch::report::CODE]).flat_map(Code::files).collect();

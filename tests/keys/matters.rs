@@ -345,3 +345,51 @@ fn a_wave_ends_at_the_model() {
     assert_eq!(reran.iter().map(String::as_str).collect::<BTreeSet<_>>(), expected.into());
     assert_eq!(world.rewritten(), ["what it shows"].into());
 }
+
+/// Rows with files are made by a kind of step of their own; the files' content is in its key, and their names are not.
+#[test]
+fn pictures_and_sounds() {
+    let world = World::new();
+    let row = |name: &str, input: &str| {
+        format!(
+            "  {name}: {{class: CLIPModel, weights: path, path: ../weights, family: vision, task: fill-mask, pipeline: text, \
+            inputs: {{{input}, mask: {{dtype: int64, shape: [1], value: 1}}}}}}\n"
+        )
+    };
+    let (of_two, of_one) = ("dtype: float32, shape: [2, 4]", "dtype: float32, shape: [1, 4]");
+    let pictured =
+        format!("pixel_values: {{{of_two}, picture: [a.png, b.png]}}, pixel_mask: {{{of_one}, picture: [b.png]}}");
+    let heard = format!("input_values: {{{of_one}, sound: [c.wav]}}");
+    world.edit("models:\n", &format!("models:\n{}{}", row("pictured", &pictured), row("heard", &heard)));
+    let included = "include:\n    - {model: pictured, target: eager-cpu}\n    - {model: heard, target: eager-cpu}\n";
+    world.edit("include:\n", included);
+    for name in ["a.png", "b.png", "c.wav"] {
+        world.write(&format!("specs/{name}"), name);
+    }
+    let plan = world.plan();
+    let step = |name: &str| plan.steps.iter().find(|step| step.name == name).unwrap();
+    assert_eq!(step("generate:pictured").kind.name(), "materialise-files");
+    let files: Vec<_> = step("generate:pictured").inputs.iter().map(|(name, _)| &**name).collect();
+    assert_eq!(files, ["inputs", "weights", "picture/0", "picture/1"], "one that two inputs take is there once");
+    let added: BTreeSet<String> = world.settle(Outputs::Equal).into_iter().map(|(step, _)| step).collect();
+    assert!(added.contains("generate:heard") && !added.contains("generate:local"), "{added:?}");
+
+    let changed = |what: &str, change: &dyn Fn(), expected: &[&str]| {
+        change();
+        let reran: Vec<String> =
+            world.settle(Outputs::Equal).iter().map(|(step, why)| format!("{step}: {why}")).collect();
+        assert_eq!(reran.len(), expected.len(), "{what}: {reran:?}");
+        for (reran, expected) in reran.iter().zip(expected) {
+            assert!(reran.starts_with(expected), "{what}: {reran}");
+        }
+    };
+    changed("nothing", &|| {}, &[]);
+    changed("a sound", &|| world.write("specs/c.wav", "d"), &["generate:heard: input.sound/0 changed"]);
+    changed("a picture", &|| world.write("specs/b.png", "d"), &["generate:pictured: input.picture/1 changed"]);
+    let renamed = || {
+        fs::rename(world.root().join("specs/a.png"), world.root().join("specs/A.jpeg")).unwrap();
+        world.edit("a.png", "A.jpeg");
+    };
+    changed("a name", &renamed, &[]);
+    changed("the order", &|| world.edit("[A.jpeg, b.png]", "[b.png, A.jpeg]"), &["generate:pictured: input.picture/0"]);
+}

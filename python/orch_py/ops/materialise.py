@@ -30,8 +30,12 @@ _THREADS = 1
 # An input is the control at once if it changes an output by this share of its scale: twice what int8 may be off.
 _ENOUGH = 0.5
 
+# Inputs, and those that the control's may be.
+Made = tuple[trees.Tensors, list[trees.Tensors]]
 
-def run(job: Job) -> Output:
+
+def run(job: Job, made: Made = ({}, [])) -> Output:
+    """`made` are inputs that neither a recipe nor a tokenizer fills."""
     if job.param("threads") is None:
         torch.set_num_threads(_THREADS)
     seconds: dict[str, float] = {}
@@ -39,7 +43,7 @@ def run(job: Job) -> Output:
     weights: dict[str, Any] = job.param("weights", {"kind": "seeded"})
 
     with class_checks.packages(job.required("class"), cls):
-        _examine(job, cls, weights)
+        _examine(job, cls, weights, made[0])
 
     started = time.perf_counter()
     model = _load(job, cls, weights)
@@ -49,7 +53,7 @@ def run(job: Job) -> Output:
     _drop_strays(job.out)
     seconds["build"] = time.perf_counter() - started
 
-    inputs, controls, no_control = _inputs(job, weights)
+    inputs, controls, no_control = _inputs(job, weights, made)
     del model
     gc.collect()
 
@@ -152,17 +156,27 @@ def _control(
     return control, None
 
 
-def _inputs(job: Job, weights: dict[str, Any]) -> tuple[trees.Tensors, list[trees.Tensors], str | None]:
+def _inputs(job: Job, weights: dict[str, Any], made: Made) -> tuple[trees.Tensors, list[trees.Tensors], str | None]:
     """The inputs, and those that the control's may be or why there are none."""
-    # A model whose inputs are all text has no tree of inputs made before it.
+    # A model whose inputs are all text or files has no tree of inputs made before it.
     tree = job.tree("inputs") if "inputs" in job.inputs else None
     given = trees.read_tensors(tree, trees.INPUTS) if tree else {}
     control = trees.read_if_present(tree, trees.CONTROL_INPUTS) if tree else None
     texts, other_texts = _text_inputs(job, weights)
-    if control is None and not texts:
-        return given, [], "the recipes of the inputs give no others than these"
-    others = given if control is None else control
-    return given | texts, [others | other for other in other_texts or [{}]], None
+    processed = texts | made[0]
+    others = together([other_texts, made[1]])
+    if control is None and not others:
+        return given | processed, [], "the recipes of the inputs give no others than these"
+    base = given if control is None else control
+    return given | processed, [base | processed | other for other in others or [{}]], None
+
+
+def together(kinds: list[list[trees.Tensors]]) -> list[trees.Tensors]:
+    """Candidates of which each changes the inputs of every kind that has any."""
+    kinds = [kind for kind in kinds if kind]
+    most = max(map(len, kinds), default=0)
+    each = [[kind[min(at, len(kind) - 1)] for kind in kinds] for at in range(most)]
+    return [{name: value for one in candidate for name, value in one.items()} for candidate in each]
 
 
 def _load(job: Job, cls: Any, weights: dict[str, Any]) -> transformers.PreTrainedModel:
@@ -180,7 +194,7 @@ def _load(job: Job, cls: Any, weights: dict[str, Any]) -> transformers.PreTraine
         return torch_model.from_pretrained(cls, source, unused=unused, **where, **_remote_code(job))
 
 
-def _examine(job: Job, cls: Any, weights: dict[str, Any]) -> None:
+def _examine(job: Job, cls: Any, weights: dict[str, Any], made: trees.Tensors) -> None:
     """Finds what is wrong with the row before any weights exist."""
     if weights.get("kind") == "seeded":
         config = torch_model.build_config(cls, job.param("config", {}))
@@ -196,7 +210,7 @@ def _examine(job: Job, cls: Any, weights: dict[str, Any]) -> None:
     # Texts become tensors when the tokenizer is there.
     inputs: dict[str, torch.Tensor | None] = dict.fromkeys(job.param("inputs", {}))
     given = trees.read_tensors(job.tree("inputs"), trees.INPUTS) if "inputs" in job.inputs else {}
-    inputs |= {name: torch.from_numpy(value) for name, value in given.items()}
+    inputs |= {name: torch.from_numpy(value) for name, value in (given | made).items()}
     class_checks.before_weights(cls, config, inputs, job.param("outputs", []), job.param("max_parameters"), **remote)
 
 

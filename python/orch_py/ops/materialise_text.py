@@ -22,13 +22,29 @@ _MASK = "attention_mask"
 
 
 def run(job: Job) -> Output:
+    add(job)
+    return materialise.run(job)
+
+
+def is_said_once(job: Job) -> bool:
+    """As orch decides it that calls this op."""
     recipes = job.param("inputs", {})
-    given = {*recipes, *(trees.read_tensors(job.tree("inputs"), trees.INPUTS) if "inputs" in job.inputs else ())}
+    return "text" in recipes.get(_TEXT, {}).get("fill", {}) and _MASK not in _given(job)
+
+
+def add(job: Job) -> None:
+    """Adds the recipes of what the class takes and the row does not name."""
+    recipes = job.param("inputs", {})
+    given = _given(job)
     taken = inspect.signature(torch_model.model_class(job.required("class")).forward).parameters
     made = [_MASK, *_tokenizer(job).model_input_names]
     missing = [name for name in made if name in taken and name not in given]
     job.params["inputs"] = recipes | {name: recipes[_TEXT] for name in missing}
-    return materialise.run(job)
+
+
+def _given(job: Job) -> set[str]:
+    tree = trees.read_tensors(job.tree("inputs"), trees.INPUTS) if "inputs" in job.inputs else {}
+    return {*job.param("inputs", {}), *tree}
 
 
 def _tokenizer(job: Job) -> transformers.PreTrainedTokenizerBase:

@@ -1,6 +1,7 @@
 //! Recipes of input tensors: sizes resolve, exactly one fill, and values that the dtype can hold.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use crate::spec::error::{Sink, Span};
 use crate::spec::raw;
@@ -19,7 +20,8 @@ pub(super) fn input(
     name: &At<String>,
     raw: &raw::Input,
     dims: &mut BTreeMap<String, u64>,
-    no_text: Option<&str>,
+    folder: &Path,
+    no_processor: Option<&str>,
     sink: &mut Sink,
 ) -> Option<Input> {
     let shape = raw.shape.given().and_then(|at| shape(at, dims, sink));
@@ -27,7 +29,8 @@ pub(super) fn input(
         let span = raw.shape.given()?.span;
         elements(shape, dims, span, sink)
     });
-    let fill = fill(name, raw, no_text, sink);
+    processed(raw, no_processor, sink);
+    let fill = fill(name, raw, folder, sink);
     let (dtype, shape, (fill, span)) = (*raw.dtype.value()?, shape?, fill?);
     let whole = raw.data.value().is_some_and(|list| list.whole);
     if let (Fill::Data(values), Some(elements), true) = (&fill, elements, whole)
@@ -36,7 +39,7 @@ pub(super) fn input(
         let message = format!("`data` has {} values, the shape holds {elements}", values.len());
         sink.error(span, message);
     }
-    if let Err(message) = fits(dtype, &fill, &shape, dims) {
+    if let Err(message) = fits(&name.value, dtype, &fill, &shape, dims) {
         sink.error(span, message);
     }
     Some(Input { dtype, shape, fill })
@@ -76,13 +79,17 @@ fn elements(shape: &[Dim], dims: &BTreeMap<String, u64>, span: Span, sink: &mut 
 }
 
 /// The one fill that is given, and its place.
-fn fill(name: &At<String>, raw: &raw::Input, no_text: Option<&str>, sink: &mut Sink) -> Option<(Fill, Span)> {
+fn fill(name: &At<String>, raw: &raw::Input, folder: &Path, sink: &mut Sink) -> Option<(Fill, Span)> {
     let written = raw.written().into_iter().map(|(key, _)| key);
     let given: Vec<&str> = written.filter(|key| !["dtype", "shape"].contains(key)).collect();
+    for (key, list) in [("picture", &raw.picture), ("sound", &raw.sound)] {
+        super::not_empty(list, key, sink);
+    }
     match given[..] {
         [_] => {}
         [] => {
-            let hint = "add one of `randint`, `normal`, `uniform`, `value`, `arange`, `data`, `text`";
+            let hint =
+                "add one of `randint`, `normal`, `uniform`, `value`, `arange`, `data`, `text`, `picture`, `sound`";
             sink.error_hint(name.span, format!("input `{}` has no fill", name.value), hint);
             return None;
         }
@@ -91,9 +98,6 @@ fn fill(name: &At<String>, raw: &raw::Input, no_text: Option<&str>, sink: &mut S
             sink.error_hint(name.span, message, "keep one");
             return None;
         }
-    }
-    if let (Some(text), Some(why)) = (raw.text.given(), no_text) {
-        sink.error_hint(text.span, format!("`text` needs the model's tokenizer: {why}"), "use `randint` or `data`");
     }
     if let Some(arange) = raw.arange.given().filter(|at| !at.value) {
         sink.error_hint(arange.span, "`arange` can only be `true`", "remove it to choose another fill");
@@ -107,14 +111,75 @@ fn fill(name: &At<String>, raw: &raw::Input, no_text: Option<&str>, sink: &mut S
         .or(one(&raw.arange, |_| Fill::Arange))
         .or(one(&raw.data, numbers))
         .or(one(&raw.text, strings))
+        .or(one(&raw.picture, |list| Fill::Picture(files(list, &PICTURES, folder, sink))))
+        .or(one(&raw.sound, |list| Fill::Sound(files(list, &SOUNDS, folder, sink))))
 }
 
-fn one<T>(field: &Field<T>, make: impl Fn(&T) -> Fill) -> Option<(Fill, Span)> {
+/// The fills that take what comes with the weights: what that is, and by what else such an input can be filled.
+fn of_processors(raw: &raw::Input) -> [(&'static str, &Field<List<String>>, &'static str, &'static str); 3] {
+    [
+        ("text", &raw.text, "tokenizer", "use `randint` or `data`"),
+        ("picture", &raw.picture, "image processor", "use `normal` or `data`"),
+        ("sound", &raw.sound, "feature extractor", "use `normal` or `data`"),
+    ]
+}
+
+pub(super) fn is_processed(raw: &raw::Input) -> bool {
+    of_processors(raw).iter().any(|(_, field, ..)| !field.is_absent())
+}
+
+fn processed(raw: &raw::Input, no_processor: Option<&str>, sink: &mut Sink) {
+    for (key, field, processor, hint) in of_processors(raw) {
+        if let (Some(given), Some(why)) = (field.given(), no_processor) {
+            sink.error_hint(given.span, format!("`{key}` needs the model's {processor}: {why}"), hint);
+        }
+    }
+}
+
+/// What files of a kind are called, and how they are named.
+struct Files {
+    what: &'static str,
+    endings: &'static [&'static str],
+    named: &'static str,
+}
+
+const PICTURES: Files = Files {
+    what: "picture",
+    endings: &["png", "jpg", "jpeg"],
+    named: "orch reads files named `*.png`, `*.jpg` or `*.jpeg`",
+};
+const SOUNDS: Files = Files {
+    what: "sound",
+    endings: &["wav"],
+    named: "orch reads files named `*.wav`, of 16-bit PCM: `ffmpeg -i FILE -c:a pcm_s16le sound.wav`",
+};
+
+/// A file that is not there is told now: the run would find it out when all is installed and other steps have run.
+fn files(list: &List<String>, kind: &Files, folder: &Path, sink: &mut Sink) -> Vec<PathBuf> {
+    let mut file = |at: &At<String>| {
+        let path = super::absolute(folder, &at.value);
+        let ending = path.extension().unwrap_or_default();
+        if !kind.endings.iter().any(|known| ending.eq_ignore_ascii_case(known)) {
+            sink.error_hint(at.span, format!("`{}` is not named as a {}", at.value, kind.what), kind.named);
+        } else if !path.is_file() {
+            let hint = "paths start from the folder of the spec file that names them";
+            sink.error_hint(at.span, format!("there is no file `{}`", at.value), hint);
+            sink.absent.push(path.clone());
+        }
+        path
+    };
+    list.items.iter().map(&mut file).collect()
+}
+
+fn one<T>(field: &Field<T>, make: impl FnOnce(&T) -> Fill) -> Option<(Fill, Span)> {
     field.given().map(|at| (make(&at.value), at.span))
 }
 
+/// Inputs of fractions: of others, such as masks, the processor itself tells.
+const FRACTIONS: &[&str] = &["pixel_values", "input_values", "input_features"];
+
 /// Whether the fill makes values that the dtype can hold.
-fn fits(dtype: Element, fill: &Fill, shape: &[Dim], dims: &BTreeMap<String, u64>) -> Result<(), String> {
+fn fits(name: &str, dtype: Element, fill: &Fill, shape: &[Dim], dims: &BTreeMap<String, u64>) -> Result<(), String> {
     let word = dtype.word();
     let range = dtype.range();
     match fill {
@@ -145,6 +210,12 @@ fn fits(dtype: Element, fill: &Fill, shape: &[Dim], dims: &BTreeMap<String, u64>
         },
         Fill::Text(rows) if !matches!(dtype, Element::Int64 | Element::Int32) => {
             Err(format!("`text` makes token ids, and {word} cannot hold them; use int64 ({} rows)", rows.len()))
+        }
+        Fill::Picture(_) | Fill::Sound(_) if dtype == Element::Bfloat16 => {
+            Err("a processor makes no bfloat16; use float32".to_owned())
+        }
+        Fill::Picture(_) | Fill::Sound(_) if range.is_some() && FRACTIONS.contains(&name) => {
+            Err(format!("`{name}` has fractions, and {word} cannot hold them; use float32"))
         }
         _ => Ok(()),
     }

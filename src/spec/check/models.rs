@@ -201,7 +201,7 @@ fn inputs(row: &Row<'_, raw::Model>, dims: &mut BTreeMap<String, u64>, sink: &mu
         };
         sink.error_hint(row.name.span, format!("model `{}` has no inputs", row.name.value), hint);
     }
-    let no_text = match (raw.class.is_absent(), raw.weights.value()) {
+    let no_processor = match (raw.class.is_absent(), raw.weights.value()) {
         (true, _) if !is_ready => Some("a model with `compose` has none"),
         (true, _) => Some("a ready file has none"),
         (false, None | Some(RawWeights::Seeded)) => Some("seeded weights have none"),
@@ -210,7 +210,7 @@ fn inputs(row: &Row<'_, raw::Model>, dims: &mut BTreeMap<String, u64>, sink: &mu
     let mut inputs = IndexMap::new();
     for (name, value) in raw.inputs.rows().iter() {
         if let Some(value) = value
-            && let Some(input) = inputs::input(name, &value.value, dims, no_text, sink)
+            && let Some(input) = inputs::input(name, &value.value, dims, row.folder, no_processor, sink)
         {
             inputs.insert(name.value.clone(), input);
         }
@@ -247,7 +247,7 @@ fn calibration_sets(raw: &raw::Model, sink: &mut Sink) -> u32 {
         sink.error_hint(sets.span, format!("nothing is calibrated on {} sets of inputs", sets.value), hint);
     }
     let mut inputs = raw.inputs.rows().iter();
-    let has_recipe = |input: &raw::Input| input.text.is_absent();
+    let has_recipe = |input: &raw::Input| !inputs::is_processed(input);
     if !inputs.any(|(_, input)| input.as_ref().is_none_or(|input| has_recipe(&input.value))) {
         let hint = "take it out: without recipes, calibration takes the inputs that there are";
         sink.error_hint(sets.span, "no input of this model has a recipe that makes further sets".to_owned(), hint);
