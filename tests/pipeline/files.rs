@@ -51,7 +51,6 @@ models:
 
 #[test]
 fn pictures_and_sounds_are_read_by_the_model_s_own_processor_and_are_in_the_key() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let sandbox = suite();
     sandbox.run(["run", "specs/all.yaml", "-m", "vit", "-m", "wav2vec2", "-t", "eager-cpu"]).success();
     for (name, processor) in [
