@@ -206,6 +206,7 @@ fn tasks_of_transformers_js_answer_as_python_does() {
 }
 
 #[test]
+#[ignore = "deep, and slow: CI runs it, by `cargo test -- --ignored`"]
 fn a_browser_that_is_killed_is_a_crash_and_a_missing_one_is_unavailable() {
     let sandbox = suite();
     // Whatever it is told, it ends by a signal; so does one that the kernel kills.

@@ -6,6 +6,7 @@ use super::*;
 
 /// The files that users ship, beside what they were made of: fp16 and int8 ONNX, TorchScript in half precision.
 #[test]
+#[ignore = "deep, and slow: CI runs it, by `cargo test -- --ignored`"]
 fn a_text_model_and_a_convolution_pass_at_fp16_and_int8() {
     let sandbox = suite();
     let row = "artefact: torchscript\n    precisions: [fp32]\n  eager-cpu:";
@@ -62,6 +63,7 @@ fn a_text_and_a_vision_model_pass_at_calibrated_int8() {
 
 /// On the emulator, and in the file that its compiler reads: no product of it is left to fp16.
 #[test]
+#[ignore = "deep, and slow: CI runs it, by `cargo test -- --ignored`"]
 fn a_text_and_a_vision_model_pass_on_qnn_with_activations_of_8_and_16_bits() {
     let sandbox = suite();
     let row = "  cuda-half: {";
