@@ -73,18 +73,15 @@ impl Provision {
             return false;
         };
         let lock = |name| self.lock_with_torch(name, index, &folder, progress);
+        progress(&format!("no NVIDIA GPU is here: asking {index} for a PyTorch without CUDA"));
         let reached = match env::uv(&self.install(progress)) {
             Some(uv) => index::reach_torch(index, &uv).map_err(anyhow::Error::msg),
             None => Err(anyhow::anyhow!("only uv can ask")),
         };
-        let locked = reached.and_then(|()| {
-            progress(&format!("no NVIDIA GPU is here, so PyTorch is to be the one without CUDA, of {index}"));
-            lock(EnvName::Litert).and_then(|()| lock(EnvName::Torch))
-        });
+        let locked = reached.and_then(|()| lock(EnvName::Litert)).and_then(|()| lock(EnvName::Torch));
         if let Err(why) = &locked {
-            progress(&format!(
-                "PyTorch is to be PyPI's, of which CUDA is two thirds: there is none without from {index}: {why:#}"
-            ));
+            let hint = "hint: ORCH_TORCH_INDEX names a mirror, or is `pypi`";
+            progress(&format!("none is to be had, so PyTorch is PyPI's, two thirds of it CUDA: {why:#}; {hint}"));
         }
         locked.is_ok()
     }

@@ -164,7 +164,7 @@ fn pypis_pytorch_is_taken_where_results_are_shared_or_no_other_is_to_be_had() {
 
     let sandbox = sandbox.env("ORCH_TORCH_INDEX", nowhere);
     let pypis = || sandbox.run(["setup", "torch"]).code(1).stderr_has("python environment `torch` (4.7 GiB)");
-    pypis().stderr_has("PyTorch is to be PyPI's").stderr_has(nowhere);
+    pypis().stderr_has("so PyTorch is PyPI's").stderr_has(nowhere);
     sandbox.write("orch.toml", "[remote]\nurl = 'file:///nowhere'\n");
     pypis().stderr_lacks("PyPI's");
     sandbox.write("orch.toml", "[executor]\nurl = 'grpc://127.0.0.1:9'\n");
