@@ -59,6 +59,7 @@ fn nvidia_does_not_read_as_rocm_nor_amd_as_cuda() {
     for (name, cuda, rocm) in expected {
         let host = Host::recorded(name);
         assert_eq!((raw(&host, "cuda").available, raw(&host, "rocm").available), (cuda, rocm), "{name}");
+        assert_eq!(cuda::is_seen(&host), cuda, "{name}");
     }
     let neither = Host::recorded("neither");
     assert_eq!(reason(&raw(&neither, "cuda")), "no NVIDIA GPU: neither /dev/nvidia* nor /proc/driver/nvidia exists");
@@ -221,6 +222,11 @@ fn missing_parts_of_a_driver_are_told_apart() {
         said("nvidia", &["usr/lib"], "cuda"),
         "the NVIDIA driver is loaded, but its library libnvidia-ml.so.1 is nowhere"
     );
+    // Seen all the same: what is to be installed for it must not be for CPUs.
+    for without in [&["dev", "proc/driver"][..], &["dev"], &["usr/lib"]] {
+        let (_folder, host) = copy("nvidia", without);
+        assert!(cuda::is_seen(&host), "{without:?}");
+    }
     let kfd = "the kernel lists AMD GPU gfx1100, but /dev/kfd is not here";
     assert_eq!(said("both", &["dev/kfd"], "rocm"), kfd);
     assert_eq!(
