@@ -35,11 +35,12 @@ fn wanted(name: EnvName) -> anyhow::Result<&'static str> {
 }
 
 impl Provision {
-    /// With the locks that [`Provision::do_without_cuda`] wrote for this orch, where it did. `index`: where PyTorch for CPUs is to be had,
-    /// None for PyPI's PyTorch in any case.
+    /// With the locks that [`Provision::do_without_cuda`] wrote for this orch, where it did and no GPU came since. `index`: where PyTorch
+    /// for CPUs is to be had, None for PyPI's PyTorch in any case.
     pub fn without_cuda(self, index: Option<String>) -> Result<Self, String> {
         let provision = Self { index_for_cpus: index, ..self };
-        match provision.locks_for_cpus().filter(|folder| folder.join(LAST).is_file()) {
+        let written = provision.locks_for_cpus().filter(|folder| folder.join(LAST).is_file());
+        match written.filter(|_| !cuda::is_seen(&Host::real())) {
             Some(folder) => Ok(provision.locked(Locks::of(&folder)?)),
             None => Ok(provision),
         }

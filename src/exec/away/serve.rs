@@ -142,7 +142,7 @@ fn fits(step: &Step, key: &KeyDoc, site: &Site<'_>) -> Result<(), String> {
     for tool in tools.into_values() {
         let (package, here) = (tool.package, site.provision.identity(tool));
         if let Some(asked) = asked.get(&*format!("tool.{package}")).filter(|asked| here != ***asked) {
-            let hint = "hint: the same ORCH_LOCKS or ORCH_PYTHON here and there (`env` in orch.toml)";
+            let hint = "hint: the same ORCH_LOCKS, ORCH_PYTHON or ORCH_TORCH_INDEX here and there (`env` in orch.toml)";
             return Err(format!("the worker {host} has {package} {here}, and {asked} is asked for; {hint}"));
         }
     }
