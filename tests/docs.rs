@@ -224,7 +224,7 @@ fn the_readme_shows_what_is_printed() {
 }
 
 #[test]
-#[ignore = "deep, and slow: CI runs it, by `cargo test -- --ignored`"]
+#[ignore = "deep, and slow: `cargo test --test '*' -- --ignored`, as CI does"]
 fn the_tutorial_leads_from_a_folder_to_a_gate() {
     follow("docs/tutorial.md", &Sandbox::new().installs());
 }

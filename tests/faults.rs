@@ -194,7 +194,7 @@ fn carriers(orch: u32) -> Vec<u32> {
 
 #[cfg(target_os = "linux")]
 #[test]
-#[ignore = "deep, and slow: CI runs it, by `cargo test -- --ignored`"]
+#[ignore = "deep, and slow: `cargo test --test '*' -- --ignored`, as CI does"]
 fn a_hundred_runs_that_misbehave_leave_a_right_report_and_no_process() {
     let mark = marker("fault");
     let sandbox = Sandbox::new().installs();

@@ -1,4 +1,4 @@
-//! The real pipeline: two models of the suite on every target that a plain x86-64 Linux has, then real weights offline.
+//! The real pipeline: two models of the suite on every target that a plain x86-64 Linux has, then real weights offline, and browsers.
 //!
 //! It installs gigabytes on first use and takes minutes, so it is a target of its own: `cargo test --test pipeline`.
 
@@ -224,7 +224,7 @@ fn weights_of_the_hub_and_of_a_folder_load_offline_and_pickles_are_refused() {
 }
 
 #[test]
-#[ignore = "deep, and slow: CI runs it, by `cargo test -- --ignored`"]
+#[ignore = "deep, and slow: `cargo test --test '*' -- --ignored`, as CI does"]
 fn a_row_that_the_zoo_makes_passes() {
     let sandbox = suite();
     let made = sandbox.run(["zoo", "add", "albert", "--task", "fill-mask", "--into", "specs/models"]).success();
@@ -239,7 +239,7 @@ fn a_row_that_the_zoo_makes_passes() {
 
 /// Its environment is no part of the usual matrix, so nothing else here installs it.
 #[test]
-#[ignore = "installs a gigabyte and more: CI runs it, by `cargo test -- --ignored`"]
+#[ignore = "installs a gigabyte and more: `cargo test --test '*' -- --ignored`, as CI does"]
 fn litert_passes_at_fp32_and_with_fp16_weights_and_counts_what_xnnpack_leaves() {
     let sandbox = suite();
     let args = ["run", "specs/all.yaml", "-m", "bert", "-t", "litert", "-t", "litert-small", "--json"];
@@ -258,7 +258,7 @@ fn litert_passes_at_fp32_and_with_fp16_weights_and_counts_what_xnnpack_leaves() 
 
 /// PyTorch's own kernels decide for eager models: which precision it is depends on this CPU, and that it is told does not.
 #[test]
-#[ignore = "deep, and slow: CI runs it, by `cargo test -- --ignored`"]
+#[ignore = "deep, and slow: `cargo test --test '*' -- --ignored`, as CI does"]
 fn half_auto_of_an_eager_target_is_what_pytorch_really_computes_in() {
     let sandbox = suite();
     let row = "artefact: model\n    precisions: [fp32]\n  cuda:";
@@ -303,7 +303,7 @@ models:
 
 /// No runtime but torch takes it, and torch says what it gives on other inputs.
 #[test]
-#[ignore = "deep, and slow: CI runs it, by `cargo test -- --ignored`"]
+#[ignore = "deep, and slow: `cargo test --test '*' -- --ignored`, as CI does"]
 fn a_ready_module_has_a_control_by_torch_s_own_word() {
     let sandbox = Sandbox::new().installs().file("specs/all.yaml", MODULES);
     sandbox.run(["setup", "torch", "--spec", "specs/all.yaml"]).success();

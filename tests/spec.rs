@@ -212,12 +212,18 @@ models:
     assert_eq!(model.inputs["x"].fill, Fill::Data(vec![1.0, 0.0]));
 }
 
-#[test]
-fn paths_start_from_the_file_that_names_them() {
+/// A spec that includes `deep/more.yaml`, which is not there yet; with its folder.
+fn with_a_deep_include() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let root = fs::canonicalize(folder.path()).unwrap();
     fs::create_dir(root.join("deep")).unwrap();
     fs::write(root.join("spec.yaml"), format!("{USUAL}include: [deep/more.yaml]\n")).unwrap();
+    (folder, root)
+}
+
+#[test]
+fn paths_start_from_the_file_that_names_them() {
+    let (_folder, root) = with_a_deep_include();
     let more = "
 models:
   ready: {onnx: ./m.onnx, external: [m.onnx.data], inputs_from: data/in, expected: /abs/out.npz, family: encoder-only, task: fill-mask, pipeline: text}
@@ -245,10 +251,7 @@ commands:
 /// Whoever watches a spec waits for what it lacks.
 #[test]
 fn pictures_start_from_the_file_that_names_them_and_are_looked_for() {
-    let folder = tempfile::tempdir().unwrap();
-    let root = fs::canonicalize(folder.path()).unwrap();
-    fs::create_dir(root.join("deep")).unwrap();
-    fs::write(root.join("spec.yaml"), format!("{USUAL}include: [deep/more.yaml]\n")).unwrap();
+    let (_folder, root) = with_a_deep_include();
     let more = "
 models:
   local: {class: ViTModel, weights: path, path: w, family: vision, task: fill-mask, pipeline: text,

@@ -156,11 +156,14 @@ mod tests {
     #[test]
     fn the_command_line_goes_before_variables_and_these_before_the_file() {
         assert!(with("", &[], None).unwrap().is_none());
-        let text = "[executor]\nurl = 'grpc://a:1'\nwhere = 'remote'\nproperties = {pool = 'lab', n = 2}\nqueue = 5";
+        let text = "[executor]\nurl = 'grpc://a:1'\nwhere = 'remote'\nproperties = {pool = 'lab', n = 2}\nqueue = 5\nlimit = 7200";
         let executor = with(text, &[("ORCH_EXECUTOR_OPTION_TOKEN", "secret")], None).unwrap().unwrap();
         assert_eq!((executor.url.as_str(), executor.whereabouts), ("grpc://a:1", Where::Remote));
         assert_eq!((executor.properties["pool"].as_str(), executor.properties["n"].as_str()), ("lab", "2"));
         assert_eq!((executor.options["token"].as_str(), executor.queue), ("secret", Duration::from_secs(5)));
+        assert_eq!(executor.limit, Some(Duration::from_secs(7200)));
+        let silent = with("[executor]\nurl = 'grpc://a:1'", &[], None).unwrap().unwrap();
+        assert_eq!(silent.limit, None, "what a server allows by itself, more may be refused");
         let variables = [("ORCH_EXECUTOR", "grpc://b:1")];
         assert_eq!(with(text, &variables, None).unwrap().unwrap().url, "grpc://b:1");
         assert_eq!(with(text, &variables, Some("grpc://c:1")).unwrap().unwrap().url, "grpc://c:1");

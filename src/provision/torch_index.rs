@@ -46,18 +46,18 @@ impl Provision {
         }
     }
 
-    /// A folder of its own for each index and for each release of orch's locks, which decides the version.
+    /// A folder of its own for each index and each release of orch's locks, from which these are made.
     fn locks_for_cpus(&self) -> Option<PathBuf> {
         let index = self.index_for_cpus.as_deref()?;
-        let name =
-            Digest::of(format!("{index} {} {}", EnvName::Torch.lock(), EnvName::Litert.lock()).as_bytes()).short();
+        let [torch, litert] = [EnvName::Torch, EnvName::Litert].map(|name| self.locks.digest(name));
+        let name = Digest::of(format!("{index} {torch} {litert}").as_bytes()).short();
         Some(self.dir.join(format!("without-cuda-{name}")))
     }
 
     /// Whether PyPI's PyTorch would bring a CUDA that nothing here can use. Cheap, unlike asking the index.
     pub fn may_do_without_cuda(&self) -> bool {
         cfg!(all(target_os = "linux", target_arch = "x86_64"))
-            && self.locks_for_cpus().is_some()
+            && self.index_for_cpus.is_some()
             && self.own.is_none()
             && !self.locks.is_users(EnvName::Torch)
             && !self.is_ready(Requirement::Env(EnvName::Torch))

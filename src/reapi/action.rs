@@ -130,3 +130,21 @@ pub(super) fn files_of(tree: &[u8], function: Function) -> Option<Vec<(String, D
     }
     Some(files)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reapi::blobs::Content;
+
+    /// A server refuses what asks for more than its longest, and tells nobody how long that is.
+    #[test]
+    fn a_server_is_asked_for_time_only_where_somebody_says_so() {
+        let asked = |timeout| {
+            let (_, blobs) = Task { timeout, ..Task::default() }.close(Function::Sha256);
+            let Some(Content::Bytes(bytes)) = blobs.last().map(|blob| &blob.content) else { panic!("{blobs:?}") };
+            Action::decode(bytes.as_slice()).unwrap().timeout.map(|limit| (limit.seconds, limit.nanos))
+        };
+        assert_eq!(asked(None), None);
+        assert_eq!(asked(Some(Duration::from_millis(1500))), Some((1, 500_000_000)));
+    }
+}

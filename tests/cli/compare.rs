@@ -134,7 +134,7 @@ fn the_base_comes_from_the_repository_of_the_folder_whatever_a_hook_set() {
 
 /// Measures both sides anew, at one commit and the next.
 #[test]
-#[ignore = "deep, and slow: CI runs it, by `cargo test -- --ignored`"]
+#[ignore = "deep, and slow: `cargo test --test '*' -- --ignored`, as CI does"]
 fn what_is_measured_again_in_turns_is_slower_or_is_not() {
     let sandbox = sandbox(RIGHT);
     let git = |line: &str| {

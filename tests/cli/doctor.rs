@@ -47,7 +47,7 @@ fn it_knows_of_compiler_index_and_room_for_the_spec() {
 }
 
 #[test]
-#[ignore = "deep, and slow: CI runs it, by `cargo test -- --ignored`"]
+#[ignore = "deep, and slow: `cargo test --test '*' -- --ignored`, as CI does"]
 fn a_run_says_what_it_installs_before_it_does() {
     let said = "to install: python environment `ort` (238 MiB)";
     let ended = bare().run(["run", "-t", "cpu"]).code(1).stderr_has(said).stderr_has("at 100 Mbit/s");

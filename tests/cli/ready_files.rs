@@ -38,7 +38,7 @@ fn passes_by_itself(sandbox: &Sandbox, case: &Value) {
 
 /// Each case ends as `suites/onnx/known.yaml` says, or passes.
 #[test]
-#[ignore = "deep, and slow: CI runs it, by `cargo test -- --ignored`"]
+#[ignore = "deep, and slow: `cargo test --test '*' -- --ignored`, as CI does"]
 fn a_sample_of_onnx_s_own_tests_ends_as_it_is_known_to() {
     let sandbox = Sandbox::new().installs();
     let make = Path::new(env!("CARGO_MANIFEST_DIR")).join("suites/onnx/make.py");

@@ -34,7 +34,7 @@ fn ids(document: &Value, list: &str) -> BTreeSet<String> {
 }
 
 #[test]
-#[ignore = "deep, and slow: CI runs it, by `cargo test -- --ignored`"]
+#[ignore = "deep, and slow: `cargo test --test '*' -- --ignored`, as CI does"]
 fn sizes_of_the_command_line_are_those_of_the_matrix() {
     let sandbox = Sandbox::new().file("specs/all.yaml", SPEC);
     let plan = |args: &[&str]| {

@@ -76,7 +76,7 @@ fn site(envs: &Path) -> std::path::PathBuf {
 }
 
 #[test]
-#[ignore = "deep, and slow: CI runs it, by `cargo test -- --ignored`"]
+#[ignore = "deep, and slow: `cargo test --test '*' -- --ignored`, as CI does"]
 fn pytorch_comes_from_an_index_of_the_users_by_hash_and_without_cuda() {
     let sandbox = Sandbox::new().installs();
     let envs = sandbox.path("envs");
@@ -126,7 +126,7 @@ fn pytorch_comes_from_an_index_of_the_users_by_hash_and_without_cuda() {
 }
 
 #[test]
-#[ignore = "deep, and slow: CI runs it, by `cargo test -- --ignored`"]
+#[ignore = "deep, and slow: `cargo test --test '*' -- --ignored`, as CI does"]
 fn a_machine_without_nvidia_that_works_alone_takes_pytorch_without_cuda_by_itself() {
     if cuda::is_seen(&Host::real()) {
         return;
@@ -149,7 +149,7 @@ fn a_machine_without_nvidia_that_works_alone_takes_pytorch_without_cuda_by_itsel
 
 /// On a machine that can install nothing, so that only what it says first is seen.
 #[test]
-#[ignore = "deep, and slow: CI runs it, by `cargo test -- --ignored`"]
+#[ignore = "deep, and slow: `cargo test --test '*' -- --ignored`, as CI does"]
 fn pypis_pytorch_is_taken_where_results_are_shared_or_no_other_is_to_be_had() {
     if cuda::is_seen(&Host::real()) {
         return;

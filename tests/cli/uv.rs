@@ -20,7 +20,7 @@ fn installer(home: &Path) -> Value {
 }
 
 #[test]
-#[ignore = "deep, and slow: CI runs it, by `cargo test -- --ignored`"]
+#[ignore = "deep, and slow: `cargo test --test '*' -- --ignored`, as CI does"]
 fn a_machine_without_uv_gets_one_and_no_environment_is_installed_by_pip_but_uv() {
     let sandbox = Sandbox::new().installs();
     let bin = sandbox.path("bin");

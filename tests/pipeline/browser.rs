@@ -152,7 +152,7 @@ fn the_generated_test_runs_by_itself(sandbox: &Sandbox, case: &Value) {
 
 /// Whole tasks by Transformers.js, by the example that shows them: also that nothing passes with a wrong answer.
 #[test]
-#[ignore = "deep, and slow: CI runs it, by `cargo test -- --ignored`"]
+#[ignore = "deep, and slow: `cargo test --test '*' -- --ignored`, as CI does"]
 fn tasks_of_transformers_js_answer_as_python_does() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/transformers-js/specs/all.yaml");
     let sandbox = Sandbox::new().installs();
@@ -206,7 +206,7 @@ fn tasks_of_transformers_js_answer_as_python_does() {
 }
 
 #[test]
-#[ignore = "deep, and slow: CI runs it, by `cargo test -- --ignored`"]
+#[ignore = "deep, and slow: `cargo test --test '*' -- --ignored`, as CI does"]
 fn a_browser_that_is_killed_is_a_crash_and_a_missing_one_is_unavailable() {
     let sandbox = suite();
     // Whatever it is told, it ends by a signal; so does one that the kernel kills.

@@ -50,7 +50,7 @@ models:
 ";
 
 #[test]
-#[ignore = "deep, and slow: CI runs it, by `cargo test -- --ignored`"]
+#[ignore = "deep, and slow: `cargo test --test '*' -- --ignored`, as CI does"]
 fn pictures_and_sounds_are_read_by_the_model_s_own_processor_and_are_in_the_key() {
     let sandbox = suite();
     sandbox.run(["run", "specs/all.yaml", "-m", "vit", "-m", "wav2vec2", "-t", "eager-cpu"]).success();

@@ -6,7 +6,7 @@ use super::*;
 
 /// The files that users ship, beside what they were made of: fp16 and int8 ONNX, TorchScript in half precision.
 #[test]
-#[ignore = "deep, and slow: CI runs it, by `cargo test -- --ignored`"]
+#[ignore = "deep, and slow: `cargo test --test '*' -- --ignored`, as CI does"]
 fn a_text_model_and_a_convolution_pass_at_fp16_and_int8() {
     let sandbox = suite();
     let row = "artefact: torchscript\n    precisions: [fp32]\n  eager-cpu:";
@@ -37,7 +37,7 @@ fn a_text_model_and_a_convolution_pass_at_fp16_and_int8() {
 
 /// Weights in the reduced range, so that it is right on every CPU, with VNNI or without.
 #[test]
-#[ignore = "deep, and slow: CI runs it, by `cargo test -- --ignored`"]
+#[ignore = "deep, and slow: `cargo test --test '*' -- --ignored`, as CI does"]
 fn a_text_and_a_vision_model_pass_at_calibrated_int8() {
     let sandbox = suite();
     let run =
@@ -63,7 +63,7 @@ fn a_text_and_a_vision_model_pass_at_calibrated_int8() {
 
 /// On the emulator, and in the file that its compiler reads: no product of it is left to fp16.
 #[test]
-#[ignore = "deep, and slow: CI runs it, by `cargo test -- --ignored`"]
+#[ignore = "deep, and slow: `cargo test --test '*' -- --ignored`, as CI does"]
 fn a_text_and_a_vision_model_pass_on_qnn_with_activations_of_8_and_16_bits() {
     let sandbox = suite();
     let row = "  cuda-half: {";
@@ -101,7 +101,7 @@ fn a_text_and_a_vision_model_pass_on_qnn_with_activations_of_8_and_16_bits() {
 }
 
 #[test]
-#[ignore = "deep, and slow: CI runs it, by `cargo test -- --ignored`"]
+#[ignore = "deep, and slow: `cargo test --test '*' -- --ignored`, as CI does"]
 fn a_decoder_passes_with_weights_of_4_bits() {
     let sandbox = suite();
     let run = ["run", "specs/all.yaml", "--json", "-m", "llama", "-t", "cpu-int4", "-t", "openvino-int4"];

@@ -31,7 +31,7 @@ fn saved_with_hardware(sandbox: &Sandbox, document: &Value) {
 
 /// With each environment's own Python: what its runtime can run passes, the rest is skipped, and so is what proves nothing.
 #[test]
-#[ignore = "deep, and slow: CI runs it, by `cargo test -- --ignored`"]
+#[ignore = "deep, and slow: `cargo test --test '*' -- --ignored`, as CI does"]
 fn pytest_runs_the_generated_tests() {
     let sandbox = suite();
     let document = sandbox.run(["run", "specs/all.yaml", "-m", "bert", "-t", "cpu", "-t", "openvino", "--json"]).json();
