@@ -194,7 +194,9 @@ fn the_published_workflows_are_yaml() {
     // The binary is what the last job looks for, and the worker for libtorch among the environments is built from its sources.
     let binary = &restored["~/.cargo/bin/orch"];
     assert_eq!(&of(of_job("report"), "actions/cache/restore@")["~/.cargo/bin/orch"], binary);
-    for built_from in ["env.ORCH_FEATURES", "orch-src/Cargo.*", "orch-src/src/**", "orch-src/python/**", "orch-src/node/**"] {
+    for built_from in
+        ["env.ORCH_FEATURES", "orch-src/Cargo.*", "orch-src/src/**", "orch-src/python/**", "orch-src/node/**"]
+    {
         assert!(binary.contains(built_from), "{built_from}: {binary}");
     }
     assert!(restored["cache/envs"].contains("steps.orch.outputs.cache-primary-key"), "{restored:?}");
