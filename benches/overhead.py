@@ -4,8 +4,8 @@
     cargo build --release
     python3 benches/overhead.py [--rounds 15] [--env-dir cache/envs]
 
-Two models of one kind: one of some 0.1 ms, where a loop's own cost would show, and one of some 50 ms. Each round is
-a process of its own, and rounds follow each other in random order. What is compared is the least wall time of all
+Two models of one kind: one of some 0.1 ms, where a loop's own cost would show, and one of some 50 ms. Each round
+is a process of its own, and rounds follow each other in random order. What is compared is the least wall time of all
 rounds (docs/performance.md, "Statistics"); the median over rounds stands beside it. Of ONNX Runtime the 10th percentile
 of the thread's CPU time is compared too, which `benchmark_app` does not tell.
 

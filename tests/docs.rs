@@ -18,8 +18,8 @@ fn pages() -> Vec<String> {
     let name = |path: PathBuf| path.strip_prefix(ROOT).unwrap().display().to_string();
     let examples = fs::read_dir(Path::new(ROOT).join("examples")).unwrap();
     let examples = examples.map(|entry| entry.unwrap().path().join("README.md"));
-    let own = ["README.md", "CONTRIBUTING.md", "cache/README.md", "benches/README.md"].map(str::to_owned);
-    own.into_iter().chain(docs.chain(examples).map(name)).collect()
+    let own = ["README.md", "CONTRIBUTING.md", "cache/README.md", "benches/README.md", "suites/onnx/README.md"];
+    own.map(str::to_owned).into_iter().chain(docs.chain(examples).map(name)).collect()
 }
 
 fn text(page: &str) -> String {
@@ -68,39 +68,71 @@ fn every_page_is_in_the_book() {
     assert!(left_out.is_empty(), "{left_out:?}");
 }
 
-/// Calls of orch in blocks of code, each with its page.
-fn calls() -> Vec<(String, String)> {
-    let of = |page: String| {
-        let text = text(&page);
-        let mut is_fenced = false;
-        let mut calls = Vec::new();
-        for line in text.lines() {
-            is_fenced ^= line.starts_with("```");
-            let indented = line.strip_prefix("    ").filter(|_| !is_fenced);
-            let Some(line) = indented.or(Some(line).filter(|_| is_fenced)) else { continue };
-            let line = line.strip_prefix("$ ").unwrap_or(line).replace("cargo run --release -- ", "orch ");
-            if line.starts_with("orch ") {
-                calls.push((page.clone(), first_command(&line).to_owned()));
-            }
+/// What a page has of code: the lines of its blocks, and what stands between backticks.
+fn code(text: &str) -> Vec<String> {
+    let (mut found, mut prose, mut is_fenced) = (Vec::new(), String::new(), false);
+    for line in text.lines() {
+        if line.starts_with("```") {
+            is_fenced = !is_fenced;
+            continue;
         }
-        calls
+        if is_fenced || line.starts_with("    ") {
+            found.push(line.trim().trim_start_matches("$ ").to_owned());
+        }
+        if !is_fenced {
+            prose.extend([line, "\n"]);
+        }
+    }
+    // What stands between backticks may go on in the next line, but not beyond its paragraph.
+    let spans = prose.split("\n\n").flat_map(|paragraph| paragraph.split('`').skip(1).step_by(2));
+    found.extend(spans.map(str::to_owned));
+    found
+}
+
+/// The commands of a line of shell: what stands between pipes, redirections and the like, without variables before it.
+fn commands(line: &str) -> Vec<String> {
+    let (mut parts, mut quote, mut before) = (vec![String::new()], None, ' ');
+    for c in line.chars() {
+        match quote {
+            Some(open) => quote = (c != open).then_some(open),
+            None if c == '#' && before == ' ' => break,
+            None if "|;&<>()".contains(c) => parts.push(String::new()),
+            None => quote = Some(c).filter(|c| "'\"".contains(*c)),
+        }
+        parts.last_mut().unwrap().push(c);
+        before = c;
+    }
+    let is_variable = |word: &&str| {
+        word.split_once('=').is_some_and(|(name, _)| name.chars().all(|c| c.is_ascii_uppercase() || c == '_'))
+    };
+    let plain = |part: String| {
+        let words = part.trim_start_matches(|c| "|;&<>()".contains(c)).split_whitespace().skip_while(is_variable);
+        let command = words.collect::<Vec<_>>().join(" ").replace('…', "");
+        match command.split_once(" -- ") {
+            Some((cargo, orch_s)) if cargo.starts_with("cargo run ") => format!("orch {orch_s}"),
+            _ => command,
+        }
+    };
+    parts.into_iter().map(plain).collect()
+}
+
+/// Each command of each page that begins so, with its page.
+fn calls(begin: &str) -> BTreeSet<(String, String)> {
+    let of = |page: String| {
+        let all: Vec<_> = code(&text(&page)).iter().flat_map(|line| commands(line)).collect();
+        all.into_iter().filter(|command| command.starts_with(begin)).map(move |command| (page.clone(), command))
     };
     pages().into_iter().flat_map(of).collect()
 }
 
-/// Up to a comment, a pipe, a redirection or a further command.
-fn first_command(line: &str) -> &str {
-    let mut quote = None;
-    let end = line.char_indices().find(|(_, c)| {
-        match quote {
-            Some(open) if open == *c => quote = None,
-            Some(_) => {}
-            None if "'\"".contains(*c) => quote = Some(*c),
-            None => return "#|;&<>".contains(*c),
-        }
-        false
-    });
-    end.map_or(line, |(at, _)| &line[..at]).trim_end()
+#[test]
+fn commands_are_found_wherever_they_stand() {
+    let page = "Say `orch a\n  b`.\n\n| x | `A_B=1 orch c` |\n\n    zstd -dc x | orch d -    # and `orch e`\n\n\
+        ```console\n$ cargo run --release -- f '#;orch x' > g && just h\n`orch y`\n```\n";
+    let found: Vec<_> = code(page).iter().flat_map(|line| commands(line)).collect();
+    let is_expected = |command: &&String| command.starts_with("orch ") || command.starts_with("just ");
+    let found: Vec<_> = found.iter().filter(is_expected).collect();
+    assert_eq!(found, ["orch d -", "orch f '#;orch x'", "just h", "orch a b", "orch c", "orch e"]);
 }
 
 /// A folder whose `orch` is the one under test.
@@ -138,17 +170,72 @@ fn every_command_that_orch_has_is_on_its_page() {
 fn every_command_is_one_that_orch_has() {
     let sandbox = Sandbox::new();
     let path = on_path(&sandbox);
+    // Up to `--help` options are read, and then nothing is done.
+    let read = |call: &str| shell(&sandbox, &format!("{call} --help"), &path);
+    assert!(!read("orch run --no-such-option").0 && !read("orch run --no-such-option 1").0);
+    let calls = calls("orch ");
+    assert!(calls.len() > 250, "{}", calls.len());
     let mut wrong = Vec::new();
-    let calls = calls();
-    assert!(calls.len() > 60, "{}", calls.len());
     for (page, call) in calls {
-        // Up to it options are read, and then nothing is done.
-        let (is_known, said) = shell(&sandbox, &format!("{call} --help"), &path);
-        if !is_known {
+        // Of `help` nobody asks for help.
+        let call = call.replace("orch help", "orch");
+        let (is_known, said) = read(&call);
+        // An option may be named without its value.
+        if !is_known && !read(&format!("{call} 1")).0 {
             wrong.push(format!("{page}: {call}\n{said}"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_recipe_is_in_the_justfile() {
+    let justfile = text("justfile");
+    let heads = justfile.lines().filter(|line| !line.starts_with([' ', '#'])).filter_map(|line| line.split_once(':'));
+    let recipes: BTreeSet<&str> = heads.filter_map(|(head, _)| head.split(' ').next()).collect();
+    let mut calls = calls("just ");
+    assert!(calls.len() > 15, "{calls:?}");
+    calls.retain(|(_, call)| !recipes.contains(call.split(' ').nth(1).unwrap()));
+    assert!(calls.is_empty(), "{calls:?}");
+}
+
+#[test]
+fn every_script_is_there_and_has_the_options() {
+    let calls = calls("python3 ");
+    assert!(calls.len() > 8, "{calls:?}");
+    for (page, call) in calls {
+        let mut words = call.split(' ').skip(1);
+        let script = words.next().unwrap();
+        assert!(Path::new(ROOT).join(script).is_file(), "{page}: {call}");
+        let options: Vec<_> = words.filter(|word| word.starts_with("--")).collect();
+        if !options.is_empty() {
+            let output = Command::new("python3").args([script, "--help"]).current_dir(ROOT).output().unwrap();
+            let help = String::from_utf8(output.stdout).unwrap();
+            let known: BTreeSet<&str> = help.split([' ', '\n', ',', '[', ']']).collect();
+            assert!(options.iter().all(|option| known.contains(option)), "{page}: {call}\n{help}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "deep, and slow: `cargo test --test '*' -- --ignored`, as CI does"]
+fn the_example_of_one_s_own_programs_does_what_it_says() {
+    let sandbox = Sandbox::new().installs();
+    for name in ["all.yaml", "card.py"] {
+        let path = format!("examples/command/specs/{name}");
+        sandbox.write(&path, fs::read(Path::new(ROOT).join(&path)).unwrap());
+    }
+    let path = on_path(&sandbox);
+    let calls: Vec<_> = calls("orch ").into_iter().filter(|(page, _)| page == "examples/command/README.md").collect();
+    assert_eq!(calls.len(), 3, "{calls:?}");
+    for (_, call) in calls {
+        let (succeeded, said) = shell(&sandbox, &call, &path);
+        assert!(succeeded, "{call}\n{said}");
+    }
+    let spec = "examples/command/specs/all.yaml";
+    sandbox.run(["run", spec, "--json"]).success().summary([("executed", 0), ("passed", 1)]);
+    let card = sandbox.run(["output", "command:card", "--spec", spec, "--cat", "card.json"]).success().json();
+    assert!(card["sha256"].as_str().is_some_and(|digest| digest.len() == 64), "{card}");
 }
 
 /// What a page shows of a terminal: a command, and lines of what it prints. Or a file, whose name is its first line's comment.

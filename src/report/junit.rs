@@ -75,7 +75,8 @@ fn totals(cells: &[Cell<'_>]) -> [String; 5] {
         format!("{name}=\"{}\"", cells.iter().filter(|cell| element(cell) == Some(wanted)).count())
     };
     let [failures, errors] = [count("failures", "failure"), count("errors", "error")];
-    let time = format!("time=\"{:.3}\"", cells.iter().map(seconds).sum::<f64>());
+    // The sum of none is -0.
+    let time = format!("time=\"{:.3}\"", 0.0 + cells.iter().map(seconds).sum::<f64>());
     [format!("tests=\"{}\"", cells.len()), failures, errors, count("skipped", "skipped"), time]
 }
 

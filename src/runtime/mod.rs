@@ -206,7 +206,7 @@ pub struct Order {
 /// Raw times of one run, milliseconds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
-    /// Cold load: from the file to a session that can infer.
+    /// Load in a fresh process: from the file to a session that can infer.
     pub load_ms: f64,
     pub first_ms: f64,
     #[serde(default)]

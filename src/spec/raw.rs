@@ -262,7 +262,7 @@ shape! {
 shape! {
     /// How runs are measured.
     Measure {
-        /// The least number of inferences before timing starts: warm-up continues until times are stable. Default: 3.
+        /// The least number of inferences before timing starts: warm-up continues until times are stable. Browsers, PyTorch in Python and phones take exactly so many. Default: 3.
         warmup: u32,
         /// Timed inferences of a round. Default: 30.
         samples: u32,

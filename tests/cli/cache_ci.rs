@@ -191,6 +191,15 @@ fn the_published_workflows_are_yaml() {
     };
     let (restored, saved) = (of(steps, "actions/cache/restore@"), of(steps, "actions/cache/save@"));
     assert_eq!((restored.len(), saved.len()), (4, 3));
+    // The binary is what the last job looks for, and the worker for libtorch among the environments is built from its sources.
+    let binary = &restored["~/.cargo/bin/orch"];
+    assert_eq!(&of(of_job("report"), "actions/cache/restore@")["~/.cargo/bin/orch"], binary);
+    for built_from in
+        ["env.ORCH_FEATURES", "orch-src/Cargo.*", "orch-src/src/**", "orch-src/python/**", "orch-src/node/**"]
+    {
+        assert!(binary.contains(built_from), "{built_from}: {binary}");
+    }
+    assert!(restored["cache/envs"].contains("steps.orch.outputs.cache-primary-key"), "{restored:?}");
     // The last job saves what pull requests are compared with, by names that begin as those that are looked for.
     let base = &of(of_job("report"), "actions/cache/save@")["base"];
     let looked =

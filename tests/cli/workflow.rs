@@ -51,6 +51,8 @@ fn git(sandbox: &Sandbox, line: &str) {
 fn shards_run_and_one_page_shows_all_of_them() {
     let sandbox = sandbox(RIGHT);
     let [outputs, summary] = ["outputs", "summary.md"].map(|name| sandbox.path(name).to_str().unwrap().to_owned());
+    let (ended, told) = shell(&sandbox, &lines("models", "Install environments"), &[]);
+    assert!(ended && told.contains("there already"), "{told}");
     for shard in 1..=SHARDS {
         let shard = shard.to_string();
         let env = [("SHARD", shard.as_str()), ("GITHUB_OUTPUT", &outputs), ("GITHUB_BASE_REF", "")];
@@ -76,6 +78,10 @@ fn shards_run_and_one_page_shows_all_of_them() {
     assert!(page.contains("2 passed") && !page.contains("Not the whole spec"), "{page}");
     assert!(sandbox.read("report/badge.svg").contains("2 of 2 passed"));
     assert!(sandbox.path("report/index.html").is_file());
+    // As many as it takes to see that times may hide a difference.
+    let document: Value = serde_json::from_str(&sandbox.read("report/matrix.json")).unwrap();
+    let rounds = |case: &Value| case["metrics"]["rounds"].as_array().map(Vec::len);
+    assert!(document["cases"].as_array().unwrap().iter().all(|case| rounds(case) == Some(3)), "{document:#}");
 }
 
 /// All shards, each on a machine of its own; what their gates said.

@@ -30,6 +30,8 @@ const AZURITE: &str = "azurite@3.35.0";
 const VIZTRACER: &str = "viztracer==1.1.1\nobjprint==0.3.0\n";
 /// DuckDB's own shell, of the version of the library that orch loads.
 const DUCKDB: &str = "duckdb-cli==1.5.6\n";
+/// libxml2, which validates XML.
+const LXML: &str = "lxml==6.1.3\n";
 /// Where there is no Node on PATH; the version that orch itself takes then.
 const NODE: &str = include_str!("../../python/requirements/node.txt");
 
@@ -51,6 +53,11 @@ pub fn fake_gcs_server() -> PathBuf {
 /// DuckDB's own shell.
 pub fn duckdb() -> PathBuf {
     python("duckdb-cli-1.5.6", DUCKDB).join("bin/duckdb")
+}
+
+/// A Python that has it.
+pub fn lxml() -> PathBuf {
+    python("lxml-6.1.3", LXML).join("bin/python")
 }
 
 /// The folder with `buildbox-casd`, a server of the Remote Execution API, and `buildbox-run`, which executes for it.
