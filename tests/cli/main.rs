@@ -48,6 +48,8 @@ mod serve_browser;
 mod sizes;
 mod states;
 mod slots;
+#[cfg(target_os = "linux")]
+mod strict;
 mod watched;
 mod workflow;
 mod worn;
