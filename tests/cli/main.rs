@@ -45,6 +45,7 @@ mod memo;
 mod selection;
 mod serve;
 mod serve_browser;
+mod site;
 mod sizes;
 mod states;
 mod slots;
