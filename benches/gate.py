@@ -2,7 +2,7 @@
 """How often `orch compare --gate --confirm` errs: heads that are the base again, and heads that are slower by so much.
 
     cargo build --release
-    python3 benches/gate.py [--one-thread] [--again 23] [--slower 6] [--env-dir cache/envs] [--to results.jsonl]
+    python3 benches/gate.py [--one-thread] [--again N] [--slower 6] [--env-dir cache/envs] [--to results.jsonl]
     python3 benches/gate.py --read results.jsonl others.jsonl     # the tables of pieces, also of several machines
 
 Each model is a chain of layers that cost the same; a head that is 10 % slower has as many more of them as take 10 % of
@@ -10,15 +10,17 @@ the time, which is calibrated first: the time of 100 and of 200 layers gives wha
 on layers. So nothing is pretended: the model's file is another one, as after a change that a user makes. Base and head
 are revisions of a git repository, each comparison is a call of `orch compare`, and the machine may be as busy as it is.
 
-Prints how many cases came to what, for targets of one thread and for those of several, and how many calls closed the
-gate. Each line of `--to` holds the whole comparison with all rounds, so that another rule can be tried on them. Needs
-git and orch's environments `ort`, `openvino` and `torch` (for the package onnx).
+Prints how many cases came to what, for targets of one thread and for those of several; the share of false alarms and
+that of the 10 % found, with 95 % bounds; and how many calls closed the gate. Each line of `--to` holds the whole
+comparison with all rounds, so that another rule can be tried on them. Needs git and orch's environments `ort`,
+`openvino` and `torch` (for the package onnx).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -32,6 +34,8 @@ from overhead import make, python
 # Rows and width of each product. With 100 layers and one thread: some 0.1, 0.7 and 8 ms.
 MODELS = {"tiny": (16, 64), "small": (64, 96), "large": (512, 128)}
 LAYERS = 100
+# So many cases whose head is the base again, at least.
+UNCHANGED = 200
 SLOWER = (3, 5, 10, 20)
 TARGETS = {
     "ort-1": "{runtime: ort, backend: cpu, device: cpu, artefact: onnx, precisions: [fp32], options: {threads: 1}}",
@@ -55,9 +59,9 @@ matrix:
 """
 ROW = """  {name}: {{onnx: {name}.onnx, task: regression, pipeline: tabular,
     inputs: {{x: {{dtype: float32, shape: [{rows}, {width}], normal: [0, 1]}}}}}}"""
-# What the gate says of each case.
-Found = dict[str, str]
 Line = dict[str, Any]
+# What the gate says of how many cases, by how much slower their head is, and whether they have one thread or several.
+Counts = dict[tuple[int, str], Counter[str]]
 
 
 def main() -> int:
@@ -65,7 +69,7 @@ def main() -> int:
     parser.add_argument("--orch", type=Path, default=Path("target/release/orch"))
     parser.add_argument("--env-dir", type=Path, default=Path("cache/envs"))
     parser.add_argument("--one-thread", action="store_true", help="leave out the target of several threads")
-    parser.add_argument("--again", type=int, default=23, help="heads that are the base again (3 cases a target each)")
+    parser.add_argument("--again", type=int, help="heads that are the base again [default: as many as make 200 cases]")
     parser.add_argument("--slower", type=int, default=6, help="heads for each share by which they are slower")
     parser.add_argument("--by", type=int, nargs="+", default=SLOWER, help="percent by which they are slower")
     parser.add_argument("--to", type=Path, help="also write what each comparison found, as JSON lines")
@@ -82,6 +86,8 @@ def main() -> int:
         return 0
     args.orch, args.env_dir = args.orch.resolve(), args.env_dir.resolve()
     args.to = args.to and args.to.resolve()
+    if args.again is None:
+        args.again = math.ceil(UNCHANGED / len(MODELS) / len(targets(args.one_thread)))
     lines = []
     with tempfile.TemporaryDirectory() as folder:
         gate = Gate(Path(folder), args)
@@ -94,10 +100,16 @@ def main() -> int:
     return 0
 
 
+def targets(one_thread: bool) -> dict[str, str]:
+    return {name: row for name, row in TARGETS.items() if not (one_thread and name == SEVERAL)}
+
+
 def told(lines: list[Line]) -> None:
     machines = Counter(line["comparison"]["head"]["host"]["cpu"] for line in lines)
     print(f"{len(lines)} comparisons: " + ", ".join(f"{count} on {cpu}" for cpu, count in machines.items()) + "\n")
-    print(table([(line["percent"], line["found"]) for line in lines]))
+    counts = counted(lines)
+    print(table(counts))
+    print("\n" + rates(counts))
     print("\n" + gates(lines))
 
 
@@ -116,13 +128,54 @@ def head_of(percent: int) -> str:
     return f"+{percent} %" if percent else "the base again"
 
 
-def table(found: list[tuple[int, Found]]) -> str:
-    """By how much slower a head is, and whether its target has one thread or several."""
-    counts: dict[tuple[int, str], Counter[str]] = {}
-    for percent, verdicts in found:
-        for case, verdict in verdicts.items():
+def counted(lines: list[Line]) -> Counts:
+    counts: Counts = {}
+    for line in lines:
+        for case, verdict in line["found"].items():
             threads = "several" if f":{SEVERAL}-" in case else "one"
-            counts.setdefault((percent, threads), Counter())[verdict] += 1
+            counts.setdefault((line["percent"], threads), Counter())[verdict] += 1
+    return counts
+
+
+def rates(counts: Counts) -> str:
+    """What is claimed of the gate. *Cannot tell* is neither an alarm nor found."""
+    rows = ["| what | threads | cases | share | with 95 % confidence |", "|---|---|--:|--:|---|"]
+    for (percent, threads), count in sorted(counts.items()):
+        cases = count.total()
+        if percent == 0:
+            what, hits = "false alarms: slower or faster", count["slower"] + count["faster"]
+            worst = f"at most {100 * at_most(hits, cases):.1f} %"
+        elif percent == 10:
+            what, hits = "+10 % found: slower", count["slower"]
+            worst = f"at least {100 * (1 - at_most(cases - hits, cases)):.1f} %"
+        else:
+            continue
+        rows.append(f"| {what} | {threads} | {hits} of {cases} | {100 * hits / cases:.1f} % | {worst} |")
+    return "\n".join(rows)
+
+
+def at_most(hits: int, cases: int) -> float:
+    """The share at which so few hits or fewer have a chance of 5 %: the exact binomial bound, which takes cases to be
+    independent of each other. Of no hit it is some 3 / cases."""
+
+    def chance(share: float) -> float:
+        def of(count: int) -> float:
+            ways = math.lgamma(cases + 1) - math.lgamma(count + 1) - math.lgamma(cases - count + 1)
+            return math.exp(ways + count * math.log(share) + (cases - count) * math.log1p(-share))
+
+        return math.fsum(of(count) for count in range(hits + 1))
+
+    if hits == cases:
+        return 1.0
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if chance(middle) > 0.05 else (low, middle)
+    return high
+
+
+def table(counts: Counts) -> str:
+    """By how much slower a head is, and whether its target has one thread or several."""
     verdicts = ("same", "slower", "faster", "cannot tell")
     rows = ["| head | threads | cases | " + " | ".join(verdicts) + " |", "|---|---|--:|--:|--:|--:|--:|"]
     for (percent, threads), count in sorted(counts.items()):
@@ -138,9 +191,9 @@ class Gate:
         self.args, self.repository, self.base = args, folder / "repository", folder / "base"
         self.command = [args.orch, "--cache-dir", folder / "cache", "--env-dir", args.env_dir]
         self.repository.mkdir()
-        targets = {name: row for name, row in TARGETS.items() if not (args.one_thread and name == SEVERAL)}
-        self.pairs = {f"{size}-{target}": target for size in MODELS for target in targets}
-        self.write_spec(targets)
+        rows = targets(args.one_thread)
+        self.pairs = {f"{size}-{target}": target for size in MODELS for target in rows}
+        self.write_spec(rows)
         self.layers = {0: dict.fromkeys(self.pairs, LAYERS)}
         self.calibrate()
         self.write(0)

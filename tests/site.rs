@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use orch::browser::{Adapter, Api, Launch, Page, Served, open};
 use orch::report::compare::{Noises, compare};
 use orch::report::site::{Files, site};
-use orch::report::{CaseResult, ReportDoc, Trends};
+use orch::report::{CaseResult, Executed, ReportDoc, Trends};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use support::Sandbox;
@@ -23,6 +23,19 @@ fn made() -> Files {
     base.cases.iter_mut().take(5).for_each(|case| case.status = orch::record::Outcome::Fail);
     base.cases.pop();
     site(&head, Some(&compare(("base", &base), ("head", &head), &Noises::new())), &Trends::new()).unwrap()
+}
+
+/// A page with all that it loads in it: in a frame it has no folder.
+fn whole(files: &Files, name: &str) -> String {
+    let root = "../".repeat(name.matches('/').count());
+    let mut page = files[name].replace("&#x2f;", "/");
+    for (name, text) in files {
+        let style = format!("<link rel=\"stylesheet\" href=\"{root}{name}\">");
+        let script = format!("<script src=\"{root}{name}\" defer></script>");
+        page = page.replace(&style, &format!("<style>{text}</style>"));
+        page = page.replace(&script, &format!("<script>{text}</script>"));
+    }
+    page
 }
 
 /// What a page refers to, as it stands there.
@@ -127,25 +140,66 @@ fn a_folder_is_brought_up_to_date_and_what_is_somebody_elses_stays() {
     assert_eq!(sandbox.read("site/index.html.edited"), "mine");
 }
 
-#[test]
-fn a_reader_finds_a_model_by_its_name() {
+/// What a page of ours finds out in a browser.
+fn answered(script: &str, params: &Value, files: BTreeMap<String, String>) -> Value {
     let sandbox = Sandbox::new().installs();
     let browser = support::browser(&sandbox);
     let scratch = sandbox.path("profile");
     fs::create_dir_all(&scratch).unwrap();
+    let launch = Launch { program: &browser, api: Api::Wasm, adapter: Adapter::Software, scratch: &scratch };
+    let files = files.into_iter().map(|(name, text)| (name, Served::Bytes(text.into_bytes()))).collect();
+    open(&launch, &Page { script, params, files, imports: &[] }, &|_| {}).unwrap().answer
+}
+
+#[test]
+fn pages_fit_a_narrow_screen() {
+    let doc = doc();
+    let executed = |day: u32| Executed {
+        when: format!("2026-01-{day:02} 08:00"),
+        revision: Some("1a2b3c4d5+".to_owned()),
+        state: "PASS".to_owned(),
+        median_ms: Some(1.5),
+        lowest_ms: 1.4,
+        shift: None,
+    };
+    let whose = ("bert:cpu-fp32".to_owned(), doc.host.name.clone());
+    let trends = Trends::from([(whose, (1..=12).map(executed).collect())]);
+    let mut base = self::doc();
+    base.cases.iter_mut().for_each(|case| case.status = orch::record::Outcome::Fail);
+    let base = ("run 20260131T080000.123Z-1a2b3c4d5e6f at 1a2b3c4d5+", &base);
+    let files = site(&doc, Some(&compare(base, ("head", &doc), &Noises::new())), &trends).unwrap();
+    let longest = |folder: &str| {
+        let own = files.iter().filter(|(name, _)| name.starts_with(folder));
+        own.max_by_key(|(_, text)| text.len()).unwrap().0.as_str()
+    };
+    let with_trend = "pairs/bert/cpu-fp32.html";
+    let named = [
+        "index.html",
+        "changes.html",
+        "how.html",
+        longest("models/"),
+        longest("targets/"),
+        longest("pairs/"),
+        with_trend,
+    ];
+    let names: BTreeMap<String, &str> = named.iter().enumerate().map(|(at, name)| (at.to_string(), *name)).collect();
+    let pages = names.iter().map(|(at, name)| (at.clone(), whole(&files, name))).collect();
+    let found = answered(include_str!("site_narrow.mjs"), &json!(names.keys().collect::<Vec<_>>()), pages);
+    for (at, name) in names {
+        let charts = u32::from(name == with_trend);
+        let fits = json!({"sideways": 0, "beyond": [], "height": true, "search": true, "charts": charts});
+        assert_eq!(found[&at], fits, "{name}");
+    }
+}
+
+#[test]
+fn a_reader_finds_a_model_by_its_name() {
     let mut files = made();
     // A page in a frame has no folder: what it refers to stands in it.
     let index = files.remove("index.html").unwrap();
     let script = |name: &str| format!("<script>{}</script>", files[name]);
     let page = index.replace("</body>", &format!("{}{}</body>", script("search-index.js"), script("search.js")));
-    let launch = Launch { program: &browser, api: Api::Wasm, adapter: Adapter::Software, scratch: &scratch };
-    let shown = Page {
-        script: include_str!("site_page.mjs"),
-        params: &Value::Null,
-        files: BTreeMap::from([("page".to_owned(), Served::Bytes(page.into_bytes()))]),
-        imports: &[],
-    };
-    let found = open(&launch, &shown, &|_| {}).unwrap().answer;
+    let found = answered(include_str!("site_page.mjs"), &Value::Null, BTreeMap::from([("page".to_owned(), page)]));
     let expected = json!({
         "hidden": true,
         "bert": ["models/bert.html", "models/roberta.html", "models/distilbert.html"],

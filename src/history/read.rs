@@ -1,13 +1,18 @@
 //! What commands ask of the history: runs, the results of one, and the series of a case.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result};
+use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::Reader;
 use super::change::noise;
-use crate::report::Basis;
+use crate::base::figures;
+use crate::exec::MaxAge;
 use crate::report::compare::{Noise, Noises};
+use crate::report::{Basis, ReportDoc};
 
 /// A row of `runs`. Moments are RFC 3339, UTC.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -80,19 +85,29 @@ pub enum Which {
 }
 
 impl Which {
-    /// `2`, `20260131T080000.123Z-1a2b`, `2026-01-31` (the last run until the end of that day, UTC), `2026-01-31T08:00:00Z`, or else
-    /// a git revision. What only git knows, such as a branch, is for the caller to resolve.
+    /// `2`, `20260131T080000.123Z-1a2b`, `2026-01-31` (the last run until the end of that day, UTC), `2026-01-31T08:00:00Z`, `7d` (the
+    /// last run that is at least so old), or else a git revision. What only git knows, such as a branch, is for the caller to resolve.
     pub fn of(text: &str) -> Self {
+        // Longer ones may be commits.
+        let is_short = text.len() < 5;
         let day = || Some(text.parse::<jiff::civil::Date>().ok()?.tomorrow().ok()?.to_string());
-        let moment = || Some(text.parse::<jiff::Timestamp>().ok()?.to_string());
+        let moment = || Some(text.parse::<Timestamp>().ok()?.to_string());
+        let age = || ago(text.parse::<MaxAge>().ok().filter(|_| is_short)?.length());
         let is_name = matches!(text.as_bytes().split_at_checked(8), Some((day, [b'T', ..])) if day.iter().all(u8::is_ascii_digit));
         match text.parse() {
-            Ok(number) if text.len() < 5 => Self::Last(number),
+            Ok(number) if is_short => Self::Last(number),
             _ if is_name => Self::Named(text.to_owned()),
-            _ => moment().or_else(day).map_or_else(|| Self::Revision(text.to_owned()), Self::Before),
+            _ => moment().or_else(day).or_else(age).map_or_else(|| Self::Revision(text.to_owned()), Self::Before),
         }
     }
 }
+
+/// The moment that was so long ago.
+fn ago(age: Duration) -> Option<String> {
+    Some(figures::moment(Timestamp::now().checked_sub(age).ok()?))
+}
+
+const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 
 const RUNS: &str = "SELECT * REPLACE (strftime(started, '%Y-%m-%dT%H:%M:%S.%gZ') AS started),
     (SELECT count(*) FROM results WHERE results.run = runs.run AND execution IS NOT NULL AND NOT kept) AS measured
@@ -127,6 +142,19 @@ impl Reader {
             Which::Before(moment) => run(&format!("WHERE runs.started < $1::TIMESTAMP {last}"), &[moment]),
         };
         Ok(found?.pop())
+    }
+
+    /// The newest whole run of the same spec, or of the same part of it, that is at least a week old and no newer than the report; of the
+    /// report's machine if it ever ran there.
+    pub fn last_week(&self, doc: &ReportDoc) -> Result<Option<RunRow>> {
+        let week_ago = ago(WEEK).context("the clock stands before all time")?;
+        let measured = doc.cases.iter().filter_map(|case| case.measured.as_ref()).max();
+        let began = doc.run.as_ref().map(|run| &run.started).or(measured).unwrap_or(&week_ago);
+        let which = "WHERE spec = $1 AND coalesce(scope, '') = $2 AND NOT coalesce(interrupted, false)
+            AND runs.started <= least($3::TIMESTAMP, $4::TIMESTAMP)
+            ORDER BY host = $5 DESC NULLS LAST, runs.started DESC, run DESC LIMIT 1";
+        let scope = doc.scope.as_deref().unwrap_or_default();
+        Ok(self.fetch(&format!("{RUNS} {which}"), &[&doc.spec, scope, &week_ago, began, &doc.host.name])?.pop())
     }
 
     /// The executions of one case, oldest first; on one machine, or on all.
@@ -180,7 +208,11 @@ mod tests {
         assert_eq!(Which::of("20260131T080000.123Z-1a2b"), Which::Named("20260131T080000.123Z-1a2b".into()));
         assert_eq!(Which::of("2026-01-31"), Which::Before("2026-02-01".into()));
         assert_eq!(Which::of("2026-01-31T08:00:00+01:00"), Which::Before("2026-01-31T07:00:00Z".into()));
-        for revision in ["1a2b3c4", "main", "12345678", "öäüöäüöäü"] {
+        let Which::Before(moment) = Which::of("7d") else { panic!("it is an age") };
+        let age = Timestamp::now().duration_since(moment.parse().unwrap()).as_secs();
+        assert!((7 * 86_400..7 * 86_400 + 60).contains(&age), "{age}");
+        // `1234567d` is an age for some, and a commit here.
+        for revision in ["1a2b3c4", "main", "12345678", "1234567d", "2mo", "öäüöäüöäü"] {
             assert_eq!(Which::of(revision), Which::Revision(revision.into()));
         }
     }

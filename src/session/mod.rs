@@ -56,7 +56,7 @@ pub use out_dir::{Handed, Named, Spot, loaded, page_of, place_site};
 pub use own::Own;
 pub use probes::Probes;
 pub use project::{Project, spec};
-pub use recorded::{history_dir, trends};
+pub use recorded::{history_dir, kept_history, trends};
 pub use request::{Locations, Request, Settings, Sweep};
 pub use run::Run;
 pub use scope::Planned;

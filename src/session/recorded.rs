@@ -10,7 +10,7 @@ use crate::base::figures;
 use crate::base::fs::parent;
 use crate::catalogue::Requirement;
 use crate::exec::{Finished, How, StepResult};
-use crate::history::{self, About, Executed, Execution, RunFile};
+use crate::history::{self, About, Executed, Execution, Reader, RunFile};
 use crate::memo::{Memo, MemoPath, Recorded};
 use crate::plan::{Plan, PlannedCase};
 use crate::report::{CaseResult, Git, Ran, Trends};
@@ -163,24 +163,25 @@ fn executed(name: &str, result: &StepResult) -> Option<Executed> {
     })
 }
 
-/// What pages show of the history, where there is one and what reads it is installed: no page waits for an installation. One that cannot
-/// be read is told, and pages are made without it.
+/// What pages show of the history. One that cannot be read is told, and pages are made without it.
 pub fn trends(locations: &Locations, tell: Tell<'_>) -> Trends {
-    known(locations, tell).unwrap_or_else(|error| {
+    let known = |reader: Option<Reader>| reader.map_or_else(|| Ok(Trends::new()), |reader| reader.trends());
+    kept_history(locations, tell).and_then(known).unwrap_or_else(|error| {
         tell(&format!("the pages show no history: {error:#}"));
         Trends::new()
     })
 }
 
-fn known(locations: &Locations, tell: Tell<'_>) -> anyhow::Result<Trends> {
+/// The history, where there is one. What reads it must be installed: no page waits for an installation.
+pub fn kept_history(locations: &Locations, tell: Tell<'_>) -> anyhow::Result<Option<Reader>> {
     let dir = history_dir(locations)?;
     if !history::runs_dir(&dir).is_dir() {
-        return Ok(Trends::new());
+        return Ok(None);
     }
     let provision = provision(locations, Cancel::default())?;
     if !provision.is_ready(Requirement::Env(EnvName::Duckdb)) {
         anyhow::bail!("DuckDB, which reads it, is not installed\n  hint: `orch history` installs it");
     }
     let library = provision.duckdb(&|_| {})?;
-    history::History::new(dir, &library)?.read(tell)?.trends()
+    history::History::new(dir, &library)?.read(tell).map(Some)
 }

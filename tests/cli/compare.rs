@@ -6,7 +6,7 @@ use crate::history::REPORT;
 use crate::onnx::{RIGHT, expected, slow_linear};
 use crate::ready_onnx::sandbox;
 use crate::sizes::shell;
-use crate::support::Sandbox;
+use crate::support::{Sandbox, env_dir};
 
 const RUN: [&str; 2] = ["run", "specs/all.yaml"];
 
@@ -18,6 +18,15 @@ fn ran(values: [f32; 3]) -> (Sandbox, Value) {
     sandbox.write("base.json", &base);
     let document = serde_json::from_str(&base).unwrap();
     (sandbox, document)
+}
+
+/// What git says in a folder of the sandbox.
+#[track_caller]
+fn git(sandbox: &Sandbox, folder: &str, line: &str) -> String {
+    let line = format!("git -C {folder} -c user.name=x -c user.email=x@y.z -c init.defaultBranch=main {line}");
+    let (ended, told) = shell(sandbox, &line);
+    assert!(ended, "{line}: {told}");
+    told
 }
 
 fn kinds(sandbox: &Sandbox, head: &Value) -> Vec<(String, String)> {
@@ -113,18 +122,11 @@ fn the_base_comes_from_the_repository_of_the_folder_whatever_a_hook_set() {
     let (sandbox, mut head) = ran(RIGHT);
     head["cases"][0]["metrics"]["rounds"][0]["min_ms"] = json!(1000.0);
     sandbox.write("head.json", head.to_string());
-    let git = |folder: &str, line: &str| {
-        let line = format!("git -C {folder} -c user.name=x -c user.email=x@y.z -c init.defaultBranch=main {line}");
-        let (ended, told) = shell(&sandbox, &line);
-        assert!(ended, "{line}: {told}");
-        told
-    };
     sandbox.write("other/file", "");
     for (folder, files, branch) in [(".", "specs", "here"), ("other", "file", "there")] {
-        git(folder, "init -q");
-        git(folder, &format!("add {files}"));
-        git(folder, "commit -qm x");
-        git(folder, &format!("branch {branch}"));
+        for line in ["init -q", &format!("add {files}"), "commit -qm x", &format!("branch {branch}")] {
+            git(&sandbox, folder, line);
+        }
     }
     let other = sandbox.path("other/.git").display().to_string();
     let sandbox = sandbox.env("GIT_DIR", other).env("GIT_INDEX_FILE", "no/such/index");
@@ -137,20 +139,15 @@ fn the_base_comes_from_the_repository_of_the_folder_whatever_a_hook_set() {
 #[ignore = "deep, and slow: `cargo test --test '*' -- --ignored`, as CI does"]
 fn what_is_measured_again_in_turns_is_slower_or_is_not() {
     let sandbox = sandbox(RIGHT);
-    let git = |line: &str| {
-        let line = format!("git -c user.name=x -c user.email=x@y.z -c init.defaultBranch=main {line}");
-        let (ended, told) = shell(&sandbox, &line);
-        assert!(ended, "{told}");
-    };
     let spec = sandbox.read("specs/all.yaml").replace(
         "\n  openvino: {runtime: openvino, backend: openvino, device: CPU, artefact: openvino, precisions: [fp32]}",
         "",
     );
     sandbox.write("specs/all.yaml", &spec);
     sandbox.write("models/linear.onnx", slow_linear(400));
-    git("init -q");
-    git("add specs models");
-    git("commit -qm base");
+    for line in ["init -q", "add specs models", "commit -qm base"] {
+        git(&sandbox, ".", line);
+    }
     sandbox.run(RUN).success();
     let measured = |name: &str| {
         let document = sandbox.read("orch-out/report/matrix.json");
@@ -187,7 +184,7 @@ fn what_is_no_report_is_refused_by_name() {
 }
 
 /// A run of another machine: one case, whose least time varies from day to day.
-fn day(number: u32, ms: f64) -> Value {
+pub(super) fn day(number: u32, ms: f64) -> Value {
     let mut report: Value = serde_json::from_str(REPORT).unwrap();
     report["cases"].as_array_mut().unwrap().retain(|case| case["case"] == "bert:cpu-fp32");
     let case = &mut report["cases"][0];
@@ -226,4 +223,39 @@ fn runs_of_the_history_are_compared_by_how_much_they_vary_there() {
     sandbox.run(["compare", "20260210T", "slow.json"]).success().stdout_has("slower (1)");
     sandbox.run(["compare", "no-such-branch", "1"]).code(2).stderr_has("`no-such-branch` is no run of the history");
     sandbox.run(["compare", "99", "1"]).code(2).stderr_has("`orch history` lists the runs");
+    // The last that is so old; all of them are.
+    sandbox.run(["compare", "7d", "1"]).success().stdout_has("base  run 20260211T").stdout_has("1 the same");
+}
+
+/// A project with two commits and a run at each, the second of which broke it.
+#[test]
+fn runs_are_found_by_the_revisions_that_they_ran_at() {
+    let sandbox = sandbox(RIGHT).env("ORCH_ENV_DIR", env_dir().display().to_string());
+    let git = |line: &str| git(&sandbox, ".", line);
+    for line in ["init -q", "add specs models", "commit -qm right", "tag v1"] {
+        git(line);
+    }
+    sandbox.run(RUN).success();
+    sandbox.write("models/expected/output_0.pb", expected([41.5, 51.5, 60.]));
+    for line in ["commit -qam wrong", "branch topic/wrong"] {
+        git(line);
+    }
+    sandbox.run(RUN).code(1);
+    let commit = |name: &str| git(&format!("rev-parse {name}")).trim().to_owned();
+    let (right, wrong) = (commit("v1"), commit("HEAD"));
+    for (base, head) in [("v1", "HEAD"), (&right[..7], &wrong[..7]), ("HEAD~1", "topic/wrong"), (&right, "main")] {
+        let told = sandbox.run(["compare", base, head, "--gate"]).code(1).stdout_has("broken (2)");
+        for (side, commit) in [("base", &right), ("head", &wrong)] {
+            let line = told.stdout.lines().find(|line| line.starts_with(side)).unwrap();
+            assert!(line.contains(&format!(" at {}", &commit[..9])), "{base} {head}: {line}");
+        }
+    }
+    // The head is the last run's report, which is that of the second commit, and so is the last run of the history.
+    sandbox.run(["compare", "v1"]).success().stdout_has("broken (2)");
+    sandbox.run(["compare", "main", "1"]).success().stdout_has("2 the same");
+    sandbox.run(["compare", "main", "v1", "--gate"]).success().stdout_has("fixed (2)");
+    // Nothing ran at this commit yet.
+    git("commit -q --allow-empty -m unseen");
+    sandbox.run(["compare", "HEAD", "1"]).code(2).stderr_has("`HEAD` is no run of the history");
+    sandbox.run(["compare", "topic/gone", "1"]).code(2).stderr_has("`topic/gone` is no run of the history");
 }

@@ -1,8 +1,9 @@
 //! The history as people ask it: the documented queries, formats, the runs and the series of a case; and that asking harms nothing.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
@@ -110,6 +111,22 @@ fn answers_come_as_table_json_csv_and_parquet() {
     assert_eq!(read.lines().nth(1), rows[0]["model"].as_str(), "{read}");
     let none = sandbox.run(["query", "SELECT model FROM executions WHERE false"]).success().stdout;
     assert!(none.starts_with("model\n"), "{none}");
+}
+
+#[test]
+fn a_query_comes_from_stdin() {
+    let sandbox = sandbox();
+    let ask = |sql: &[u8]| {
+        let mut command = sandbox.command(["query", "-", "--json"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(sql).unwrap();
+        sandbox.wait(child)
+    };
+    let sql = "-- how many\nSELECT count(*) AS n,\n  'it''s \"quoted\"' AS text\nFROM runs;\n";
+    assert_eq!(ask(sql.as_bytes()).success().json(), json!([{"n": 1, "text": "it's \"quoted\""}]));
+    ask(b"").code(2).stderr_has("it contains no query");
+    ask(b"SELECT nothing FROM runs").code(2).stderr_has("nothing");
+    ask(b"SELECT '\xff'").code(1).stderr_has("failed to read the query from stdin");
 }
 
 #[test]

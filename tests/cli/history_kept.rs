@@ -114,6 +114,35 @@ fn a_run_says_of_which_commit_it_is_and_a_new_commit_without_work_is_told() {
 }
 
 #[test]
+fn files_of_runs_and_the_folders_of_a_history_are_imported_as_they_are() {
+    let from = sandbox();
+    from.run(RUN).code(3);
+    reports(&from, 2);
+    from.run(["history", "import", "many"]).success();
+    let to = Sandbox::new().installs();
+    let import = |path: PathBuf| to.run(["history", "import", path.to_str().unwrap()]).success();
+    let own = files(&from).pop().unwrap();
+    import(own.clone()).stderr_has("1 run taken in");
+    let runs = |sandbox: &Sandbox| rows(sandbox, "SELECT * EXCLUDE (imported_from) FROM runs ORDER BY run");
+    // All that a report does not say is there too.
+    assert_eq!(runs(&to), runs(&from)[2..]);
+    assert!(runs(&to)[0]["command"].as_str().unwrap().starts_with("orch run all.yaml"));
+    let name = own.file_name().unwrap().to_str().unwrap();
+    assert_eq!(rows(&to, "SELECT imported_from FROM runs"), [json!({"imported_from": name})]);
+    import(from.path("cache/history")).stderr_has("2 runs taken in");
+    assert_eq!(runs(&to), runs(&from));
+    for query in
+        ["SELECT * FROM steps ORDER BY ALL", "SELECT run, case_id, host, state, execution FROM results ORDER BY ALL"]
+    {
+        assert_eq!(rows(&to, query), rows(&from, query));
+    }
+    assert_eq!(number(&to, "SELECT count(*) FROM results"), 2 * 206 + 1);
+    // Of the folder in it there is nothing new.
+    import(from.path("cache/history/runs")).stderr_has("0 runs taken in");
+    assert_eq!(files(&to).len(), 3);
+}
+
+#[test]
 fn eight_runs_at_once_are_all_in_it_while_others_ask() {
     let sandbox = sandbox();
     sandbox.run(["history"]).success();

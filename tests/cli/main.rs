@@ -45,9 +45,12 @@ mod memo;
 mod selection;
 mod serve;
 mod serve_browser;
+mod site;
 mod sizes;
 mod states;
 mod slots;
+#[cfg(target_os = "linux")]
+mod strict;
 mod watched;
 mod workflow;
 mod worn;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::onnx::{RIGHT, expected};
 use crate::page;
 use crate::ready_onnx::sandbox;
-use crate::support::{Sandbox, eventually, signal};
+use crate::support::{Sandbox, env_dir, eventually, signal};
 
 pub(super) const RUN: [&str; 2] = ["run", "specs/all.yaml"];
 
@@ -66,6 +66,31 @@ fn it_follows_runs_and_specs_and_ends_when_asked() {
     eventually("the page tells the mistake", || get(port, "/").contains("<pre>specs/all.yaml has 1 error"));
     sandbox.write("specs/all.yaml", spec);
     eventually("the page is back", || get(port, "/").contains("id=\"matrix\""));
+    signal(&child, libc::SIGINT);
+    sandbox.wait(child).success();
+}
+
+#[test]
+fn pages_show_the_history_and_follow_it() {
+    let sandbox = sandbox(RIGHT).env("ORCH_ENV_DIR", env_dir().display().to_string());
+    sandbox.run(["setup", "duckdb"]).success();
+    let measure = || sandbox.run(["run", "specs/all.yaml", "-t", "cpu", "--rerun", "run"]).success();
+    (0..2).for_each(|_| drop(measure()));
+    let (child, port) = serving(&sandbox);
+    let site = || get(port, "/site/pairs/linear/cpu-fp32.html");
+    let course = site();
+    assert!(course.contains("2 executions on one machine") && course.contains("data-course='{"), "{course}");
+    let (_, table) = course.split_once("executed (UTC)").unwrap();
+    let (table, _) = table.split_once("</table>").unwrap();
+    assert_eq!(table.matches("<tr").count(), 2, "{table}");
+    assert!(get(port, "/site/history.js").contains("Plot"));
+    // Of a case that was never executed there is nothing to show.
+    assert!(!get(port, "/site/pairs/linear/openvino-fp32.html").contains("executions on one machine"));
+    let details = || page::data(&get(port, "/"))["details"].to_string();
+    assert!(details().contains("2 executions on one machine"), "{}", details());
+    measure();
+    eventually("the report shows the third", || details().contains("3 executions on one machine"));
+    eventually("the site shows the third", || site().contains("3 executions on one machine"));
     signal(&child, libc::SIGINT);
     sandbox.wait(child).success();
 }

@@ -19,10 +19,11 @@ const ROUNDS: u32 = 5;
 pub(in crate::cli) struct BenchArgs {
     #[command(flatten)]
     run: RunArgs,
-    /// Wait up to a minute for a quiet machine before the first round, measure nothing if it stays busy, and fail if a
-    /// round was disturbed
-    #[arg(long, help_heading = "Measuring")]
-    strict: bool,
+    /// Wait up to a minute, or so many seconds, for a quiet machine before the first round, measure nothing if it stays
+    /// busy, and fail if a round was disturbed
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "60")]
+    #[arg(help_heading = "Measuring")]
+    strict: Option<u32>,
     /// The seed for the random order of rounds, to repeat an order [default: a new one each time]
     #[arg(long, value_name = "N", help_heading = "Measuring")]
     seed: Option<u64>,
@@ -30,7 +31,6 @@ pub(in crate::cli) struct BenchArgs {
 
 /// So long a machine is looked at to tell whether it is quiet.
 const LOOK: Duration = Duration::from_secs(1);
-const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) fn bench(args: &Args, bench: &BenchArgs, printer: &Printer) -> anyhow::Result<Exit> {
     if bench.run.spec.check || bench.run.watch {
@@ -55,8 +55,8 @@ pub(super) fn bench(args: &Args, bench: &BenchArgs, printer: &Printer) -> anyhow
         session.resume(&mut planned, &settings.command, &tell)?;
     }
     on_interrupt(&session.cancel, || {})?;
-    if bench.strict
-        && let Some(why) = disturbance(&session.cancel, &tell)
+    if let Some(seconds) = bench.strict
+        && let Some(why) = disturbance(&session.cancel, Duration::from_secs(seconds.into()), &tell)
     {
         printer.note(&format!("nothing was measured: this machine is not quiet: {why}"));
         return Ok(Exit::Failed);
@@ -68,7 +68,7 @@ pub(super) fn bench(args: &Args, bench: &BenchArgs, printer: &Printer) -> anyhow
         run::show(doc, page, &bench.run, printer);
     };
     let (exit, _) = run::perform(&session, planned, (&request, &settings), &show, printer)?;
-    if bench.strict && exit == Exit::Success && disturbed.get() > 0 {
+    if bench.strict.is_some() && exit == Exit::Success && disturbed.get() > 0 {
         let (count, noun) = (disturbed.get(), crate::base::figures::plural(disturbed.get(), "case was", "cases were"));
         printer.note(&format!("{count} {noun} disturbed while being measured; the report says by what"));
         return Ok(Exit::Failed);
@@ -77,7 +77,7 @@ pub(super) fn bench(args: &Args, bench: &BenchArgs, printer: &Printer) -> anyhow
 }
 
 /// Waits for a quiet machine. Why it did not become one.
-fn disturbance(cancel: &Cancel, tell: &dyn Fn(&str)) -> Option<String> {
+fn disturbance(cancel: &Cancel, patience: Duration, tell: &dyn Fn(&str)) -> Option<String> {
     let (host, begin) = (Host::real(), Instant::now());
     let mut has_told = false;
     loop {
@@ -88,7 +88,7 @@ fn disturbance(cancel: &Cancel, tell: &dyn Fn(&str)) -> Option<String> {
             return None;
         }
         let why = remarks.join("; ");
-        if begin.elapsed() > PATIENCE {
+        if begin.elapsed() > patience {
             return Some(why);
         }
         if !std::mem::replace(&mut has_told, true) {

@@ -1,7 +1,7 @@
 //! `orch compare`: what differs between two reports, which are files or runs of the history.
 
 mod confirm;
-mod sides;
+mod reports;
 
 use std::path::PathBuf;
 
@@ -11,11 +11,12 @@ use crate::base::named;
 use crate::cli::{Args, Exit, Printer};
 use crate::report::compare;
 use crate::report::text::Styles;
+pub(super) use reports::Reports;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct CompareArgs {
-    /// Base: the `matrix.json` of a run, or a run of the history (1 for the last, 2 for the one before, its name, a day, a time or
-    /// a git revision)
+    /// Base: the `matrix.json` of a run, or a run of the history (1 for the last, 2 for the one before, its name, a day, a time, an
+    /// age such as 7d, or a git revision)
     #[arg(value_name = "BASE")]
     base: PathBuf,
     /// Head, given like the base [default: the last run's report in orch-out]
@@ -48,9 +49,12 @@ pub(in crate::cli) enum CompareFormat {
 }
 
 pub(super) fn compare(args: &Args, asked: &CompareArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    let sides = sides::sides(args, [&asked.base, &asked.head], printer)?;
-    let [base, head] = &sides.reports;
-    let mut comparison = compare::compare((&base.0, &base.1), (&head.0, &head.1), &sides.noises);
+    let mut reports = Reports::new(args, printer);
+    let (base, head) = (reports.named(&asked.base)?, reports.named(&asked.head)?);
+    let noises = reports.noises(&head.1.host.name)?;
+    // Nothing is taken into the history as long as it is open, and measuring again takes minutes.
+    drop(reports);
+    let mut comparison = compare::compare((&base.0, &base.1), (&head.0, &head.1), &noises);
     if let Some(revision) = &asked.confirm {
         confirm::confirm(args, revision, &mut comparison, printer)?;
     }

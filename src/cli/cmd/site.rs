@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use crate::base::figures::counted;
-use crate::cli::cmd::report::{document, documents};
+use crate::cli::cmd::compare::Reports;
+use crate::cli::cmd::report::documents;
 use crate::cli::{Args, Exit, Printer};
-use crate::report::{compare, merge, site};
+use crate::report::compare::{Comparison, compare};
+use crate::report::{ReportDoc, merge, site};
 use crate::session::{Handed, place_site, trends};
 
 #[derive(Debug, clap::Args)]
@@ -18,8 +20,9 @@ pub(in crate::cli) struct SiteArgs {
     /// What it shows: the matrix.json of a run, or of several shards or machines [default: the last run's in orch-out]
     #[arg(long, value_name = "FILE", num_args = 1.., default_value = "orch-out/report/matrix.json", hide_default_value = true)]
     report: Vec<PathBuf>,
-    /// An older matrix.json: adds what changed since, with a feed
-    #[arg(long, value_name = "FILE")]
+    /// Adds what changed since, with a feed: an older matrix.json, or a run of the history, named as for `orch compare` (7d, a day, a
+    /// git revision …) [default: with a history, the newest whole run of the spec that is a week old]
+    #[arg(long, value_name = "BASE")]
     since: Option<PathBuf>,
     /// Print one JSON document on stdout
     #[arg(long)]
@@ -28,20 +31,35 @@ pub(in crate::cli) struct SiteArgs {
 
 pub(super) fn site(args: &Args, asked: &SiteArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let doc = merge::merge(&documents(&asked.report)?)?;
-    let base = asked.since.as_ref().map(|path| anyhow::Ok((path.display().to_string(), document(path)?)));
-    let base = base.transpose()?;
-    let head = asked.report.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
-    let changes =
-        base.as_ref().map(|(name, base)| compare::compare((name, base), (&head, &doc), &compare::Noises::new()));
+    let changes = changes(args, asked, &doc, printer)?;
     let files = site::site(&doc, changes.as_ref(), &trends(&args.locations(), &|text| printer.note(text)))?;
     let mut handed = Handed::default();
     let [written, stayed, gone] = place_site(&files, &asked.dir, &mut handed)?;
     handed.told.iter().for_each(|text| printer.note(text));
     let index = asked.dir.join("index.html");
-    let document = || json!({"index": index, "written": written, "as_before": stayed, "removed": gone});
+    let since = changes.map(|changes| changes.base.name);
+    let document = || json!({"index": index, "written": written, "as_before": stayed, "removed": gone, "since": since});
     printer.answer(asked.json, document, || {
         let (written, index) = (counted(written, "file"), index.display());
         format!("{written} written, {stayed} as before, {gone} removed: {index}\n")
     });
     Ok(Exit::Success)
+}
+
+/// Against what was asked for, or else against last week's run.
+fn changes(args: &Args, asked: &SiteArgs, doc: &ReportDoc, printer: &Printer) -> anyhow::Result<Option<Comparison>> {
+    let mut reports = Reports::new(args, printer);
+    let base = match (&asked.since, &*asked.report) {
+        (Some(since), _) => Some(reports.named(since)?),
+        (None, [_]) => reports.last_week(doc).unwrap_or_else(|error| {
+            printer.note(&format!("the site does not say what changed since last week: {error:#}"));
+            None
+        }),
+        // The run of one shard or machine is no base for all of them.
+        (None, _) => None,
+    };
+    let Some((name, base)) = base else { return Ok(None) };
+    printer.note(&format!("what changed since {name}: {}", asked.dir.join("changes.html").display()));
+    let head = asked.report.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
+    Ok(Some(compare((&name, &base), (&head, doc), &reports.noises(&doc.host.name)?)))
 }

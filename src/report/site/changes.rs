@@ -26,6 +26,8 @@ pub(super) fn page(view: &View<'_>, comparison: &Comparison) -> Value {
         // Of the feed: a name that no other has.
         "id": format!("urn:orch:{}", file(&view.doc.spec)),
         "base": named(&comparison.base),
+        // A run's name, or that of a file: where it lay is nobody's business.
+        "base_name": comparison.base.name.rsplit('/').next(),
         "head": named(&comparison.head),
         // When the head was measured, RFC 3339 UTC.
         "updated": last(&comparison.head).unwrap_or_else(|| "1970-01-01T00:00:00Z".to_owned()),
