@@ -3,12 +3,12 @@
     python benches/outside.py orch-out [--cells 30] [--seed 14] [--openvino-python PYTHON]
 
 Class and config are taken from the row in `specs`, and built by transformers; the weights, the ONNX file and the IR are
-those that the run kept under `orch-out/artefacts`. Inputs are drawn anew by the row's recipes, from another seed than
-the run's: neither the exporter nor orch has ever seen them. Only where a graph takes other inputs than its class, the
-kept ones serve. An eager cell is the reference itself: there, the class must repeat what was kept.
+those that the run kept under `orch-out/artefacts`. Inputs are drawn anew by the row's recipes, from another seed
+than the run's: neither the exporter nor orch has ever seen them. Only where a graph takes other inputs than its class,
+the kept ones serve. An eager cell is the reference itself: there, the class must repeat what was kept.
 
-Drawn from are the cells on ONNX Runtime's CPU, OpenVINO and eager whose class is of transformers. How many others passed
-is said, with the reason.
+Drawn from are cells on ONNX Runtime's CPU, OpenVINO and eager PyTorch of classes of transformers. How many others
+passed is said, with the reason.
 
 Needs torch, transformers, onnxruntime and PyYAML; openvino may be in another interpreter. Prints a Markdown table, and
 ends with 1 if a cell is wrong or if another input would have passed for this one.
@@ -80,7 +80,7 @@ def why_not(case: dict, rows: dict[str, dict]) -> str | None:
     row = rows.get(case["model"])
     if (case["target"], case["precision"]) not in COLUMNS:
         return f"no runtime here for {case['target']}-{case['precision']}"
-    if row is None:
+    if row is None or Path(case["row"].rpartition(":")[0]).name != row["file"]:
         return "no row in specs/models or specs/composed.yaml"
     if "compose" in row:
         return "a loop over several models"
@@ -116,7 +116,8 @@ def known_rows() -> dict[str, dict]:
     import yaml
 
     paths = [*sorted((SPECS / "models").glob("*.yaml")), SPECS / "composed.yaml"]
-    return {name: row for path in paths for name, row in yaml.safe_load(path.read_text())["models"].items()}
+    named = [(path.name, yaml.safe_load(path.read_text())["models"]) for path in paths]
+    return {name: row | {"file": file} for file, models in named for name, row in models.items()}
 
 
 def built(row: dict, folder: Path):
