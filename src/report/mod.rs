@@ -186,6 +186,9 @@ pub struct CaseResult {
     /// The model's row in a spec: `specs/all.yaml:12`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub row: Option<String>,
+    /// Its type in transformers; None of ready files and of models that are made of others.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub model_type: Option<String>,
     pub family: String,
     pub task: String,
     pub pipeline: String,
