@@ -108,9 +108,11 @@ class Derived(unittest.TestCase):
     def test_missing_are_the_types_of_which_no_task_has_a_row(self) -> None:
         from orch_py.zoo import __main__ as zoo
 
-        found = zoo._missing({"encoder-only": {"bert": {}}, "decoder-only": {"gpt2-text-generation": {}}})
-        self.assertFalse({"bert", "gpt2"} & set(found))
+        of_text = {"bert": {"task": "feature-extraction"}, "gpt2-text-generation": {"task": "text-generation"}}
+        found = zoo._missing({"text": of_text, "audio": {"musicgen-text-to-audio": {"task": "text-to-audio"}}})
+        self.assertFalse({"bert", "gpt2", "musicgen"} & set(found))
         self.assertIn("albert", found)
+        self.assertNotIn("align_text_model", found, "a part")
 
     def test_a_type_that_is_not_there_is_refused_by_its_name(self) -> None:
         from orch_py.protocol import Refused

@@ -130,9 +130,11 @@ def _added(args: argparse.Namespace, zoo: dict[str, Any]) -> Iterator[tuple[str,
 
 
 def _missing(zoo: dict[str, dict[str, Document]]) -> list[str]:
-    """The types of transformers of which no task has a row."""
-    known = {name for found in zoo.values() for name in found}
-    return [each for each in CONFIG_MAPPING if not any(derive.name(each, task) in known for task in derive.TASKS)]
+    """The types of transformers that have a class for a task, and no row for any. Parts of types have none."""
+    known = {name: row["task"] for found in zoo.values() for name, row in found.items()}
+    tasks = set(known.values())
+    types = [each for each in CONFIG_MAPPING if derive.classes(each)]
+    return [each for each in types if not any(derive.name(each, task) in known for task in tasks)]
 
 
 def _unfit(found: Tried) -> str | None:
