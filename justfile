@@ -61,6 +61,12 @@ classes:
     PYTHONPATH=python "$(ls -td ${ORCH_ENV_DIR:-cache/envs}/torch-*/bin/python | head -1)" -m tools.type_list > target/types.txt
     mv target/types.txt src/spec/data/transformers-types.txt
 
+# After a change of transformers' lock: try each row of the zoo again, make rows for new types, write both lists. Then read `git diff`
+upgrade-zoo:
+    -cargo run --release -- zoo refresh
+    -cargo run --release -- zoo add missing
+    just classes
+
 # Write the list of Python packages and their licences again after a change of a lock
 sbom:
     PYTHONPATH=python python3 -m tools.sbom

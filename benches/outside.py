@@ -2,10 +2,13 @@
 
     python benches/outside.py orch-out [--cells 30] [--seed 14] [--openvino-python PYTHON]
 
-Class and config are taken from the row in `specs/models`, and built by transformers; the weights, the ONNX file and the
-IR are those that the run kept under `orch-out/artefacts`. Inputs are drawn anew by the row's recipes, from another seed
+Class and config are taken from the row in `specs`, and built by transformers; the weights, the ONNX file and the IR are
+those that the run kept under `orch-out/artefacts`. Inputs are drawn anew by the row's recipes, from another seed
 than the run's: neither the exporter nor orch has ever seen them. Only where a graph takes other inputs than its class,
 the kept ones serve. An eager cell is the reference itself: there, the class must repeat what was kept.
+
+Drawn from are cells on ONNX Runtime's CPU, OpenVINO and eager PyTorch of classes of transformers. How many others
+passed is said, with the reason.
 
 Needs torch, transformers, onnxruntime and PyYAML; openvino may be in another interpreter. Prints a Markdown table, and
 ends with 1 if a cell is wrong or if another input would have passed for this one.
@@ -19,14 +22,16 @@ import random
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 
-ROWS = Path(__file__).parents[1] / "specs" / "models"
+SPECS = Path(__file__).parents[1] / "specs"
 SEED = 20261123
 # How far a value may be off, in terms of the output's largest one, and how alike the outputs' directions must be.
 BOUNDS = {"fp32": (2e-3, 0.9999), "fp16": (5e-2, 0.999), "int8": (0.5, 0.98)}
+COLUMNS = {("cpu", "fp32"), ("eager-cpu", "fp32"), *(("openvino", precision) for precision in BOUNDS)}
 
 
 def main() -> int:
@@ -40,28 +45,51 @@ def main() -> int:
     if given.infer:
         infer_openvino(*given.infer, given.out)
         return 0
-    cells = drawn(given.out, given.cells, given.seed)
+    rows = known_rows()
+    cells, left = drawn(given.out, rows, given.cells, given.seed)
     print(f"{len(cells)} of the cells that passed, drawn with seed {given.seed}\n")
+    for why, count in sorted(left.items()):
+        print(f"- {count} not drawn from: {why}")
+    print()
+    if not cells:
+        print("nothing to check")
+        return 1
     print("| cell | inputs | max_abs of scale | cosine | another input | |\n|---|---|--:|--:|--:|---|")
     bad = 0
     for case in cells:
-        line, right = checked(given.out, case, given.openvino_python)
+        line, right = checked(given.out, rows[case["model"]], case, given.openvino_python)
         print(line, flush=True)
         bad += not right
     print(f"\n{len(cells) - bad} of {len(cells)} right")
     return int(bad > 0)
 
 
-def drawn(out: Path, count: int, seed: int) -> list[dict]:
+def drawn(out: Path, rows: dict[str, dict], count: int, seed: int) -> tuple[list[dict], Counter[str]]:
+    """The cells, and how many that passed were left out, by why."""
     cases = json.loads((out / "report" / "matrix.json").read_text())["cases"]
     passed = sorted((case for case in cases if case["status"] == "PASS"), key=lambda case: case["case"])
-    return random.Random(seed).sample(passed, min(count, len(passed)))
+    whys = [why_not(case, rows) for case in passed]
+    fit = [case for case, why in zip(passed, whys, strict=True) if why is None]
+    return random.Random(seed).sample(fit, min(count, len(fit))), Counter(why for why in whys if why)
 
 
-def checked(out: Path, case: dict, openvino_python: str) -> tuple[str, bool]:
+def why_not(case: dict, rows: dict[str, dict]) -> str | None:
+    """Why the cell cannot be done again here."""
+    import transformers
+
+    row = rows.get(case["model"])
+    if (case["target"], case["precision"]) not in COLUMNS:
+        return f"no runtime here for {case['target']}-{case['precision']}"
+    if row is None or Path(case["row"].rpartition(":")[0]).name != row["file"]:
+        return "no row in specs/models or specs/composed.yaml"
+    if "compose" in row:
+        return "a loop over several models"
+    return None if row["class"] in dir(transformers) else "a class of diffusers"
+
+
+def checked(out: Path, row: dict, case: dict, openvino_python: str) -> tuple[str, bool]:
     """A line of the table, and whether the cell is right."""
     kept = out / "artefacts" / case["model"]
-    row = row_of(case["model"])
     model = built(row, kept / "model")
     own, reference = tensors(kept / "model", "inputs"), tensors(kept / "model", "reference")
     if case["target"].startswith("eager"):
@@ -84,13 +112,12 @@ def checked(out: Path, case: dict, openvino_python: str) -> tuple[str, bool]:
     return f"| {case['case']} | {which} | {far:.1e} | {alike:.6f} | {told} | {'' if right else 'WRONG'} |", right
 
 
-def row_of(name: str) -> dict:
+def known_rows() -> dict[str, dict]:
     import yaml
 
-    for path in sorted(ROWS.glob("*.yaml")):
-        if row := (yaml.safe_load(path.read_text()).get("models") or {}).get(name):
-            return row
-    raise SystemExit(f"no row `{name}` in {ROWS}")
+    paths = [*sorted((SPECS / "models").glob("*.yaml")), SPECS / "composed.yaml"]
+    named = [(path.name, yaml.safe_load(path.read_text())["models"]) for path in paths]
+    return {name: row | {"file": file} for file, models in named for name, row in models.items()}
 
 
 def built(row: dict, folder: Path):

@@ -15,6 +15,8 @@ mod precisions;
 #[path = "pipeline/pytest.rs"]
 mod pytest;
 mod support;
+#[path = "pipeline/zoo.rs"]
+mod zoo;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -221,20 +223,6 @@ fn weights_of_the_hub_and_of_a_folder_load_offline_and_pickles_are_refused() {
     let manifest: Value =
         serde_json::from_slice(&fs::read(artefact(&sandbox, "hubbed/model").join("manifest.json")).unwrap()).unwrap();
     assert_eq!(manifest["weights"]["revision"], REVISION);
-}
-
-#[test]
-#[ignore = "deep, and slow: `cargo test --test '*' -- --ignored`, as CI does"]
-fn a_row_that_the_zoo_makes_passes() {
-    let sandbox = suite();
-    let made = sandbox.run(["zoo", "add", "albert", "--task", "fill-mask", "--into", "specs/models"]).success();
-    assert!(made.stdout.contains("added albert-fill-mask in encoder-only.yaml"), "{}", made.stdout);
-    let zoo = "version: 1\ninclude: [models/encoder-only.yaml, pipelines.yaml, targets.yaml]\nmatrix: {models: ['*'], targets: [eager-cpu]}\n";
-    let sandbox = sandbox.file("specs/zoo.yaml", zoo);
-    let document =
-        sandbox.run(["run", "specs/zoo.yaml", "--json"]).success().summary([("cases", 1), ("passed", 1)]).json();
-    assert_eq!(cases(&document)["albert-fill-mask:eager-cpu-fp32"]["status"], "PASS");
-    sandbox.run(["zoo", "add", "berd", "--into", "specs/models"]).code(1);
 }
 
 /// Its environment is no part of the usual matrix, so nothing else here installs it.

@@ -1,13 +1,14 @@
 //! Specs as users write them: the suites of this repository load, mistakes are told as in `fixtures/spec/*.txt`, and
 //! the published schema and field reference say what is read. `BLESS=1 cargo test --test spec` rewrites those files.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use orch::spec::schema;
 use orch::spec::{
-    CommandInput, Dim, Fill, Measure, Precision, Priority, ReadyFormat, Route, Source, Spec, Timing, Tolerance, Weights,
+    CommandInput, Dim, Fill, Measure, Precision, Priority, ReadyFormat, Route, Source, Spec, Timing, Tolerance,
+    Weights, model_types,
 };
 use pretty_assertions::assert_eq;
 
@@ -292,7 +293,7 @@ models:
     assert_eq!(limits("own"), (Some(9_000_000_000), "cls.*".to_owned()));
 }
 
-/// Every row of the zoo can be planned, decides by a control, and is small.
+/// Every row of the zoo can be planned, and is of a model of its own.
 #[test]
 fn the_zoo_is_a_spec_of_hundreds_of_models() {
     let spec = Spec::load(Path::new("specs/zoo.yaml")).unwrap_or_else(|errors| panic!("{errors}"));
@@ -313,6 +314,30 @@ fn the_zoo_is_a_spec_of_hundreds_of_models() {
         let rows = spec.models.values().filter(|model| model.family == family).count();
         assert!(rows >= 20, "{rows} of {family}");
     }
+}
+
+/// What docs/zoo.md says of them.
+#[test]
+fn the_zoo_has_the_types_heads_families_and_ids_of_the_hub_that_are_claimed() {
+    let spec = Spec::load(Path::new("specs/zoo.yaml")).unwrap_or_else(|errors| panic!("{errors}"));
+    // A type is what an auto class of transformers knows a class for; each further class of it is a head.
+    let families: BTreeMap<&str, Option<&str>> = model_types().collect();
+    let mut rows: BTreeMap<&str, usize> = BTreeMap::new();
+    for model in spec.models.values() {
+        let Some((model_type, family)) = model.model_type().and_then(|name| families.get_key_value(name)) else {
+            continue;
+        };
+        assert!(family.is_none_or(|family| family == model.family), "{} is of {family:?}", model.name);
+        *rows.entry(*model_type).or_default() += 1;
+    }
+    let heads = rows.values().sum::<usize>() - rows.len();
+    assert!(rows.len() >= 430 && heads >= 320, "{} types and {heads} further heads", rows.len());
+    let unnamed = spec.models.values().filter(|model| matches!(model.source, Source::Transformers { hub: None, .. }));
+    let unnamed: BTreeSet<&str> = unnamed.map(|model| model.name.as_str()).collect();
+    let of_any_two =
+        ["encoder-decoder", "speech-encoder-decoder", "vision-encoder-decoder", "vision-text-dual-encoder"];
+    let of_timm = ["timm_wrapper", "timm_wrapper-image-classification"];
+    assert_eq!(unnamed, BTreeSet::from_iter(of_any_two.into_iter().chain(of_timm)));
 }
 
 /// The code of a pipeline, what the guide says of it and what a spec may ask of it are of the same tasks.

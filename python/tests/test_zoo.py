@@ -73,6 +73,13 @@ class Derived(unittest.TestCase):
                 self.assertEqual(found.decides, "int8")
                 self.assertLess(found.parameters, 1_000_000)
 
+    def test_the_families_of_all_types_are_tags_that_are_derived(self) -> None:
+        from orch_py.zoo import families
+
+        listed = (SPECS.parent / "src/spec/data/transformers-types.txt").read_text("utf-8").splitlines()
+        of_types = {line.split()[1] for line in listed if len(line.split()) == 2}
+        self.assertEqual(of_types, set(families.FAMILIES))
+
     def test_what_speaks_is_of_sound_and_what_lacks_its_pictures_reads_text_alone(self) -> None:
         from orch_py.zoo import families
 
@@ -84,6 +91,28 @@ class Derived(unittest.TestCase):
             ("decoder-only", ("input_ids",), ["state-space"]),
         ):
             self.assertEqual(families.tags(family, ["state-space"], inputs), tags)
+
+    def test_a_row_stands_for_the_model_on_the_hub_by_which_transformers_describes_its_config(self) -> None:
+        from orch_py.zoo import derive
+
+        for cls, known in (
+            ("BertForMaskedLM", "google-bert/bert-base-uncased"),
+            ("CLIPModel", "openai/clip-vit-base-patch32"),
+            # It holds any two models.
+            ("EncoderDecoderModel", None),
+            # Of timm, without an owner on the Hub.
+            ("TimmWrapperModel", None),
+        ):
+            self.assertEqual(derive.hub(cls), known, cls)
+
+    def test_missing_are_the_types_of_which_no_task_has_a_row(self) -> None:
+        from orch_py.zoo import __main__ as zoo
+
+        of_text = {"bert": {"task": "feature-extraction"}, "gpt2-text-generation": {"task": "text-generation"}}
+        found = zoo._missing({"text": of_text, "audio": {"musicgen-text-to-audio": {"task": "text-to-audio"}}})
+        self.assertFalse({"bert", "gpt2", "musicgen"} & set(found))
+        self.assertIn("albert", found)
+        self.assertNotIn("align_text_model", found, "a part")
 
     def test_a_type_that_is_not_there_is_refused_by_its_name(self) -> None:
         from orch_py.protocol import Refused
@@ -118,8 +147,9 @@ class Files(unittest.TestCase):
 
         with tempfile.TemporaryDirectory() as folder:
 
-            def zoo(*args: str) -> subprocess.CompletedProcess[str]:
-                command = [sys.executable, "-m", "orch_py.zoo", *args, "--into", folder]
+            def zoo(*args: str, most: int = 20_000_000) -> subprocess.CompletedProcess[str]:
+                main = f"import orch_py.zoo.__main__ as zoo; zoo.MOST_PARAMETERS = {most}; raise SystemExit(zoo.main())"
+                command = [sys.executable, "-c", main, *args, "--into", folder]
                 return subprocess.run(command, cwd=PACKAGE, capture_output=True, text=True, check=False)
 
             made = zoo("add", "albert", "berd", "--task", "fill-mask")
@@ -129,15 +159,17 @@ class Files(unittest.TestCase):
             path = Path(folder) / "encoder-only.yaml"
             text = path.read_text("utf-8")
             self.assertIn("priority: medium\n", text)
+            self.assertIn("    hub: {id: albert/albert-xxlarge-v2}\n", text)
             changed = text.replace("      vocab_size: 128", "      misspelt: 3\n      vocab_size: 128")
             path.write_text(changed.replace("priority: medium", "priority: low"), "utf-8")
             again = zoo("refresh")
             self.assertEqual((again.returncode, again.stdout), (0, "changed albert-fill-mask in encoder-only.yaml\n"))
             self.assertEqual(path.read_text("utf-8"), text)
-            # In a family that is not its own, and with a tag of no type; and one whose inputs never differ.
+            # In a family that is not its own, with a tag of no type and one by hand; and one whose inputs never differ.
             strange = text.replace("encoder-only", "audio")
             same = strange[strange.index("  albert") :].replace("albert-fill-mask", "same")
-            tagged = strange.replace("    priority", "    tags: [state-space]\n    priority")
+            tagged = strange.replace("    priority", "    tags: [state-space, mine]\n    priority")
+            text = text.replace("    priority", "    tags: [mine]\n    priority")
             moved = path.with_name("audio.yaml")
             moved.write_text(tagged + "\n" + same.replace("randint: [8, 112]", "value: 9"), "utf-8")
             path.unlink()
@@ -147,6 +179,11 @@ class Files(unittest.TestCase):
             self.assertEqual((again.returncode, path.read_text("utf-8")), (1, text))
             self.assertEqual(list(files.read(moved)), ["same"])
             moved.unlink()
+            # Nothing that is large is made, and none becomes so.
+            for command in (("add", "albert", "--task", "fill-mask"), ("refresh",)):
+                large = zoo(*command, most=1000)
+                self.assertRegex(large.stdout, r"^not albert-fill-mask: [0-9,]+ parameters are too many")
+                self.assertEqual((large.returncode, path.read_text("utf-8")), (1, text))
             # Of a run in which another exporter than the first worked, and then of one in which the first did.
             report = Path(folder) / "matrix.json"
             for route, export in (("dynamo", "    export: {routes: [dynamo, legacy, transformers]}\n"), ("legacy", "")):

@@ -72,7 +72,7 @@ impl Table {
             row.task.clone_from(&case.task);
             row.weights = case.weights;
             row.parameters = case.parameters.or(row.parameters);
-            row.exporters.extend(exporters(case));
+            row.exporters.append(&mut exporters(case));
             if case.is_judged_loosely() {
                 row.loosely.insert(place.column.to_owned());
             }
@@ -157,12 +157,16 @@ fn date(case: &CaseResult) -> Option<&String> {
     case.measured.as_ref().max(case.known_since.as_ref()).max(case.ended.as_ref())
 }
 
-/// By the conversions that tell which way they took, or that none led anywhere.
-fn exporters(case: &CaseResult) -> impl Iterator<Item = (String, String)> + '_ {
-    case.facts.iter().filter_map(|(step, facts)| {
-        let form = step.strip_prefix("convert:")?.rsplit(':').next()?;
+/// By the conversions that tell which way they took, or that none led anywhere. What a loop calls may take several: `dynamo, legacy`.
+fn exporters(case: &CaseResult) -> BTreeMap<String, String> {
+    let mut found: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (step, facts) in &case.facts {
+        let Some(form) = step.strip_prefix("convert:").and_then(|rest| rest.rsplit(':').next()) else { continue };
         let tried = facts["attempts"].as_array().is_some_and(|tried| !tried.is_empty());
-        let route = facts["route"].as_str().or(tried.then_some("none"))?;
-        Some((form.to_owned(), route.to_owned()))
-    })
+        if let Some(route) = facts["route"].as_str().or(tried.then_some("none")) {
+            found.entry(form).or_default().insert(route);
+        }
+    }
+    let listed = |routes: BTreeSet<&str>| routes.into_iter().collect::<Vec<_>>().join(", ");
+    found.into_iter().map(|(form, routes)| (form.to_owned(), listed(routes))).collect()
 }

@@ -19,7 +19,7 @@ use crate::report::stats::{self, Ran};
 use crate::report::{CaseResult, Converted, Expected, FallbackResult, FlakyStep, Tried};
 use crate::runtime::RawMeasure;
 use crate::spec::Expect;
-use crate::step::{Stage, StepId};
+use crate::step::{MATERIALISE, Stage, StepId, StepKind as _};
 use crate::worker::tail;
 
 /// In how many of the last executions a figure of the requested target is looked for.
@@ -86,6 +86,7 @@ impl<'a> Ended<'a> {
             dims: case.dims.clone(),
             model: case.model.clone(),
             row: Some(format!("{}:{}", model.row.file.display(), model.row.line)),
+            model_type: model.model_type.map(str::to_owned),
             family: model.family.clone(),
             task: model.task.clone(),
             pipeline: case.pipeline.clone(),
@@ -139,10 +140,12 @@ impl<'a> Ended<'a> {
         self.planned.rounds.iter().copied().find(|id| is_made && self.of(*id).outcome.is_failure())
     }
 
-    /// How many the model has, by the step that made it.
+    /// How many the model has, or those that it is made of together, by the steps that made them. None if one does not tell.
     fn parameters(&self) -> Option<u64> {
-        let mut made = self.planned.chain.iter().filter(|id| self.context.plan.step(**id).stage == Stage::Generate);
-        made.find_map(|id| self.record(*id)?.facts.get("parameters")?.as_u64())
+        let kind = |id: &StepId| self.context.plan.step(*id).kind.name();
+        let makers = self.planned.chain.iter().filter(|id| kind(id).starts_with(MATERIALISE.name()));
+        let counts = makers.map(|id| self.record(*id)?.facts.get("parameters")?.as_u64());
+        counts.sum::<Option<u64>>().filter(|all| *all > 0)
     }
 
     /// What each step took when it was executed, in this run or in an earlier one.

@@ -41,6 +41,8 @@ pub struct Plan {
 
 #[derive(Debug, Clone)]
 pub struct ModelFacts {
+    /// In the locked transformers.
+    pub model_type: Option<&'static str>,
     pub family: String,
     pub task: String,
     pub weights: Weights,

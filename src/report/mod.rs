@@ -10,6 +10,7 @@ mod trend;
 mod decoding;
 pub mod compare;
 mod details;
+mod expected;
 mod fallback;
 pub mod format;
 mod head;
@@ -41,6 +42,7 @@ use serde_json::Value;
 
 pub(crate) use cause::alike;
 pub use decoding::DecodingFigures;
+pub use expected::Expected;
 pub use fallback::{FallbackResult, Tried};
 pub use pages::{CODE, PAGES, shown, stable_backend};
 pub use sections::ids as sections;
@@ -186,6 +188,9 @@ pub struct CaseResult {
     /// The model's row in a spec: `specs/all.yaml:12`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub row: Option<String>,
+    /// Its type in transformers; None of ready files and of models that are made of others.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub model_type: Option<String>,
     pub family: String,
     pub task: String,
     pub pipeline: String,
@@ -264,28 +269,6 @@ pub struct Converted {
     /// Of the folder that it read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_bytes: Option<u64>,
-}
-
-/// An expectation of the spec.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Expected {
-    pub status: Outcome,
-    /// None: at any.
-    pub stage: Option<String>,
-    pub reason: String,
-    /// `YYYY-MM-DD`
-    pub since: Option<String>,
-    /// Whether a success fails the run.
-    pub strict: bool,
-}
-
-impl Expected {
-    /// `FAIL@convert: no such operator (since 2026-01-31)`
-    pub fn summary(&self) -> String {
-        let stage = self.stage.as_ref().map(|stage| format!("@{stage}")).unwrap_or_default();
-        let since = self.since.as_ref().map(|since| format!(" (since {since})")).unwrap_or_default();
-        format!("{}{stage}: {}{since}", self.status.label(), self.reason)
-    }
 }
 
 /// A step that passed after failures.

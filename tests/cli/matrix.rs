@@ -110,6 +110,29 @@ fn a_run_that_contradicts_an_assertion_marks_it_and_a_later_one_takes_the_mark_a
 }
 
 #[test]
+fn a_loop_over_several_models_is_taken_as_one_of_its_family() {
+    let sandbox = sandbox();
+    let loop_ = "  rag: {compose: rag, components: {question: bert, context: albert, generator: bert}, family: rag, task: fill-mask,
+    pipeline: text, inputs: {input_ids: {dtype: int64, shape: [1, 4], value: 1}}}\n";
+    sandbox.write("spec.yaml", format!("{SPEC}{loop_}"));
+    sandbox.write(
+        "table.yaml",
+        TABLE.replace("  encoder-only:", "  rag: {cpu: {asserted: {source: old, compatible: false}}}\n  encoder-only:"),
+    );
+    let mut doc: Value = serde_json::from_str(&report(&[("rag", "plain", "PASS", FIRST)])).unwrap();
+    doc["cases"][0]["family"] = "rag".into();
+    // Each of its models is exported in the way that worked for it.
+    doc["cases"][0]["facts"] =
+        json!({"convert:bert:onnx": {"route": "legacy"}, "convert:albert:onnx": {"route": "dynamo"}});
+    sandbox.write("matrix.json", doc.to_string());
+    sandbox.run(["matrix", "--table", "table.yaml", "--update", "matrix.json"]).success();
+    let table = json(&sandbox, &[])["table"].clone();
+    assert_eq!(table["families"]["rag"]["cpu"]["contradicted"], "1 of 1 right");
+    assert_eq!(table["runs"][0]["models"]["rag"]["exporters"], json!({"onnx": "dynamo, legacy"}));
+    assert_eq!(table["families"]["encoder-only"]["cpu"]["measured"], Value::Null);
+}
+
+#[test]
 fn what_did_not_run_is_not_taken() {
     let sandbox = sandbox();
     for status in ["SKIP_UNAVAILABLE", "MOCK", "INCOMPLETE", "PASS_FALLBACK"] {

@@ -25,13 +25,12 @@ from orch_py.protocol import Refused
 from orch_py.torch_model import model_class
 from orch_py.zoo import derive, families, files, own, rows
 from orch_py.zoo.priorities import priority
-from orch_py.zoo.rows import Document, Row
+from orch_py.zoo.rows import Document, Row, Tried
 
 # A small model takes less than a second; what takes minutes is not small.
 LIMIT_SECONDS = 240.0
 # Larger ones are worth no place among hundreds.
 MOST_PARAMETERS = 20_000_000
-UNDECIDED = "{} at every tolerance: give it larger weights or other inputs by hand"
 _FORK = multiprocessing.get_context("fork")
 
 
@@ -92,7 +91,8 @@ def _put(zoo: dict[str, dict[str, Document]], made: Iterable[tuple[str, str, Doc
             zoo.get(place, {}).pop(name, None)
         zoo.setdefault(family, {})[name] = row
         if old != row:
-            print(f"{'changed' if old else 'added'} {name} in {family}.yaml", flush=True)
+            lacks = "" if old or "hub" in row else ", without a Hub id: transformers names none"
+            print(f"{'changed' if old else 'added'} {name} in {family}.yaml{lacks}", flush=True)
     return failed
 
 
@@ -104,10 +104,8 @@ def _publish(path: Path, text: str) -> None:
 
 
 def _added(args: argparse.Namespace, zoo: dict[str, Any]) -> Iterator[tuple[str, str, Document | str]]:
-    known = {name for found in zoo.values() for name in found}
-    types = [each for each in CONFIG_MAPPING if each not in known] if args.types == ["missing"] else args.types
     wanted = []
-    for model_type in types:
+    for model_type in _missing(zoo) if args.types == ["missing"] else args.types:
         try:
             found = derive.classes(model_type)
             family, besides = families.family(model_type)
@@ -121,14 +119,31 @@ def _added(args: argparse.Namespace, zoo: dict[str, Any]) -> Iterator[tuple[str,
     def make(_: str, family: str, given: Any) -> Document | str:
         task, cls, besides = given
         found = rows.tried(derive.row(cls))
-        if found.decides is None:
-            return UNDECIDED.format(found.why)
-        if found.parameters > MOST_PARAMETERS:
-            return f"{found.parameters:,} parameters are too many: give it a smaller config by hand"
+        if why := _unfit(found):
+            return why
         head = {"class": cls, "family": family, "task": task, "pipeline": families.pipeline(family, task)}
-        return head | _derived(cls, found.row, family, besides)
+        representative = derive.hub(cls)
+        hub = {"hub": {"id": representative}} if representative else {}
+        return head | hub | _derived(cls, found.row, families.tags(family, besides, found.row.inputs))
 
     yield from _each(args.jobs, wanted, make)
+
+
+def _missing(zoo: dict[str, dict[str, Document]]) -> list[str]:
+    """The types of transformers that have a class for a task, and no row for any. Parts of types have none."""
+    known = {name: row["task"] for found in zoo.values() for name, row in found.items()}
+    tasks = set(known.values())
+    types = [each for each in CONFIG_MAPPING if derive.classes(each)]
+    return [each for each in types if not any(derive.name(each, task) in known for task in tasks)]
+
+
+def _unfit(found: Tried) -> str | None:
+    """Why the row has no place in the zoo."""
+    if found.decides is None:
+        return f"{found.why} at every tolerance: give it larger weights or other inputs by hand"
+    if found.parameters > MOST_PARAMETERS:
+        return f"{found.parameters:,} parameters are too many: give it a smaller config by hand"
+    return None
 
 
 def _refreshed(args: argparse.Namespace, zoo: dict[str, Any]) -> Iterator[tuple[str, str, Document | str]]:
@@ -136,13 +151,17 @@ def _refreshed(args: argparse.Namespace, zoo: dict[str, Any]) -> Iterator[tuple[
 
     def again(_: str, family: str, row: Document) -> Document | str:
         found = rows.tried(Row(row["class"], row["config"], row["inputs"], tuple(row.get("outputs", ()))))
-        if found.decides is None:
-            return UNDECIDED.format(found.why)
-        besides = row.get("tags", [])
+        if why := _unfit(found):
+            return why
+        tags = row.get("tags", [])
+        besides = [tag for tag in tags if tag in families.FAMILIES]
         # A part of a model has no class of its own to tell by, and stays where it is.
         with contextlib.suppress(Refused, AttributeError, KeyError):
             family, besides = families.family(model_class(row["class"]).config_class.model_type)
-        made = {"family": family} | _derived(row["class"], found.row, family, besides)
+        # What no row is given here was written by hand.
+        by_hand = [tag for tag in tags if tag not in (*families.FAMILIES, families.TEXT_ONLY)]
+        tags = [*families.tags(family, besides, found.row.inputs), *by_hand]
+        made = {"family": family} | _derived(row["class"], found.row, tags)
         last = ("priority", "export")
         kept = {field: value for field, value in row.items() if field not in ("tags", *last)}
         return kept | made | {field: row[field] for field in last if field in row and field not in made}
@@ -150,8 +169,7 @@ def _refreshed(args: argparse.Namespace, zoo: dict[str, Any]) -> Iterator[tuple[
     yield from _each(args.jobs, wanted, again)
 
 
-def _derived(cls: str, row: Row, family: str, besides: list[str]) -> Document:
-    tags = families.tags(family, besides, row.inputs)
+def _derived(cls: str, row: Row, tags: list[str]) -> Document:
     own = {"config": row.config, "inputs": row.inputs}
     return own | ({"tags": tags} if tags else {}) | {"priority": _priority(cls)}
 

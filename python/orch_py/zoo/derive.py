@@ -65,6 +65,13 @@ def row(class_name: str) -> Row:
     return Row(class_name, config, inputs(cls, kind(**config)))
 
 
+def hub(class_name: str) -> str | None:
+    """The model on the Hub by which transformers describes the class's config. None if it names none, or no owner."""
+    described = torch_model.model_class(class_name).config_class.__doc__ or ""
+    found = re.search(r"\[([\w.-]+/[\w.-]+)\]\(https://huggingface\.co/\1/?\)", described)
+    return found[1] if found else None
+
+
 def names(cls: Any) -> list[str]:
     """What the model's forward takes by name."""
     return list(inspect.signature(cls.forward).parameters)

@@ -24,6 +24,19 @@ _INPUTS = {
     "audio": {"input_values", "input_features", "spectrogram", "waveform", "audio_values"},
 }
 _TEXT = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
+TEXT_ONLY = "text-only"
+FAMILIES = (
+    "audio",
+    "decoder-only",
+    "encoder-decoder",
+    "encoder-only",
+    "mixture-of-experts",
+    "multimodal",
+    "state-space",
+    "time-series",
+    "vision",
+    "vision-text",
+)
 PIPELINES = ("vision", "vision-text", "audio", "multimodal", "mixture-of-experts", "state-space")
 
 
@@ -56,7 +69,7 @@ def family(model_type: str) -> tuple[str, list[str]]:
 def tags(family: str, besides: list[str], inputs: Iterable[str]) -> list[str]:
     """What a row is found by: what its type is besides, and whether its model could read more than text."""
     of_text = all(name.removeprefix("decoder_") in _TEXT for name in inputs)
-    return [*besides, "text-only"] if family in ("multimodal", "vision-text") and of_text else besides
+    return [*besides, TEXT_ONLY] if family in ("multimodal", "vision-text") and of_text else besides
 
 
 def pipeline(family: str, task: str) -> str:

@@ -16,7 +16,7 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _NO_WORDS = {"null", "true", "false", "yes", "no", "on", "off", "none"}
 _HEADER = """# yaml-language-server: $schema=../schema.json
 # Models of the family {family}, small and with random weights, in the order of their types. `orch zoo` writes this file
-# again; what it keeps of a row as it is are the fields beside `config`, `inputs` and `priority`.
+# again: `family`, `config`, `inputs`, `priority` and tags that are families or `text-only` anew, all else as it is.
 models:
 """
 # Written once where several tasks of a type share it.

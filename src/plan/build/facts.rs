@@ -6,6 +6,7 @@ use crate::spec::{Model, Source, Spec, Weights};
 
 pub(super) fn facts(spec: &Spec, model: &Model) -> ModelFacts {
     ModelFacts {
+        model_type: model.model_type(),
         family: model.family.clone(),
         task: model.task.clone(),
         weights: weights(spec, model),

@@ -1,6 +1,6 @@
 //! How many of each family's models are right on each target. For runs of many models, where the matrix gives no overview.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{CaseResult, Cell, Outcome, Table, View};
 use crate::report::format::seconds;
@@ -13,6 +13,8 @@ const COLUMNS: &[&str] = &[
     "cases",
     "right",
     "share",
+    "types",
+    "types right",
     "indecisive",
     "unsupported",
     "failed",
@@ -45,6 +47,9 @@ pub(super) fn coverage(view: &View<'_>) -> Vec<Table> {
 struct Counts<'a> {
     /// By column.
     states: BTreeMap<&'static str, u32>,
+    /// The model types of which a case was asked, and those of which one was right.
+    types: BTreeSet<&'a str>,
+    right: BTreeSet<&'a str>,
     /// By stage and state.
     ended: BTreeMap<String, u32>,
     /// What each step took, once.
@@ -70,6 +75,12 @@ impl<'a> Counts<'a> {
             _ => "not asked",
         };
         *self.states.entry(state).or_default() += 1;
+        if state != "not asked" {
+            self.types.extend(case.model_type.as_deref());
+        }
+        if state == "right" {
+            self.right.extend(case.model_type.as_deref());
+        }
     }
 
     fn row(&self, family: &str) -> Vec<Cell> {
@@ -83,6 +94,9 @@ impl<'a> Counts<'a> {
             "cases" => cases.to_string().into(),
             "right" => count("right").to_string().into(),
             "share" => Cell::or_dash((100 * count("right")).checked_div(asked).map(|share| format!("{share} %"))),
+            "types" | "types right" if self.types.is_empty() => "".into(),
+            "types" => self.types.len().to_string().into(),
+            "types right" => self.right.len().to_string().into(),
             "ended" => ended.join(", ").into(),
             "a model" if self.took.is_empty() => "".into(),
             "a model" => seconds(a_model).into(),

@@ -55,8 +55,9 @@ sections! {
     unsupported: List "Unsupported" "In the vendor's own words.";
     excluded: List "Excluded" "By the spec.";
     coverage: Tables "Coverage"
-        "Cases by family and target. Right: passed, and wrong outputs would not have. Not asked: excluded or unavailable. Ended: where \
-         and how those that failed did, expected or not. A model: what the steps of its case took, shared ones too.";
+        "Cases by family and target. Right: passed, and wrong outputs would not have. Types: model types of transformers of which a case \
+         was asked; right is one of which at least one case was. Not asked: excluded or unavailable. Ended: where and how those that \
+         failed did, expected or not. A model: what the steps of its case took, shared ones too.";
     chosen: Tables "Chosen targets";
     fastest: Tables "Fastest for each family"
         "Speed-up: how many times shorter the median is than the one of the column named beside it, as the geometric mean over the \

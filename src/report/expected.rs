@@ -1,0 +1,27 @@
+//! How a spec says that a case ends.
+
+use serde::{Deserialize, Serialize};
+
+use crate::record::Outcome;
+
+/// An expectation of the spec.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Expected {
+    pub status: Outcome,
+    /// None: at any.
+    pub stage: Option<String>,
+    pub reason: String,
+    /// `YYYY-MM-DD`
+    pub since: Option<String>,
+    /// Whether a success fails the run.
+    pub strict: bool,
+}
+
+impl Expected {
+    /// `FAIL@convert: no such operator (since 2026-01-31)`
+    pub fn summary(&self) -> String {
+        let stage = self.stage.as_ref().map(|stage| format!("@{stage}")).unwrap_or_default();
+        let since = self.since.as_ref().map(|since| format!(" (since {since})")).unwrap_or_default();
+        format!("{}{stage}: {}{since}", self.status.label(), self.reason)
+    }
+}
