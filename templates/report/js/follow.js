@@ -8,7 +8,7 @@ const AMOUNTS = {
   most: (values) => values[values.length - 1],
   times: (values) => values[values.length - 1] / Math.max(values[0], 1),
 };
-const WHOLE = "Not filtered: figures here are of all cells of the report.";
+const WHOLE = "Figures here are of all cells, not only of those that the filters leave.";
 
 const followers = (data) => {
   const told = { count: String, times: (times) => times.toFixed(1) };
@@ -70,7 +70,7 @@ const followers = (data) => {
     const isTold = section.querySelector("table.figures tbody tr:not([data-cases])") !== null;
     return { section, note, isTold, own: abouts.filter(({ about }) => section.contains(about)) };
   });
-  const folds = all("main > section > details").map((fold) => ({ fold, rows: all("tbody tr", fold), count: fold.querySelector("summary small") }));
+  const folds = all("main > section > details").map((fold) => ({ fold, rows: all("tbody tr", fold), count: fold.querySelector("summary small"), isRanked: fold.querySelector("th[data-sum]") !== null }));
 
   // `left`: the cases that filters leave; null without any.
   return (left) => {
@@ -95,10 +95,10 @@ const followers = (data) => {
       note.hidden = left === null || !(isTold || own.some(isPart));
       section.classList.toggle("empty", own.length > 0 && own.every(({ about }) => about.hidden));
     }
-    for (const { fold, rows, count } of folds) {
+    for (const { fold, rows, count, isRanked } of folds) {
       const seen = rows.filter((row) => !row.hidden).length;
       fold.hidden = seen === 0;
-      count.textContent = seen < rows.length ? `${seen} of ${rows.length} rows` : `${rows.length} rows`;
+      count.textContent = seen < rows.length && !isRanked ? `${seen} of ${rows.length} rows` : `${seen} rows`;
     }
   };
 };
