@@ -31,7 +31,7 @@ const listed = ({ values, what, of }) => element("details", { className: "listed
 const ticks = (samples) => [...samples].sort((one, other) => one - other).map(three).join(" · ") || "–";
 
 // One model on its targets: every sample a tick, the median a dot, the range of its rounds' medians a line.
-const latency = (card, links, data) => {
+const latency = (card, links, data, width) => {
   const bars = links.map((link) => {
     const at = Number(link.dataset.case);
     const [low, high] = data.spreads[at] ?? [];
@@ -41,7 +41,7 @@ const latency = (card, links, data) => {
   const isLog = Math.max(...all) / Math.min(...all) > 20;
   const longest = Math.max(...bars.map((bar) => bar.name.length));
   const drawn = Plot.plot({
-    width: card.clientWidth || 360, height: 34 + 18 * bars.length, marginLeft: 8 + 6.2 * longest, marginRight: 12, marginTop: 4,
+    width: width || 360, height: 34 + 18 * bars.length, marginLeft: 8 + 6.2 * longest, marginRight: 12, marginTop: 4,
     marginBottom: 28, style: STYLE,
     x: { type: isLog ? "log" : "linear", zero: !isLog, label: isLog ? "ms, logarithmic" : "ms", ticks: 4, grid: true, tickFormat: "~g" },
     y: { domain: bars.map((bar) => bar.name), label: null, tickSize: 0, padding: 0.2 },

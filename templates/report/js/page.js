@@ -19,13 +19,13 @@ let left = null;
 let sorted = { column: null, isDown: false };
 
 // A card is drawn anew where other bars of it are left.
-const redraw = (card) => {
+const redraw = (card, width) => {
   const bars = all("tbody tr:not([hidden]) a[data-case]", card);
   const drawn = bars.map((link) => link.dataset.case).join(" ");
   if (card.hidden || card.dataset.drawn === drawn) return;
   card.dataset.drawn = drawn;
   card.querySelector("svg")?.remove();
-  card.querySelector("details").before(latency(card, bars, data));
+  card.querySelector("details").before(latency(card, bars, data, width));
 };
 
 // Filters and figure, from the controls to the page and the address.
@@ -36,7 +36,9 @@ const apply = () => {
   left = isFiltered ? found.left : null;
   shown.textContent = isFiltered ? `${found.cells} cells of ${found.rows} of ${matrix.rows.length} models` : "";
   follow(left);
-  for (const card of cards) redraw(card);
+  // All are as wide, and to ask while some are drawn would lay out the page for each.
+  const width = cards.find((card) => !card.hidden)?.clientWidth;
+  for (const card of cards) redraw(card, width);
   base.parentElement.hidden = figure.value !== "speed";
   paint(matrix, data.figures, figure.value, base.value === "" ? null : Number(base.value));
   if (sorted.column !== null) sort(matrix, sorted.column, sorted.isDown);
