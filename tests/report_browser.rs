@@ -55,6 +55,7 @@ fn a_reader_finds_sorts_and_compares() {
         "cleared": [15, true, 0, 2],
         "failing": [8, 7, 0], "excluded": [4, 0, 4],
         "restored": [["roberta", "distilbert", "bert"], ["829 MiB", "444 MiB", "233 MiB"], "cpu", "pass", "bert on cpu-fp32"],
+        "untinted": ["0.000", "0.000", "0.000"],
         "dark": [true, "rgb(21, 24, 27)"],
         "narrow": [0, 0, 0, true],
         "faint": [], "faint_in_the_dark": [],

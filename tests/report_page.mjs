@@ -118,6 +118,8 @@ found.excluded = [seen(".matrix td:not(.dim) .cell").length, seen("#failures li"
 
 const sent = await opened("width: 1400px; height: 1000px", "#text=bert&target=cpu&kind=pass&figure=memory&sort=-cpu-fp32&case=0");
 found.restored = [sent.models(), sent.words(1), sent.one("#target").value, sent.one(".chip[aria-pressed=true]").dataset.filter, sent.one("#panel h3").textContent];
+// One column is compared with none that is hidden.
+found.untinted = sent.seen(".matrix tbody td").map((cell) => cell.style.getPropertyValue("--heat"));
 found.faint = faint({ view, all });
 
 const dark = await opened("width: 400px; height: 800px; color-scheme: dark");
