@@ -153,7 +153,9 @@ fn of_markdown(doc: &ReportDoc) -> Vec<String> {
     let header = cells(table[0]);
     let rows = table[2..].iter().take_while(|line| line.starts_with('|')).map(|line| cells(line));
     let in_row = |row: Vec<String>| -> Vec<String> {
-        let filled = row.iter().zip(&header).skip(1).filter(|(cell, _)| !cell.is_empty());
+        // The first two are of the model.
+        assert_eq!(header[1], "parameters");
+        let filled = row.iter().zip(&header).skip(2).filter(|(cell, _)| !cell.is_empty());
         filled.map(|(_, column)| id(&row[0], column)).collect()
     };
     rows.flat_map(in_row).collect()
@@ -171,7 +173,7 @@ fn of_html(doc: &ReportDoc) -> Vec<String> {
         .collect();
     let mut found = Vec::new();
     for row in body.split("<tr").skip(1) {
-        let name = between(&row[row.find("<th scope=\"row\"").unwrap()..], ">", "<").unwrap();
+        let name = between(row, "<span class=\"name\">", "<").unwrap();
         for (cell, column) in row.split("<td").skip(1).zip(&columns) {
             if cell.contains("data-k=\"none\"") {
                 continue;

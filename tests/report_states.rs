@@ -283,12 +283,22 @@ fn every_page_says_that_weights_are_random() {
     let pages = |doc: &ReportDoc| {
         [html::render(doc).unwrap(), markdown::render(doc), text::render(doc, &text::Styles::plain())]
     };
-    assert!(pages(&doc).iter().all(|page| !page.contains("random weights")));
+    doc.cases.iter_mut().for_each(|case| (case.weights, case.parameters) = (None, None));
+    let unknown = pages(&doc);
+    assert!(unknown.iter().all(|page| !page.contains("random weights")));
+    assert!(!unknown[1].contains("parameters"), "no empty column");
     for (case, parameters) in doc.cases.iter_mut().zip([83_904, 1_200_000, 512]) {
         (case.weights, case.parameters) = (Some(Weights::Random), Some(parameters));
     }
     let told = "random weights: 3 models of 512 to 1.2 M parameters";
-    assert!(pages(&doc).iter().all(|page| page.contains(told)));
+    let [html, markdown, text] = pages(&doc);
+    assert!([&html, &markdown, &text].iter().all(|page| page.contains(told)));
+    // And of each model how many it has.
+    let about = page::data(&html)["details"][0]["about"].as_str().unwrap().to_owned();
+    assert!(about.ends_with(" · 83.9 k parameters, random weights"), "{about}");
+    assert!(html.contains("· 83.9 k parameters, random weights\"><span class=\"name\">m0</span> <small>83.9 k<"));
+    assert!(markdown.contains("\n| model | parameters | cpu-fp32 |\n|---|--:|---|\n| m0 | 83.9 k |"), "{markdown}");
+    assert!(markdown.contains("\n| m5 | – |"), "{markdown}");
 }
 
 #[test]

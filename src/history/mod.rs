@@ -27,7 +27,7 @@ pub use file::{About, Executed, Execution, RunFile, name};
 pub use library::Rows;
 use library::{Connection, Library};
 pub use output::Format;
-pub use read::{Point, RunRow, Which};
+pub use read::{ModelRow, Point, RunRow, Which};
 
 /// Hears lines for the user that are no results.
 pub type Tell<'a> = &'a dyn Fn(&str);

@@ -11,6 +11,7 @@ use super::Reader;
 use super::change::noise;
 use crate::base::figures;
 use crate::exec::MaxAge;
+use crate::record::Weights;
 use crate::report::compare::{Noise, Noises};
 use crate::report::{Basis, ReportDoc};
 
@@ -37,6 +38,18 @@ pub struct RunRow {
     pub failed: Option<u32>,
     /// Its cases that were executed by itself.
     pub measured: u32,
+    /// What its models compute with, a line each; only where that was asked for ([`Reader::models`]).
+    #[serde(default)]
+    pub weights: Vec<String>,
+}
+
+/// A model of a run.
+#[derive(Debug, Clone, Deserialize)]
+pub struct ModelRow {
+    pub run: String,
+    pub model: String,
+    pub weights: Option<Weights>,
+    pub parameters: Option<u64>,
 }
 
 /// One execution in the series of a case.
@@ -44,6 +57,8 @@ pub struct RunRow {
 pub struct Point {
     pub execution: String,
     pub case_id: String,
+    pub weights: Option<Weights>,
+    pub parameters: Option<u64>,
     pub host: Option<String>,
     /// What kind of machine; known where the run is.
     pub host_fingerprint: Option<String>,
@@ -129,6 +144,14 @@ impl Reader {
     /// The last runs, newest first.
     pub fn runs(&self, most: u32) -> Result<Vec<RunRow>> {
         self.fetch(&format!("{RUNS} ORDER BY runs.started DESC, run DESC LIMIT {most}"), &[])
+    }
+
+    /// The models of runs that began at this moment or later, as far as one of their cases was ever executed.
+    pub fn models(&self, since: &str) -> Result<Vec<ModelRow>> {
+        let query = "SELECT DISTINCT results.run, executions.model, weights, parameters
+            FROM results JOIN executions USING (execution) JOIN runs ON runs.run = results.run
+            WHERE runs.started >= $1::TIMESTAMP";
+        self.fetch(query, &[since])
     }
 
     /// The run that is meant, if there is one.

@@ -13,6 +13,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::head;
 use super::view::View;
 use super::{Basis, CaseResult, Host, Metrics, ReportDoc, stats};
 use crate::base::words::words;
@@ -132,6 +133,8 @@ pub struct Side {
     pub scope: Option<String>,
     pub orch: String,
     pub host: Host,
+    /// What its models compute with, a line each.
+    pub weights: Vec<String>,
     /// The first and the last time at which something was measured, RFC 3339 UTC.
     pub measured: Option<(String, String)>,
 }
@@ -318,6 +321,7 @@ fn side((name, doc): (&str, &ReportDoc)) -> Side {
         scope: doc.scope.clone(),
         orch: doc.orch.clone(),
         host: doc.host.clone(),
+        weights: head::all_weights(doc),
         measured: times().min().zip(times().max()),
     }
 }

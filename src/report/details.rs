@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::format::{cosine, error, glyph, kind_of, measured, ms, span, tokens, word};
+use super::head;
 use super::shape::{Cell, Table};
 use super::stats::thinned;
 use super::trend;
@@ -32,13 +33,15 @@ pub(super) struct Samples {
     pub(super) median: f64,
     /// What they are of: `samples`, `executions`, `tokens`.
     pub(super) what: &'static str,
+    /// How many there were: of many only the extremes of groups are left.
+    pub(super) of: usize,
 }
 
 impl Samples {
     /// None below three: there is no trend to see.
     pub(super) fn new(samples_ms: &[f64], median: f64, what: &'static str) -> Option<Self> {
         let values = thinned(samples_ms);
-        (values.len() >= 3).then_some(Self { values, median, what })
+        (values.len() >= 3).then_some(Self { values, median, what, of: samples_ms.len() })
     }
 }
 
@@ -55,13 +58,14 @@ pub(super) fn detail(view: &View<'_>, case: &CaseResult, with_log: bool) -> Valu
         log.map(|facts| Part { title: "Log", facts, ..Part::default() }),
         Some(run(case, label)),
     ];
+    let about = [case.family.clone(), case.task.clone(), format!("pipeline {}", case.pipeline)];
     json!({
         "name": case_name(case),
         "kind": kind_of(case),
         "glyph": glyph(case.status),
         "word": word(case.status),
         "stage": case.stage.as_ref().filter(|_| case.status != Outcome::Pass),
-        "about": format!("{} · {} · pipeline {}", case.family, case.task, case.pipeline),
+        "about": about.into_iter().chain(head::model(case.parameters, case.weights)).collect::<Vec<_>>().join(" · "),
         "reason": case.note().or_else(|| case.reason.clone()),
         "repro": case.repro,
         "parts": parts.into_iter().flatten().collect::<Vec<_>>(),

@@ -63,10 +63,41 @@ pub(super) fn run(doc: &ReportDoc) -> Option<String> {
     Some(format!("Run of {minute} UTC{}", git.unwrap_or_default()))
 }
 
+/// A model's name, how many parameters it has, and what it computes with; as far as that is known.
+pub type Model<'m> = (&'m str, Option<u64>, Option<Weights>);
+
+fn models(doc: &ReportDoc) -> impl Iterator<Item = Model<'_>> + Clone {
+    doc.cases.iter().map(|case| (&*case.model, case.parameters, case.weights))
+}
+
+/// All that is to be said of the weights of these models, a line each: of random ones, of others.
+pub fn weights_told<'m>(models: impl Iterator<Item = Model<'m>> + Clone) -> Vec<String> {
+    [random_of(models.clone()), others_of(models)].into_iter().flatten().collect()
+}
+
+pub(super) fn all_weights(doc: &ReportDoc) -> Vec<String> {
+    weights_told(models(doc))
+}
+
+/// `83.9 k parameters, random weights`; None where nothing is known.
+pub fn model(parameters: Option<u64>, weights: Option<Weights>) -> Option<String> {
+    let weights = weights.map(|weights| match weights {
+        Weights::Random => "random weights".to_owned(),
+        other => format!("weights {}", other.word()),
+    });
+    let parameters = parameters.map(|count| format!("{} parameters", amount(count)));
+    let told: Vec<String> = parameters.into_iter().chain(weights).collect();
+    (!told.is_empty()).then(|| told.join(", "))
+}
+
 /// `weights from the Hub: 3 models; in the file: 1 model`; None where all are random, or nobody knows.
 pub(super) fn weights(doc: &ReportDoc) -> Option<String> {
+    others_of(models(doc))
+}
+
+fn others_of<'m>(models: impl Iterator<Item = Model<'m>>) -> Option<String> {
     let mut kinds: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    let known = doc.cases.iter().filter_map(|case| Some((case.weights?, case.model.as_str())));
+    let known = models.filter_map(|(model, _, weights)| Some((weights?, model)));
     for (weights, model) in known.filter(|(weights, _)| *weights != Weights::Random) {
         kinds.entry(weights.word()).or_default().insert(model);
     }
@@ -76,10 +107,14 @@ pub(super) fn weights(doc: &ReportDoc) -> Option<String> {
 
 /// `random weights: 15 models of 8.1 k to 1.2 M parameters; …`; None where no model has such weights.
 pub(super) fn random(doc: &ReportDoc) -> Option<String> {
+    random_of(models(doc))
+}
+
+fn random_of<'m>(all: impl Iterator<Item = Model<'m>>) -> Option<String> {
     let mut models: BTreeMap<&str, Option<u64>> = BTreeMap::new();
-    for case in doc.cases.iter().filter(|case| case.weights == Some(Weights::Random)) {
-        let known = models.entry(&case.model).or_default();
-        *known = case.parameters.max(*known);
+    for (model, parameters, _) in all.filter(|(.., weights)| *weights == Some(Weights::Random)) {
+        let known = models.entry(model).or_default();
+        *known = parameters.max(*known);
     }
     let sizes = models.values().flatten();
     let of = match (sizes.clone().min(), sizes.max()) {

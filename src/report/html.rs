@@ -43,7 +43,6 @@ fn page(view: &View<'_>) -> Result<String, TemplateError> {
     let mut counts = head::counts(&doc.summary);
     // No cell is marked as such: it is a failure, or passed.
     counts.retain(|count| count.kind != "xpass");
-    let weights: Vec<_> = [head::random(doc), head::weights(doc)].into_iter().flatten().collect();
     let page = json!({
         "spec": doc.spec,
         "scope": doc.scope,
@@ -51,7 +50,7 @@ fn page(view: &View<'_>) -> Result<String, TemplateError> {
         // When it began, and at which commit.
         "run": head::run(doc),
         // That weights are random, and how large the models are; where the others come from.
-        "weights": weights,
+        "weights": head::all_weights(doc),
         "steps": format!("{}, {}", head::steps(&doc.summary, Default::default()), seconds(doc.summary.seconds)),
         // Each is a filter too.
         "counts": counts,

@@ -38,7 +38,7 @@ fn of(doc: &ReportDoc, is_shown: impl Fn(&str) -> bool) -> String {
         let _ = writeln!(out, "Not the whole spec: {}.\n", text(scope));
     }
     let _ = writeln!(out, "Host {}.", text(&head::machine(doc)));
-    for line in [head::run(doc), head::random(doc), head::weights(doc)].into_iter().flatten() {
+    for line in head::run(doc).into_iter().chain(head::all_weights(doc)) {
         let _ = writeln!(out, "\n{}.", text(&line));
     }
     for section in &sections {
@@ -68,8 +68,13 @@ fn title(out: &mut String, section: &Made<'_>) {
 
 /// The number of each case's item.
 fn numbers<'i>(items: impl Iterator<Item = &'i Item<'i>>) -> HashMap<usize, usize> {
-    let items = items.filter(|item| !item.cases.is_empty()).zip(1..);
+    let items = items.filter(|item| is_numbered(item)).zip(1..);
     items.flat_map(|(item, number)| item.cases.iter().map(move |at| (*at, number))).collect()
+}
+
+/// What is a state of cases: their cells name it.
+fn is_numbered(item: &Item<'_>) -> bool {
+    !item.cases.is_empty() && !item.glyph.is_empty()
 }
 
 fn matrix(out: &mut String, matrix: &Matrix<'_>, numbers: &HashMap<usize, usize>) {
@@ -78,10 +83,14 @@ fn matrix(out: &mut String, matrix: &Matrix<'_>, numbers: &HashMap<usize, usize>
         return;
     }
     let columns: Vec<String> = matrix.columns.iter().map(|column| text(&column.name)).collect();
-    let _ = writeln!(out, "\n| model | {} |\n|---|{}", columns.join(" | "), "---|".repeat(columns.len()));
+    let is_sized = matrix.rows.iter().any(|row| row.parameters.is_some());
+    let (title, rule) = if is_sized { (" parameters |", "--:|") } else { ("", "") };
+    let rules = "---|".repeat(columns.len());
+    let _ = writeln!(out, "\n| model |{title} {} |\n|---|{rule}{rules}", columns.join(" | "));
     for row in &matrix.rows {
+        let size = if is_sized { format!(" {} |", row.parameters.as_deref().unwrap_or("–")) } else { String::new() };
         let cells: Vec<String> = row.cells.iter().map(|cell| square(cell.as_ref(), numbers)).collect();
-        let _ = writeln!(out, "| {} | {} |", text(&row.name), cells.join(" | "));
+        let _ = writeln!(out, "| {} |{size} {} |", text(&row.name), cells.join(" | "));
     }
     if let Some(legend) = matrix.legend {
         let _ = writeln!(out, "\n{legend}");
@@ -103,7 +112,8 @@ fn list(out: &mut String, view: &View<'_>, items: &[Item<'_>], numbers: &HashMap
     let (title, rule) = if is_repeatable { (" repro |", "---|") } else { ("", "") };
     let _ = writeln!(out, "\n| # | cases | status | why |{title}\n|---|---|---|---|{rule}");
     for item in items {
-        let number = item.cases.first().map(|at| format!("{} ", numbers[at])).unwrap_or_default();
+        let first = item.cases.first().filter(|_| is_numbered(item));
+        let number = first.map(|at| format!("{} ", numbers[at])).unwrap_or_default();
         let stage = item.stage.map(|stage| format!(" at {}", text(stage))).unwrap_or_default();
         let lines: Vec<String> = item.lines.iter().map(|line| text(line)).collect();
         let (mark, why) = (text(&item.mark()), lines.join("<br>"));

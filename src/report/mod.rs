@@ -44,6 +44,7 @@ pub(crate) use cause::alike;
 pub use decoding::DecodingFigures;
 pub use expected::Expected;
 pub use fallback::{FallbackResult, Tried};
+pub use head::{Model, model as model_told, weights_told};
 pub use pages::{CODE, PAGES, shown, stable_backend};
 pub use sections::ids as sections;
 pub use stats::{Basis, Statistic};

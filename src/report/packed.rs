@@ -42,6 +42,8 @@ pub(super) fn data(view: &View<'_>) -> String {
             "latency": each(view, |case| Some(shown(view, case)?.median_ms)),
             // Peak of the process, bytes.
             "memory": each(view, CaseResult::peak_rss),
+            // Of a GPU's own, bytes.
+            "device": each(view, |case| case.metrics.as_ref()?.peak_device_bytes),
             // The largest absolute difference from the reference.
             "error": each(view, worst),
         },

@@ -49,6 +49,8 @@ pub(super) struct Column<'a> {
 pub(super) struct Row<'a> {
     pub(super) name: String,
     pub(super) about: String,
+    /// How many its model has: `83.9 k`.
+    pub(super) parameters: Option<String>,
     /// None: the spec does not ask for this pair.
     pub(super) cells: Vec<Option<Square<'a>>>,
 }
@@ -128,6 +130,12 @@ pub(super) struct Cell {
     pub(super) label: Option<&'static str>,
     /// Where its details are.
     pub(super) case: Option<usize>,
+    /// Of the first cell: which cases the row is of, where they are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) of: Vec<usize>,
+    /// How a page makes it anew of those of them that a reader chose: of which figure of theirs, `median latency`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) sum: Option<&'static str>,
 }
 
 impl<T: Into<String>> From<T> for Cell {
@@ -140,6 +148,15 @@ impl Cell {
     /// The name of a case, which leads to its details.
     pub(super) fn of_case(at: usize, case: &CaseResult) -> Self {
         Self { case: Some(at), ..Place::from(case).name().into() }
+    }
+
+    /// The first of a row.
+    pub(super) fn of_cases(text: impl Into<String>, cases: impl IntoIterator<Item = usize>) -> Self {
+        Self { of: cases.into_iter().collect(), ..Self::from(text) }
+    }
+
+    pub(super) fn sum(cell: impl Into<Self>, sum: &'static str) -> Self {
+        Self { sum: Some(sum), ..cell.into() }
     }
 
     pub(super) fn or_dash(text: Option<impl Into<Self>>) -> Self {

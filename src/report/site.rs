@@ -21,7 +21,6 @@ use super::html;
 use super::place::Place;
 use super::view::{Cell, View};
 use super::{CaseResult, ReportDoc, Trends};
-use crate::base::figures::amount;
 use crate::base::shell;
 use crate::record::Outcome;
 use crate::template::{self, TemplateError};
@@ -79,7 +78,7 @@ pub fn site(doc: &ReportDoc, changes: Option<&Comparison>, trends: &Trends) -> R
     let view = View::with(doc, trends);
     let machine = head::machine(doc);
     let run = head::run(doc).map(|run| format!("{run}, took {}", seconds(doc.summary.seconds)));
-    let weights: Vec<String> = [head::random(doc), head::weights(doc)].into_iter().flatten().collect();
+    let weights = head::all_weights(doc);
     let days = || doc.cases.iter().filter_map(|case| case.measured.as_deref()).map(day);
     // The first and the last day of the measurements.
     let days = days().min().zip(days().max());
@@ -180,9 +179,8 @@ fn families(view: &View<'_>, columns: &[Vec<Cell<'_>>]) -> Vec<Value> {
 
 /// `decoder-only · text-generation · 105 k parameters, random weights`
 fn about(case: &CaseResult) -> String {
-    let parameters = case.parameters.map(|count| format!(" · {} parameters", amount(count)));
-    let weights = case.weights.map(|weights| format!(" · weights: {}", weights.word()));
-    format!("{} · {}{}{}", case.family, case.task, parameters.unwrap_or_default(), weights.unwrap_or_default())
+    let model = head::model(case.parameters, case.weights).map(|model| format!(" · {model}"));
+    format!("{} · {}{}", case.family, case.task, model.unwrap_or_default())
 }
 
 /// One pair in a table of a model or of a target.

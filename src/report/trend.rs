@@ -40,7 +40,8 @@ pub(super) fn part<'a>(executions: &[Executed]) -> Option<Part<'a>> {
     let before = |at: usize| at.checked_sub(1).map(|before| values[before]);
     let rows = shown.iter().enumerate().rev().map(|(at, one)| row(one, before(at))).collect();
     let columns = &["executed (UTC)", "git", "result", "median", "lowest", "change"];
-    let samples = Some(Samples { median: median_of(values.iter().copied())?, values, what: "executions" });
+    let median = median_of(values.iter().copied())?;
+    let samples = Some(Samples { median, of: values.len(), values, what: "executions" });
     let table = Some(Table { title: String::new(), columns, rows });
     Some(Part { title: "History", note: Some(note(executions)), samples, table, ..Part::default() })
 }

@@ -206,6 +206,19 @@ fn a_kept_result_is_no_new_measurement() {
 }
 
 #[test]
+fn a_history_says_what_the_weights_are() {
+    let sandbox = sandbox();
+    let told = "random weights: 15 models of 57.1 k to 1.2 M parameters";
+    sandbox.run(["history"]).success().stdout_has(told);
+    let runs = sandbox.run(["history", "--json"]).success().json();
+    assert!(runs[0]["weights"][0].as_str().unwrap().starts_with(told), "{runs}");
+    sandbox.run(["history", "bert:cpu-fp32"]).success().stdout_has("bert:cpu-fp32  83.9 k parameters, random weights");
+    let series = sandbox.run(["history", "bert:cpu-fp32", "--json"]).success().json();
+    let point = &series["bert:cpu-fp32"]["executions"][0];
+    assert_eq!((&point["weights"], &point["parameters"]), (&json!("random"), &json!(83_904)));
+}
+
+#[test]
 fn a_series_says_where_it_changed() {
     let sandbox = slower_since_the_seventh();
     sandbox.run(["history", "bert:cpu-fp32"]).success().stdout_has("since 2026-02-07 08:00, build-07 is 19.9 % slower");

@@ -12,7 +12,8 @@ use crate::cli::printer::{BOLD, DIM};
 use crate::cli::table::table;
 use crate::cli::{Args, Exit, Printer};
 use crate::history::change::{Change, changes};
-use crate::history::{History, Point, Reader, RunRow};
+use crate::history::{History, ModelRow, Point, Reader, RunRow};
+use crate::report::{model_told, weights_told};
 use crate::session::{history_dir, usage};
 use crate::store::DiskStore;
 
@@ -87,6 +88,10 @@ fn import(history: &History, files: &[PathBuf], printer: &Printer) -> anyhow::Re
 fn runs(reader: &Reader, asked: &HistoryArgs, printer: &Printer) -> anyhow::Result<()> {
     let mut runs = reader.runs(asked.last)?;
     runs.reverse();
+    let models = runs.first().map(|oldest| reader.models(&oldest.started)).transpose()?.unwrap_or_default();
+    for run in &mut runs {
+        run.weights = weights(models.iter().filter(|model| model.run == run.run));
+    }
     if asked.json {
         printer.json(&runs);
         return Ok(());
@@ -111,8 +116,13 @@ fn runs(reader: &Reader, asked: &HistoryArgs, printer: &Printer) -> anyhow::Resu
         ]
     };
     let columns = ["run", "began (UTC)", "git", "host", "passed", "failed", "cases", "executed", "took", "of"];
-    printer.out(&table(&columns, &runs.iter().map(row).collect::<Vec<_>>()));
+    let weights: Vec<_> = weights(models.iter()).iter().map(|line| format!("\n{DIM}{line}{DIM:#}")).collect();
+    printer.out(&(table(&columns, &runs.iter().map(row).collect::<Vec<_>>()) + &weights.concat()));
     Ok(())
+}
+
+fn weights<'m>(models: impl Iterator<Item = &'m ModelRow> + Clone) -> Vec<String> {
+    weights_told(models.map(|it| (&*it.model, it.parameters, it.weights)))
 }
 
 /// What was run.
@@ -152,7 +162,9 @@ fn series(reader: &Reader, case: &str, asked: &HistoryArgs, printer: &Printer) -
 fn told(found: &BTreeMap<&String, Vec<Point>>) -> String {
     let mut text = String::new();
     for (name, points) in found {
-        let _ = writeln!(text, "{BOLD}{name}{BOLD:#}\n{}", page(points));
+        let model = points.iter().rev().find_map(|point| model_told(point.parameters, point.weights));
+        let model = model.map(|model| format!("  {DIM}{model}{DIM:#}")).unwrap_or_default();
+        let _ = writeln!(text, "{BOLD}{name}{BOLD:#}{model}\n{}", page(points));
         for (Point { executed, git_revision, host, .. }, by) in shifts(points) {
             let at = git_revision.as_ref().map(|name| format!(" at {}", revision(name, None))).unwrap_or_default();
             let word = if by > 0.0 { "slower" } else { "faster" };

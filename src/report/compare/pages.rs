@@ -18,6 +18,9 @@ pub fn text(comparison: &Comparison, styles: &Styles) -> String {
     for (which, side) in [("base", &comparison.base), ("head", &comparison.head)] {
         let _ = writeln!(out, "{which}  {}", heading(side));
     }
+    for line in weights(comparison) {
+        let _ = writeln!(out, "      {line}");
+    }
     for package in &comparison.packages {
         let _ = writeln!(out, "      {package}");
     }
@@ -40,6 +43,9 @@ pub fn text(comparison: &Comparison, styles: &Styles) -> String {
 pub fn markdown(comparison: &Comparison) -> String {
     let mut out = format!("### orch: {}\n\n{}\n", cell(&comparison.head.spec), cell(&counts(comparison)));
     let _ = writeln!(out, "\nBase: {}. Head: {}.", cell(&heading(&comparison.base)), cell(&heading(&comparison.head)));
+    for line in weights(comparison) {
+        let _ = writeln!(out, "\n{}.", cell(&line));
+    }
     if !comparison.packages.is_empty() {
         let packages: Vec<_> = comparison.packages.iter().map(ToString::to_string).collect();
         let _ = writeln!(out, "\nPackages: {}.", cell(&packages.join("; ")));
@@ -75,6 +81,15 @@ fn heading(side: &Side) -> String {
     let scope = side.scope.as_ref().map(|scope| format!(" ({scope})")).unwrap_or_default();
     let (Side { name, spec, orch, host, .. }, days) = (side, days.unwrap_or_default());
     format!("{name}: {spec}{scope}, {} ({}), orch {orch}{days}", host.name, host.cpu)
+}
+
+/// What the models compute with, once if both sides say the same.
+fn weights(Comparison { base, head, .. }: &Comparison) -> Vec<String> {
+    if base.weights == head.weights {
+        return head.weights.clone();
+    }
+    let of = |name: &str, side: &Side| side.weights.iter().map(|line| format!("{name}: {line}")).collect::<Vec<_>>();
+    [of("base", base), of("head", head)].concat()
 }
 
 pub(in crate::report) fn what(change: &Change) -> String {
@@ -148,6 +163,26 @@ mod tests {
     /// Rounds of which the lowest is `ms`, and the others lie so far above it.
     fn rounds(ms: f64, apart: f64) -> Vec<Round> {
         (0..5).map(|at| Round { min_ms: ms * (1.0 + apart * f64::from(at)), ..Round::default() }).collect()
+    }
+
+    #[test]
+    fn a_comparison_says_what_the_weights_are() {
+        let base = fixture();
+        let told = |head: &crate::report::ReportDoc| {
+            let comparison = compare(("base", &base), ("head", head), &Noises::new());
+            let json = serde_json::to_value(&comparison).unwrap()["head"]["weights"].clone();
+            (text(&comparison, &Styles::plain()), markdown(&comparison), json)
+        };
+        let random = "random weights: 15 models of 57.1 k to 1.2 M parameters; the figures are theirs, not those of trained models";
+        let (page, comment, json) = told(&base);
+        assert_eq!((page.matches(random).count(), comment.matches(random).count()), (1, 1), "{page}{comment}");
+        assert_eq!(json, serde_json::json!([random]));
+        let mut trained = base.clone();
+        trained.cases.iter_mut().for_each(|case| case.weights = Some(crate::record::Weights::Hub));
+        let (page, comment, _) = told(&trained);
+        for part in [&*format!("base: {random}"), "head: weights from the Hub: 15 models"] {
+            assert!(page.contains(part) && comment.contains(part), "{page}{comment}");
+        }
     }
 
     #[test]

@@ -33,9 +33,9 @@ pub(super) fn coverage(view: &View<'_>) -> Vec<Table> {
     let table = |(column, variant): (usize, &Variant<'_>)| {
         let mut families: BTreeMap<&str, Counts<'_>> = BTreeMap::new();
         let mut all = Counts::default();
-        for (_, case) in view.column(column).filter_map(|cell| cell.case()) {
-            families.entry(&case.family).or_default().add(case);
-            all.add(case);
+        for (at, case) in view.column(column).filter_map(|cell| cell.case()) {
+            families.entry(&case.family).or_default().add(at, case);
+            all.add(at, case);
         }
         let rows = families.iter().map(|(family, counts)| counts.row(family)).chain([all.row("all")]).collect();
         Table { title: variant.name(), columns: COLUMNS, rows }
@@ -54,10 +54,12 @@ struct Counts<'a> {
     ended: BTreeMap<String, u32>,
     /// What each step took, once.
     took: BTreeMap<&'a str, f64>,
+    of: Vec<usize>,
 }
 
 impl<'a> Counts<'a> {
-    fn add(&mut self, case: &'a CaseResult) {
+    fn add(&mut self, at: usize, case: &'a CaseResult) {
+        self.of.push(at);
         self.took.extend(case.took.iter().map(|(step, seconds)| (step.as_str(), *seconds)));
         let expected = case.expected.as_ref().filter(|_| case.status == Outcome::Xfail).map(|expected| expected.status);
         if let Some(state) = expected.or(case.is_failure().then_some(case.status)) {
@@ -90,7 +92,7 @@ impl<'a> Counts<'a> {
         let ended: Vec<_> = self.ended.iter().map(|(how, count)| format!("{how} {count}")).collect();
         let a_model = self.took.values().sum::<f64>() / f64::from(asked.max(1));
         let cell = |column: &&str| match *column {
-            "family" => family.into(),
+            "family" => Cell::of_cases(family, self.of.iter().copied()),
             "cases" => cases.to_string().into(),
             "right" => count("right").to_string().into(),
             "share" => Cell::or_dash((100 * count("right")).checked_div(asked).map(|share| format!("{share} %"))),

@@ -16,6 +16,7 @@ struct Column {
     sure: [usize; 2],
     right: usize,
     asked: usize,
+    cases: Vec<usize>,
 }
 
 pub(super) fn fastest(view: &View<'_>) -> Vec<Table> {
@@ -24,8 +25,9 @@ pub(super) fn fastest(view: &View<'_>) -> Vec<Table> {
     let mut families: IndexMap<&str, IndexMap<usize, Column>> = IndexMap::new();
     for row in &view.cells {
         let beside = row[base].case().and_then(|(_, case)| Some((view.median(case)?, case)));
-        for (at, case) in row.iter().enumerate().filter_map(|(at, cell)| Some((at, cell.case()?.1))) {
-            let column = families.entry(&case.family).or_default().entry(at).or_default();
+        for (column, (at, case)) in row.iter().enumerate().filter_map(|(column, cell)| Some((column, cell.case()?))) {
+            let column = families.entry(&case.family).or_default().entry(column).or_default();
+            column.cases.push(at);
             column.asked += usize::from(case.status != Outcome::SkipUnavailable);
             column.right += usize::from(case.status == Outcome::Pass);
             if let Some(((beside, other), own)) = beside.zip(view.median(case)) {
@@ -59,7 +61,7 @@ fn row(view: &View<'_>, base: usize, family: &str, columns: &IndexMap<usize, Col
         false => Cell::with("cannot tell", format!("{name} or {next}")),
     };
     Some(vec![
-        family.into(),
+        Cell::of_cases(family, columns.values().flat_map(|column| column.cases.iter().copied())),
         name,
         format!("{mean:.2}×").into(),
         Cell::with(format!("{least:.2}× to {most:.2}×"), counted(column.speedups.len(), "model")),

@@ -41,16 +41,19 @@ const AIMS: [Aim; 4] = [
 type Rows<'a> = Vec<Vec<(usize, &'a CaseResult)>>;
 
 pub(super) fn guidance(view: &View<'_>) -> Vec<Table> {
-    let mut families: IndexMap<&str, Rows<'_>> = IndexMap::new();
+    let mut families: IndexMap<&str, (Rows<'_>, Vec<usize>)> = IndexMap::new();
     for row in &view.cells {
-        let right = row.iter().enumerate().filter_map(|(at, cell)| Some((at, cell.case()?.1)));
-        let right: Vec<_> = right.filter(|(_, case)| view.comparable(case)).collect();
-        if let Some((_, case)) = right.first().filter(|_| right.len() > 1) {
-            families.entry(&case.family).or_default().push(right);
+        let right = row.iter().enumerate().filter_map(|(column, cell)| Some((column, cell.case()?)));
+        let right: Vec<_> = right.filter(|(_, (_, case))| view.comparable(case)).collect();
+        if let Some((_, (_, case))) = right.first().filter(|_| right.len() > 1) {
+            let (rows, cases) = families.entry(&case.family).or_default();
+            cases.extend(right.iter().map(|(_, (at, _))| *at));
+            rows.push(right.into_iter().map(|(column, (_, case))| (column, case)).collect());
         }
     }
-    let row = |(family, rows): (&&str, &Rows<'_>)| {
-        [Cell::from(*family)].into_iter().chain(AIMS.iter().map(|aim| best(view, rows, aim))).collect()
+    let row = |(family, (rows, cases)): (&&str, &(Rows<'_>, Vec<usize>))| {
+        let family = Cell::of_cases(*family, cases.iter().copied());
+        [family].into_iter().chain(AIMS.iter().map(|aim| best(view, rows, aim))).collect()
     };
     let columns = &["family", "for latency", "for throughput", "for little memory", "for the edge"];
     vec![Table { title: String::new(), columns, rows: families.iter().map(row).collect() }]

@@ -1,7 +1,9 @@
 //! All cases at a glance: a cell for each, with its figure or the word for its state.
 
 use super::{Outcome, counted};
+use crate::base::figures::amount;
 use crate::report::format::{UNTIMED, day, days, glyph, has_figure, kind_of, ms, remark, word};
+use crate::report::head;
 use crate::report::place;
 use crate::report::shape::{Column, Matrix, Row, Square};
 use crate::report::view::{self, View};
@@ -16,13 +18,17 @@ pub(super) fn matrix<'a>(view: &View<'a>) -> Matrix<'a> {
     };
     let row = |(row, cells): (&place::Row<'a>, &Vec<view::Cell<'a>>)| {
         let case = cells.iter().find_map(|cell| cell.case());
+        // A case that did not come so far does not know.
+        let parameters = cells.iter().find_map(|cell| cell.case()?.1.parameters);
         let about = case.map(|(_, case)| {
             let sizes = case.dims.iter().filter(|_| !row.sizes.is_empty());
             let sizes: String = sizes.map(|(name, size)| format!(" · {name} {size}")).collect();
-            format!("{} · {}{sizes}", case.family, case.task)
+            let model = head::model(parameters, case.weights).map(|model| format!(" · {model}"));
+            format!("{} · {}{sizes}{}", case.family, case.task, model.unwrap_or_default())
         });
+        let parameters = parameters.map(amount);
         let cells = cells.iter().map(|cell| square(view, *cell)).collect();
-        Row { name: row.name(), about: about.unwrap_or_default(), cells }
+        Row { name: row.name(), about: about.unwrap_or_default(), parameters, cells }
     };
     let is_stand_in = view.doc.cases.iter().any(|case| view.stand_in(case).is_some());
     Matrix {

@@ -2,6 +2,7 @@
 
 use super::{CaseResult, Cell, Outcome, Table, View};
 use crate::base::figures::bytes;
+use crate::report::stats::{quantile, sorted};
 use crate::report::view;
 
 const MOST: usize = 20;
@@ -12,17 +13,21 @@ pub(super) fn memory(view: &View<'_>) -> Vec<Table> {
     let mut cases: Vec<_> = passed.filter_map(|(at, case)| Some((case.peak_rss()?, at, case))).collect();
     cases.sort_by_key(|(peak, ..)| std::cmp::Reverse(*peak));
     let row = |(peak, at, case): &(u64, usize, &CaseResult)| {
-        let device = Cell::or_dash(on_device(case).map(bytes));
-        vec![Cell::of_case(*at, case), bytes(*peak).into(), device]
+        let device = Cell::sum(Cell::or_dash(on_device(case).map(bytes)), "each device");
+        vec![Cell::sum(Cell::of_case(*at, case), "most memory"), Cell::sum(bytes(*peak), "each memory"), device]
     };
     let top = cases.iter().take(MOST).map(row).collect();
-    let by_column = (0..view.variants.len()).filter_map(|at| {
-        let mut peaks: Vec<u64> = view.column(at).filter_map(|cell| cell.case()?.1.peak_rss()).collect();
-        peaks.sort_unstable();
+    let by_column = view.variants.iter().enumerate().filter_map(|(column, variant)| {
+        let measured = view.column(column).filter_map(|cell| cell.case());
+        let measured: Vec<_> = measured.filter_map(|(at, case)| Some((at, case, case.peak_rss()? as f64))).collect();
+        let peaks = sorted(measured.iter().map(|(.., peak)| *peak));
         let [least, .., most] = peaks[..] else { return None };
-        let figures = [least, peaks[peaks.len() / 2], most].map(|peak| Cell::from(bytes(peak)));
-        let device = Cell::or_dash(view.column(at).filter_map(|cell| on_device(cell.case()?.1)).max().map(bytes));
-        Some([view.variants[at].name().into()].into_iter().chain(figures).chain([device]).collect())
+        let figures = [(least, "least memory"), (quantile(&peaks, 0.5), "median memory"), (most, "most memory")];
+        let figures = figures.map(|(peak, sum)| Cell::sum(bytes(peak as u64), sum));
+        let device = measured.iter().filter_map(|(_, case, _)| on_device(case)).max();
+        let device = Cell::sum(Cell::or_dash(device.map(bytes)), "most device");
+        let column = Cell::of_cases(variant.name(), measured.iter().map(|(at, ..)| *at));
+        Some([column].into_iter().chain(figures).chain([device]).collect())
     });
     let across = view.rows.iter().zip(&view.cells).filter_map(|(row, cells)| across(view, row.name(), cells));
     let columns = &["model", "least", "most", "times as much"];
@@ -41,12 +46,14 @@ fn across(view: &View<'_>, model: String, cells: &[view::Cell<'_>]) -> Option<Ve
         right.filter_map(|(column, (at, case))| Some((case.peak_rss()?, column, at))).collect();
     peaks.sort_unstable();
     let [least, .., most] = peaks[..] else { return None };
-    let cell = |(peak, column, at): (u64, usize, usize)| Cell {
+    let cell = |(peak, column, at): (u64, usize, usize), sum| Cell {
         case: Some(at),
+        sum: Some(sum),
         ..Cell::with(bytes(peak), view.variants[column].name())
     };
-    let times = most.0 as f64 / least.0.max(1) as f64;
-    Some(vec![model.into(), cell(least), cell(most), format!("{times:.1}").into()])
+    let times = Cell::sum(format!("{:.1}", most.0 as f64 / least.0.max(1) as f64), "times memory");
+    let model = Cell::of_cases(model, peaks.iter().map(|(.., at)| *at));
+    Some(vec![model, cell(least, "least memory"), cell(most, "most memory"), times])
 }
 
 fn on_device(case: &CaseResult) -> Option<u64> {

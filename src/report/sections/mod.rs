@@ -71,7 +71,7 @@ sections! {
          overlap (`orch bench` measures five).";
     latency: Charts "Latency on hardware"
         "A dot is the median of a passed case, a tick a sample, a line the range of its rounds' medians; a single round has no line. \
-         Each model has its own scale.";
+         Of more than 160 samples the least and the greatest of each of a few groups are shown. Each model has its own scale.";
     spread: Tables "Performance by hardware and family"
         "Of the medians of cases that passed on real hardware. Hardware is the target's backend. Rows that hold other models cannot \
          stand beside each other: an average says what is slow, not which hardware is the better one (\"Fastest for each family\" \

@@ -23,14 +23,15 @@ fn by_target<'a>(
     told: impl Fn(&CaseResult) -> Option<String>,
     each: bool,
 ) -> Vec<Item<'a>> {
-    let mut found: IndexMap<(&str, String), (usize, String)> = IndexMap::new();
-    for case in &view.doc.cases {
+    let mut found: IndexMap<(&str, String), (Vec<usize>, String)> = IndexMap::new();
+    for (at, case) in view.doc.cases.iter().enumerate() {
         let Some(line) = told(case) else { continue };
         let key = (case.target.as_str(), if each { line.clone() } else { String::new() });
-        found.entry(key).or_insert((0, line)).0 += 1;
+        found.entry(key).or_insert((Vec::new(), line)).0.push(at);
     }
-    let item = |((target, _), (count, line)): (_, (usize, String))| {
-        Item::about(label, format!("{target} ({})", counted(count, "case")), one_line(&line))
+    let item = |((target, _), (cases, line)): (_, (Vec<usize>, String))| {
+        let whose = format!("{target} ({})", counted(cases.len(), "case"));
+        Item { cases, ..Item::about(label, whose, one_line(&line)) }
     };
     found.into_iter().map(item).collect()
 }
@@ -43,5 +44,24 @@ fn looser<'a>(view: &View<'a>) -> Option<Item<'a>> {
     let (bounds, name, asked) = (numerics.looser.join(", "), case_name(first), asked(numerics));
     let line = format!("looser than orch's own in {bounds}; for example {name}: {asked}");
     let item = Item::about("loose tolerance", counted(cases.len(), "case"), line);
-    Some(Item { kind: kind(Outcome::Indecisive), ..item })
+    let cases = cases.iter().map(|(at, _)| *at).collect();
+    Some(Item { kind: kind(Outcome::Indecisive), cases, ..item })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{fixture, markdown};
+
+    #[test]
+    fn remarks_know_their_cases_and_number_none() {
+        let mut doc = fixture();
+        let before = markdown::render(&doc).matches("<sup>").count();
+        for case in &mut doc.cases[..2] {
+            case.numerics.as_mut().unwrap().looser = vec!["cosine".to_owned()];
+        }
+        let items = precision(&View::new(&doc));
+        assert_eq!(items.iter().map(|item| &*item.cases).collect::<Vec<_>>(), [[0, 1]]);
+        assert_eq!(markdown::render(&doc).matches("<sup>").count(), before);
+    }
 }

@@ -28,12 +28,15 @@ pub(super) fn spread(view: &View<'_>) -> Vec<Table> {
     timed.sort_by(|(one, ..), (other, ..)| one.total_cmp(other));
     // What stands in both lists says nothing.
     let shown = SHOWN.min(timed.len() / 2);
-    let listed = |timed: &mut dyn Iterator<Item = &Timed<'_>>| {
-        timed.take(shown).map(|(time, at, case)| vec![Cell::of_case(*at, case), ms(*time).into()]).collect()
+    let listed = |timed: &mut dyn Iterator<Item = &Timed<'_>>, end: &'static str| {
+        let row = |(time, at, case): &Timed<'_>| {
+            vec![Cell::sum(Cell::of_case(*at, case), end), Cell::sum(ms(*time), "each latency")]
+        };
+        timed.take(shown).map(row).collect()
     };
     let columns = &["case", "median"];
-    let slowest = Table { title: "The slowest".into(), columns, rows: listed(&mut timed.iter().rev()) };
-    let fastest = Table { title: "The fastest".into(), columns, rows: listed(&mut timed.iter()) };
+    let slowest = Table { title: "The slowest".into(), columns, rows: listed(&mut timed.iter().rev(), "most latency") };
+    let fastest = Table { title: "The fastest".into(), columns, rows: listed(&mut timed.iter(), "least latency") };
     groups.into_iter().chain([slowest, fastest]).collect()
 }
 
@@ -46,13 +49,20 @@ fn grouped<'a>(timed: &[Timed<'a>], by: fn(&'a CaseResult) -> Vec<&'a str>) -> V
     let row = |(names, cases): (Vec<&str>, Vec<&Timed<'_>>)| {
         let times = sorted(cases.iter().map(|case| case.0));
         let average = times.iter().sum::<f64>() / times.len() as f64;
-        let whose = |time: f64| {
+        let whose = |time: f64, sum| {
             let (_, at, case) = cases.iter().find(|case| case.0 == time).expect("BUG: the time is of one of them");
-            Cell { case: Some(*at), ..Cell::with(ms(time), Place::from(*case).name()) }
+            Cell { case: Some(*at), sum: Some(sum), ..Cell::with(ms(time), Place::from(*case).name()) }
         };
-        let [least, most] = [times[0], times[times.len() - 1]].map(whose);
-        let figures = [cases.len().to_string(), ms(average), ms(quantile(&times, 0.5))].map(Cell::from);
-        names.into_iter().map(Cell::from).chain(figures).chain([least, most]).collect()
+        let figures = [
+            Cell::sum(cases.len().to_string(), "count latency"),
+            Cell::sum(ms(average), "average latency"),
+            Cell::sum(ms(quantile(&times, 0.5)), "median latency"),
+            whose(times[0], "least latency"),
+            whose(times[times.len() - 1], "most latency"),
+        ];
+        let mut row: Vec<Cell> = names.into_iter().map(Cell::from).chain(figures).collect();
+        row[0].of = cases.iter().map(|(_, at, _)| *at).collect();
+        row
     };
     groups.into_iter().map(row).collect()
 }

@@ -2,15 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Table, View};
+use super::{Cell, Table, View};
 use crate::report::view::case_versions;
 
 pub(super) fn versions(view: &View<'_>) -> Vec<Table> {
-    let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for (name, version) in view.doc.cases.iter().flat_map(case_versions) {
-        versions.entry(name).or_default().insert(version);
+    let mut packages: BTreeMap<&str, (BTreeSet<&str>, Vec<usize>)> = BTreeMap::new();
+    for (at, case) in view.doc.cases.iter().enumerate() {
+        for (name, version) in case_versions(case) {
+            let (versions, cases) = packages.entry(name).or_default();
+            versions.insert(version);
+            cases.push(at);
+        }
     }
-    let told = |values: BTreeSet<&str>| values.into_iter().collect::<Vec<_>>().join(", ");
-    let rows = versions.into_iter().map(|(name, values)| vec![name.into(), told(values).into()]);
+    let told = |versions: BTreeSet<&str>| versions.into_iter().collect::<Vec<_>>().join(", ");
+    let rows =
+        packages.into_iter().map(|(name, (versions, cases))| vec![Cell::of_cases(name, cases), told(versions).into()]);
     vec![Table { title: String::new(), columns: &["package", "version"], rows: rows.collect() }]
 }

@@ -1,5 +1,5 @@
-// Everything that the page knows of its cases, compressed: { names, details, figures, document }.
-// A case is a position in these lists; exclusions follow the cases in `names`.
+// Everything that the page knows of its cases, compressed: { details, figures, spreads, samples, document }.
+// A case is a position in these lists; exclusions are counted on after them.
 const unpacked = async () => {
   const bytes = Uint8Array.from(atob(one("#data").textContent), (c) => c.charCodeAt(0));
   const text = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));

@@ -1,10 +1,16 @@
-// A matrix shows one figure at a time. Tints compare: the cells of a row, a cell with the row's base, or all errors.
-// Three digits, as orch writes them elsewhere.
+// A matrix shows one figure at a time. Tints compare what is seen: the cells of a row, a cell with the row's base, or all errors.
+// Figures are told as orch writes them elsewhere.
 const three = (value) => value.toFixed(value < 0.0995 ? 3 : value < 9.995 ? 2 : value < 99.95 ? 1 : 0);
+const size = (bytes) => {
+  let [value, unit] = [bytes, 0];
+  for (; value >= 999.5 && unit < 4; unit += 1) value /= 1024;
+  return `${value.toFixed(unit > 0 && value < 9.95 ? 1 : 0)} ${["B", "KiB", "MiB", "GiB", "TiB"][unit]}`;
+};
 const FIGURES = {
   latency: { told: (ms) => (ms < 9999.5 ? `${three(ms)} ms` : `${three(ms / 1000)} s`), scale: "row", word: "median latency" },
   speed: { told: (ratio) => `${ratio.toFixed(ratio < 9.95 ? 2 : 0)}×`, scale: "base", word: "speed-up" },
-  memory: { told: (bytes) => `${three(bytes / 2 ** 20)} MiB`, scale: "row", word: "peak memory" },
+  memory: { told: size, scale: "row", word: "peak memory" },
+  device: { told: size },
   error: { told: (error) => (error === 0 ? "0" : error.toExponential(1)), scale: "all", word: "largest absolute error" },
 };
 
@@ -38,10 +44,10 @@ const paint = (matrix, figures, name, base) => {
   matrix.table.dataset.scale = figure?.scale ?? "";
   if (!figure) return;
   const ends = (cells) => {
-    const values = cells.filter((cell) => !cell.isState).map((cell) => cell.value).filter((value) => value > 0);
+    const values = cells.filter((cell) => !cell.isState && !cell.td.hidden).map((cell) => cell.value).filter((value) => value > 0);
     return [Math.min(...values), Math.max(...values)];
   };
-  const ofAll = ends(matrix.rows.flatMap((row) => row.cells));
+  const ofAll = ends(matrix.rows.filter((row) => !row.tr.hidden).flatMap((row) => row.cells));
   for (const row of matrix.rows) {
     const of = figure.scale === "all" ? ofAll : ends(row.cells);
     for (const cell of row.cells.filter((cell) => cell.value !== null && !cell.isState)) {

@@ -4,17 +4,17 @@ const matrixOf = (table) => {
   const rows = [...table.tBodies[0].rows].map((tr) => ({
     tr,
     text: tr.dataset.text,
-    name: tr.cells[0].textContent,
+    name: tr.cells[0].querySelector(".name").textContent,
     cells: [...tr.cells].slice(1).map((td) => {
-      const [link, word] = [td.querySelector("a.cell"), td.querySelector(".word")];
-      const at = link ? Number(link.dataset.case) : null;
+      const [cell, word] = [td.querySelector(".cell"), td.querySelector(".word")];
+      const at = cell ? Number(cell.dataset.case) : null;
       return { td, at, word, usual: word?.textContent, kind: td.dataset.k, isState: td.dataset.state !== undefined, value: null };
     }),
   }));
   return { table, columns, rows };
 };
 
-// What is chosen hides columns and rows, and dims the rest; returns the cases that are left.
+// What is chosen hides columns and rows, and dims the rest; returns the cases and exclusions that are left.
 const filter = (matrix, { text, target, kinds }) => {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const isHidden = matrix.columns.map((column) => target !== "" && column.target !== target);

@@ -5,14 +5,28 @@ const one = (selector) => document.querySelector(selector);
 {% include "report/js/charts.js" %}
 {% include "report/js/panel.js" %}
 {% include "report/js/matrix.js" %}
+{% include "report/js/follow.js" %}
 
 for (const hidden of all(".js")) hidden.hidden = false;
 const data = await unpacked();
 const matrix = one(".matrix") ? matrixOf(one(".matrix")) : null;
 const [text, target, figure, base, shown] = ["#text", "#target", "#figure", "#base", "#shown"].map(one);
 const chips = all(".chip");
+const follow = followers(data);
+const cards = all(".card");
+for (const card of cards) card.querySelector("details").open = false;
 let left = null;
 let sorted = { column: null, isDown: false };
+
+// A card is drawn anew where other bars of it are left.
+const redraw = (card, width) => {
+  const bars = all("tbody tr:not([hidden]) a[data-case]", card);
+  const drawn = bars.map((link) => link.dataset.case).join(" ");
+  if (card.hidden || card.dataset.drawn === drawn) return;
+  card.dataset.drawn = drawn;
+  card.querySelector("svg")?.remove();
+  card.querySelector("details").before(latency(card, bars, data, width));
+};
 
 // Filters and figure, from the controls to the page and the address.
 const apply = () => {
@@ -21,14 +35,10 @@ const apply = () => {
   const isFiltered = kinds.size > 0 || text.value.trim() !== "" || target.value !== "";
   left = isFiltered ? found.left : null;
   shown.textContent = isFiltered ? `${found.cells} cells of ${found.rows} of ${matrix.rows.length} models` : "";
-  // What stands below is about cases too.
-  for (const about of all("[data-cases]")) {
-    about.hidden = isFiltered && !about.dataset.cases.split(" ").some((at) => left.has(Number(at)));
-  }
-  for (const section of all("section")) {
-    const about = all("[data-cases]", section);
-    section.classList.toggle("empty", about.length > 0 && about.every((one) => one.hidden));
-  }
+  follow(left);
+  // All are as wide, and to ask while some are drawn would lay out the page for each.
+  const width = cards.find((card) => !card.hidden)?.clientWidth;
+  for (const card of cards) redraw(card, width);
   base.parentElement.hidden = figure.value !== "speed";
   paint(matrix, data.figures, figure.value, base.value === "" ? null : Number(base.value));
   if (sorted.column !== null) sort(matrix, sorted.column, sorted.isDown);
@@ -75,11 +85,12 @@ if (matrix) {
   restore();
 }
 
-for (const card of all(".card")) {
-  const table = card.querySelector("details");
-  table.before(latency(card, data));
-  table.open = false;
-}
+// Samples are many: they join the table when somebody opens it.
+for (const card of cards) card.querySelector("details").addEventListener("toggle", ({ target }) => {
+  if (!target.open || card.querySelector("td.samples")) return;
+  card.querySelector("thead tr").append(element("th", { scope: "col" }, "samples, ms"));
+  for (const link of all("a[data-case]", card)) link.closest("tr").append(element("td", { className: "samples" }, ticks(data.samples[link.dataset.case])));
+});
 
 const panel = one("#panel");
 let opener = null;

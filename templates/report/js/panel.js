@@ -13,6 +13,7 @@ const part = (told) => [
   element("h4", {}, told.title, told.label && element("small", { className: "label" }, told.label),
     told.note && element("small", {}, ` ${told.note}`)),
   told.samples && samples(told.samples),
+  told.samples && told.samples.what !== "executions" && listed(told.samples),
   told.table && table(told.table),
   element("dl", {}, ...told.facts.flatMap(([name, fact]) => [element("dt", {}, name), element("dd", {}, fact)])),
 ];
