@@ -3,6 +3,8 @@
     cargo run --release -- verify
     python3 benches/generated_tests.py orch-out/verify/report/matrix.json
 
+Targets outside the matrix are named to both: `orch verify -t litert -t cpu-int4`, then `-t litert -t cpu-int4` here.
+
 Both agree if they come to the same verdict (passed, indecisive, wrong, unsupported) and their largest errors differ by
 no more than a hundredth of the case's bound, or are the same. Prints a table of pipelines and columns, and each case on
 which they differ; ends with 1 if there is one, and with 3 if nothing was compared.
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import fnmatch
 import json
 import os
 import shlex
@@ -68,7 +71,11 @@ def difference(case: dict[str, Any], test: dict[str, Any]) -> str | None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("matrix", nargs="?", type=Path, default=Path("orch-out/report/matrix.json"))
-    cases = json.loads(parser.parse_args().matrix.read_text())["cases"]
+    parser.add_argument("-t", "--target", action="append", default=[], help="only these targets (globs, repeatable)")
+    args = parser.parse_args()
+    cases = json.loads(args.matrix.read_text())["cases"]
+    wanted = args.target or ["*"]
+    cases = [case for case in cases if any(fnmatch.fnmatchcase(case["target"], glob) for glob in wanted)]
     counts: dict[tuple[str, str], list[int]] = collections.defaultdict(lambda: [0, 0])
     left_out: collections.Counter[str] = collections.Counter()
     differences = []

@@ -13,7 +13,7 @@ mod select;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::base::{Loc, glob};
@@ -157,6 +157,13 @@ impl Matrix {
             self.cases.iter().find(|case| case.pipeline == pipeline).map(|case| case.model.as_str())
         };
         spec.pipelines.keys().map(|pipeline| Representative { pipeline, model: of(pipeline) }).collect()
+    }
+
+    /// The spec's targets of which nothing is asked for these models.
+    pub fn not_asked<'a>(&self, spec: &'a Spec, models: &[String]) -> Vec<&'a str> {
+        let all = self.cases.iter().chain(self.excluded.iter().map(|excluded| &excluded.case));
+        let asked: BTreeSet<_> = all.filter(|case| models.contains(&case.model)).map(|case| &case.target).collect();
+        spec.targets.keys().filter(|target| !asked.contains(target)).map(String::as_str).collect()
     }
 }
 

@@ -5,7 +5,6 @@ feature extractor, as `transformers.pipeline` would; and others, of which one is
 from __future__ import annotations
 
 import random
-import wave
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,12 @@ import numpy as np
 import torch
 from PIL import Image, ImageOps
 
+from orch_py.own_files import heard, read_picture, read_sound
 from orch_py.protocol import Job, Refused, first_line, listed
 from orch_py.trees import Tensors
 
 # A classifier may answer alike to a picture and the same from below, or to much that is noise.
 _DRAWS = 4
-_FORMATS = ("PNG", "JPEG")
-_SAMPLE_BYTES = 2
 # Of a silent sound there is no loudness to take over.
 _LOUDNESS = 0.1
 
@@ -48,31 +46,18 @@ def pictures(recipes: Recipes, job: Job, processor: Any, source: str) -> tuple[T
         return drawn
 
     changes = [lambda one: one.rotate(180), ImageOps.invert, *map(noise, range(_DRAWS))]
-    return _made(recipes, "picture", job, _picture, process, changes, f"image processor of `{source}`")
+    return _made(recipes, "picture", job, read_picture, process, changes, f"image processor of `{source}`")
 
 
 def sounds(recipes: Recipes, job: Job, extractor: Any, source: str) -> tuple[Tensors, list[Tensors]]:
     """The inputs, and what the control's can be: the same sounds from behind, then noise as loud as they are."""
-    rate = getattr(extractor, "sampling_rate", None)
     told = f"feature extractor of `{source}`"
 
     def read(path: Path) -> np.ndarray:
-        samples, own = _sound(path)
-        if rate is not None and own != rate:
-            raise Refused(
-                "error",
-                f"`{path}` has {own} samples a second, and the {told} takes {rate}; orch resamples nothing: "
-                f"`ffmpeg -i {path.name} -ar {rate} -c:a pcm_s16le other.wav`",
-            )
-        return samples
+        return read_sound(path, extractor, told)
 
     def process(files: list[np.ndarray], wanted: dict[str, list[int]]) -> Any:
-        more: dict[str, Any] = {}
-        if len(shape := wanted.get("input_values", [])) == 2:
-            more = {"padding": "max_length", "max_length": shape[1], "truncation": True}
-        if "attention_mask" in wanted:
-            more["return_attention_mask"] = True
-        return extractor(files, sampling_rate=rate, return_tensors="np", **more)
+        return heard(extractor, files, wanted)
 
     def noise(seed: int) -> Callable[[np.ndarray], np.ndarray]:
         def drawn(samples: np.ndarray) -> np.ndarray:
@@ -98,7 +83,7 @@ def _made(
     groups: dict[tuple[str, ...], Recipes] = {}
     for name, recipe in recipes.items():
         groups.setdefault(tuple(recipe["fill"][fill]), {})[name] = recipe
-    files = {label: read(job.tree(label)) for labels in groups for label in labels}
+    files = {label: _read(read, job.tree(label)) for labels in groups for label in labels}
 
     def tensors(change: Callable[[Any], Any]) -> Tensors:
         made: Tensors = {}
@@ -139,30 +124,8 @@ def _fitting(name: str, recipe: dict[str, Any], made: Any, told: str) -> np.ndar
     return typed
 
 
-def _picture(path: Path) -> Image.Image:
+def _read(read: Callable[[Path], Any], path: Path) -> Any:
     try:
-        with Image.open(path, formats=_FORMATS) as picture:
-            return ImageOps.exif_transpose(picture).convert("RGB")
-    except Exception as error:
-        # Pillow's readers fail in many ways.
-        raise Refused("error", f"`{path}` cannot be read as a PNG or JPEG: {first_line(error)}") from error
-
-
-def _sound(path: Path) -> tuple[np.ndarray, int]:
-    """The samples, from -1 to 1, and how many a second there are."""
-    try:
-        with wave.open(str(path)) as sound:
-            channels, width, rate = sound.getnchannels(), sound.getsampwidth(), sound.getframerate()
-            content = sound.readframes(sound.getnframes())
-    except (wave.Error, EOFError) as error:
-        why = f"{first_line(error)}; `ffmpeg -i {path.name} -ac 1 -c:a pcm_s16le other.wav`"
-        raise Refused("error", f"`{path}` cannot be read as a WAV of 16-bit PCM: {why}") from error
-    if (channels, width) != (1, _SAMPLE_BYTES):
-        raise Refused(
-            "error",
-            f"`{path}` has {channels} channels of {8 * width} bits; orch reads one of 16 bits: "
-            f"`ffmpeg -i {path.name} -ac 1 -c:a pcm_s16le other.wav`",
-        )
-    if not content:
-        raise Refused("error", f"`{path}` holds no sound")
-    return np.frombuffer(content, "<i2").astype(np.float32) / 32768, rate
+        return read(path)
+    except ValueError as error:
+        raise Refused("error", str(error)) from error

@@ -9,6 +9,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MARK = "# --- What follows is a part of every generated test. ---\n"
 LOOPS_MARK = "# --- What follows is a part of every generated test of a model with components. ---\n"
 GREEDY_MARK = "# --- What follows is a part of every generated test that generates. ---\n"
+OWN_FILES_MARK = "# --- What follows is a part of every generated test of a model with weights of its own. ---\n"
 EAGER = {"target": "eager-cpu", "backend": "cpu", "runtime": "python", "device": "cpu", "variant": "eager-cpu-fp32"}
 
 
@@ -16,7 +17,7 @@ def rendered(hardware: str, **given: Any) -> str:
     """The test of a model for `hardware`, a template of `templates/hardware`."""
     import jinja2
 
-    from orch_py import greedy, judge, loops
+    from orch_py import greedy, judge, loops, own_files
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(ROOT / "templates"),
@@ -53,6 +54,8 @@ def rendered(hardware: str, **given: Any) -> str:
         "main": "logits",
         "infers_here": True,
         "infers_more": False,
+        "own_weights": False,
+        "own_files": Path(own_files.__file__).read_text("utf-8").partition(OWN_FILES_MARK)[2].strip(),
         "generates": False,
         "caches": given.get("generates", False) and not given.get("components"),
         "experts_per_token": None,

@@ -37,7 +37,7 @@ class Files(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.worker = Worker.of_ops(cls, "materialise_files")
+        cls.worker = Worker.of_ops(cls, "materialise_own")
 
     def weights(self, cls: str, config: dict[str, Any], processor: dict[str, Any] | None) -> Path:
         """A folder of a model with a processor, as `save_pretrained` writes it."""
@@ -76,12 +76,12 @@ class Files(unittest.TestCase):
     def vit(self, inputs: dict[str, Any], processor: dict[str, Any] | None = PROCESSOR, **files: Path) -> Any:
         weights = {"kind": "path", "path": str(self.weights("ViTForImageClassification", VIT, processor))}
         params = {"class": "ViTForImageClassification", "weights": weights, "inputs": inputs, "outputs": ["logits"]}
-        return self.worker.do("materialise_files", params, **files)
+        return self.worker.do("materialise_own", params, **files)
 
     def wav2vec2(self, inputs: dict[str, Any], extractor: dict[str, Any] | None = EXTRACTOR, **files: Path) -> Any:
         weights = {"kind": "path", "path": str(self.weights("Wav2Vec2ForCTC", WAV2VEC2, extractor))}
         params = {"class": "Wav2Vec2ForCTC", "weights": weights, "inputs": inputs, "outputs": ["logits"]}
-        return self.worker.do("materialise_files", params, **files)
+        return self.worker.do("materialise_own", params, **files)
 
     def refused(self, done: Any, *told: str) -> None:
         output, _ = done
@@ -203,7 +203,7 @@ class Files(unittest.TestCase):
         ids = {"dtype": "int64", "shape": [1, 8], "fill": {"text": ["a cat sat"]}}
         params = {"class": "CLIPModel", "weights": {"kind": "path", "path": str(folder)}, "outputs": ["image_embeds"]}
         params["inputs"] = {"input_ids": ids, "pixel_values": PIXELS}
-        output, out = self.worker.do("materialise_files", params, **{"picture/0": self.picture("a.png")})
+        output, out = self.worker.do("materialise_own", params, **{"picture/0": self.picture("a.png")})
         self.assertEqual(output["status"], "ok", output["reason"])
         inputs, other = (trees.read_tensors(out, name) for name in (trees.INPUTS, trees.CONTROL_INPUTS))
         self.assertEqual(set(inputs), {"input_ids", "attention_mask", "pixel_values"})

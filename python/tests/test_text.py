@@ -24,7 +24,7 @@ class Text(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.worker = Worker.of_ops(cls, "materialise_text")
+        cls.worker = Worker.of_ops(cls, "materialise_own")
 
     def weights(self, cls: str, config: dict[str, Any]) -> Path:
         """A folder of a model with a tokenizer, as `save_pretrained` writes it."""
@@ -46,7 +46,7 @@ class Text(unittest.TestCase):
             "inputs": {"input_ids": TEXT},
             "outputs": ["logits"],
         }
-        output, out = self.worker.do("materialise_text", params | more, **({"inputs": given} if given else {}))
+        output, out = self.worker.do("materialise_own", params | more, **({"inputs": given} if given else {}))
         self.assertEqual(output["status"], "ok", output["reason"])
         self.assertEqual(set(trees.read_manifest(out)["inputs"]), set(trees.read_tensors(out, trees.INPUTS)))
         return trees.read_tensors(out, trees.INPUTS)
@@ -89,7 +89,7 @@ class Text(unittest.TestCase):
             "inputs": {"input_ids": TEXT},
             "outputs": ["logits"],
         }
-        output, out = self.worker.do("materialise_text", params)
+        output, out = self.worker.do("materialise_own", params)
         self.assertEqual(output["status"], "ok", output["reason"])
         ids, other = (trees.read_tensors(out, name)["input_ids"] for name in (trees.INPUTS, trees.CONTROL_INPUTS))
         self.assertNotEqual(sorted(other[0]), sorted(ids[0]))

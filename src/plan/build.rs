@@ -16,7 +16,7 @@ use crate::plan::build::facts::facts;
 use crate::plan::build::own::{Made, Purpose};
 use crate::plan::clock::Clock;
 use crate::plan::graph::Graph;
-use crate::plan::sizes::{maker, processed, recipes, resolved_inputs, texts};
+use crate::plan::sizes::{processed, recipes, resolved_inputs, texts};
 use crate::plan::{CycleError, ModelFacts, Plan, PlannedCase, PlannedFallback};
 use crate::spec::{Measure, Model, Precision, ReadyFormat, Source as ModelSource, Spec, Target, Tolerance, Weights};
 use crate::step::{
@@ -199,7 +199,9 @@ impl Builder<'_> {
                     params["generate"] = json!(tokens);
                 }
                 let params = with_tokens(params, self.spec.tokens(model, &case.pipeline));
-                let made = self.add(name, Stage::Generate, maker(&resolved), params, sources, CONVERT_TIMEOUT);
+                let kind: &'static dyn StepKind =
+                    if seed.is_some() { &step::MATERIALISE } else { &step::MATERIALISE_OWN };
+                let made = self.add(name, Stage::Generate, kind, params, sources, CONVERT_TIMEOUT);
                 Made { model: made, ready: None }
             }
             ModelSource::Composed { how, config, .. } => self.composed(*how, config, case, sources),

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::matrix::Case;
 use crate::spec::{Dim, Fill, Input, Model, recipe};
-use crate::step::{Inputs, MATERIALISE, MATERIALISE_FILES, MATERIALISE_TEXT, Source, StepKind};
+use crate::step::{Inputs, Source};
 
 /// A model's inputs with every named size replaced by the case's.
 pub(super) fn resolved_inputs(model: &Model, case: &Case) -> IndexMap<String, Input> {
@@ -56,16 +56,6 @@ fn named(kind: &str, file: &Path, sources: &mut Inputs) -> Arc<str> {
     let name: Arc<str> = format!("{kind}/{count}").into();
     sources.push((name.clone(), Source::File(file.into())));
     name
-}
-
-/// What makes a model: what also reads files, where inputs are files; where a row says its text and names no mask, what also
-/// fills the mask.
-pub(super) fn maker(inputs: &IndexMap<String, Input>) -> &'static dyn StepKind {
-    if inputs.values().any(|input| input.fill.files().is_some()) {
-        return &MATERIALISE_FILES;
-    }
-    let is_text = inputs.get("input_ids").is_some_and(|input| matches!(input.fill, Fill::Text(_)));
-    if is_text && !inputs.contains_key("attention_mask") { &MATERIALISE_TEXT } else { &MATERIALISE }
 }
 
 /// The texts that fill an input of the model, if any do.

@@ -64,6 +64,9 @@ pub struct TestContext {
     /// Whether the model is asked to generate text.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub generates: bool,
+    /// Whether its weights are those of a folder or of the Hub, with what reads files for it and its own words.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub own_weights: bool,
     /// How many experts take each token, where the pipeline asks and the config says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub experts_per_token: Option<u64>,
@@ -105,6 +108,9 @@ struct View<'a> {
     /// The decoding, and how its tokens are judged: text of `orch_py` too.
     greedy: &'static str,
     generates: bool,
+    own_weights: bool,
+    /// What reads people's files and tells outputs in the model's words: text of `orch_py` too.
+    own_files: &'static str,
     /// Whether it decodes with a cache, where the model and the artefact have one.
     caches: bool,
     /// Whether the pipeline looks at further inferences of the loaded model.
@@ -127,6 +133,10 @@ pub const GREEDY: &str = "greedy.py";
 /// The module of loops, for tests of models that are made of several.
 pub const LOOPS: &str = "loops.py";
 const LOOPS_BELOW: &str = "# --- What follows is a part of every generated test of a model with components. ---\n";
+/// The module of what comes with weights, for tests of models that have some of their own.
+pub const OWN_FILES: &str = "own_files.py";
+const OWN_FILES_BELOW: &str =
+    "# --- What follows is a part of every generated test of a model with weights of its own. ---\n";
 const GREEDY_BELOW: &str = "# --- What follows is a part of every generated test that generates. ---\n";
 
 fn embedded(module: &str, below: &str) -> &'static str {
@@ -165,6 +175,12 @@ impl TestContext {
         Ok(())
     }
 
+    /// Whether its pipeline knows what its outputs mean.
+    fn has_results(&self) -> bool {
+        let pipeline = template::source(&format!("pipelines/{}.py.j2", self.template));
+        pipeline.is_some_and(|source| source.contains("results/_of.py.j2"))
+    }
+
     fn libraries(&self) -> BTreeSet<&str> {
         let own = self.class.as_deref().map(library);
         own.into_iter().chain(self.components.iter().map(|one| one.library.as_str())).collect()
@@ -190,6 +206,9 @@ impl TestContext {
             infers_here,
             greedy: embedded(GREEDY, GREEDY_BELOW),
             generates: self.generates && infers_here,
+            // A task of another program brings its own steps, and of plain tensors nobody knows what they mean.
+            own_weights: self.own_weights && self.artefact.name != "transformers-js" && self.has_results(),
+            own_files: embedded(OWN_FILES, OWN_FILES_BELOW),
             caches: self.generates && self.components.is_empty() && brings("open_decoder"),
             infers_more: infers_here && defines(&format!("pipelines/{}.py.j2", self.template), "infer_more"),
             experts_per_token: self.experts_per_token,

@@ -27,22 +27,13 @@ pub static MATERIALISE: Materialise = Materialise {
     code: Code::of(&[parts!(Rust "step/materialise.rs"; Python "materialise")]),
 };
 
-/// Of a row that says its text once: the tokenizer also fills the mask and the type ids that the class takes. A kind of its
-/// own, so that the keys of rows which name every input hold nothing of it.
-pub static MATERIALISE_TEXT: Materialise = Materialise {
-    name: "materialise-text",
-    op: "materialise_text",
-    more: &[],
-    code: Code::of(&[parts!(Rust "step/materialise.rs"; Python "materialise_text")]),
-};
-
-/// Of a row with pictures or sounds, which the model's own image processor or feature extractor makes tensors of. A kind of its own
-/// for the same reason.
-pub static MATERIALISE_FILES: Materialise = Materialise {
-    name: "materialise-files",
-    op: "materialise_files",
+/// Of a row with weights of a folder or of the Hub: what comes with them makes tensors of text, pictures and sounds, and stays with
+/// the model. A kind of its own, so that the keys of seeded rows hold nothing of it.
+pub static MATERIALISE_OWN: Materialise = Materialise {
+    name: "materialise-own",
+    op: "materialise_own",
     more: &["pillow"],
-    code: Code::of(&[parts!(Rust "step/materialise.rs"; Python "materialise_files")]),
+    code: Code::of(&[parts!(Rust "step/materialise.rs"; Python "materialise_own")]),
 };
 
 impl StepKind for Materialise {

@@ -75,7 +75,7 @@ pub use command::COMMAND;
 pub use compose::{ASSEMBLE, COMPOSE, component};
 pub use generate::{InputSummary, TestContext};
 pub use judge::{JUDGE, JudgeParams, Judgement};
-pub use materialise::{MATERIALISE, MATERIALISE_FILES, MATERIALISE_TEXT};
+pub use materialise::{MATERIALISE, MATERIALISE_OWN};
 pub use ready::{READY, REFERENCE};
 pub use recipe::INPUTS;
 pub use render::{RENDER, test_context, test_env, test_file_name};
@@ -84,12 +84,11 @@ pub use write::WRITE;
 
 /// All kinds: those of steps of their own, and a kind for each conversion of the catalogue.
 pub static KINDS: LazyLock<Vec<&'static dyn StepKind>> = LazyLock::new(|| {
-    let own: [&'static dyn StepKind; 14] = [
+    let own: [&'static dyn StepKind; 13] = [
         &INPUTS,
         &CALIBRATION,
         &MATERIALISE,
-        &MATERIALISE_TEXT,
-        &MATERIALISE_FILES,
+        &MATERIALISE_OWN,
         &COMPOSE,
         &ASSEMBLE,
         &READY,

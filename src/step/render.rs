@@ -1,7 +1,7 @@
 //! The step that renders a generated test. What the test is made of is `generate.rs`.
 
 use crate::matrix::Case;
-use crate::spec::{Model, Source, Spec, library, recipe};
+use crate::spec::{Model, Source, Spec, Weights, library, recipe};
 use crate::step::generate::ComponentSummary;
 use crate::step::generate::{self, render_test};
 use crate::step::{Code, InputSummary, Places, RunParams, Step, StepKind, TestContext, Work};
@@ -14,7 +14,7 @@ impl StepKind for Render {
     // A test is put together from many templates, and which ones the templates say: all of them count for each. What comes
     // out as it was stops there.
     known_as!("render": Rust "step/render.rs", "step/generate", "catalogue/", "template.rs";
-        PythonFile generate::JUDGE, generate::GREEDY, generate::LOOPS;
+        PythonFile generate::JUDGE, generate::GREEDY, generate::LOOPS, generate::OWN_FILES;
         Templates "test.py.j2", "hardware/", "pipelines/", "results/"; Crate "minijinja");
 
     fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
@@ -26,9 +26,11 @@ impl StepKind for Render {
 /// All that the test of a case is made from.
 pub fn test_context(spec: &Spec, case: &Case, run: &RunParams, artefact_variant: &str) -> TestContext {
     let (model, target) = (&spec.models[&case.model], &spec.targets[&case.target]);
-    let (class, trust_remote_code) = match &model.source {
-        Source::Transformers { class, trust_remote_code, .. } => (Some(class.clone()), *trust_remote_code),
-        Source::Composed { .. } | Source::Ready { .. } => (None, false),
+    let (class, trust_remote_code, own_weights) = match &model.source {
+        Source::Transformers { class, trust_remote_code, weights, .. } => {
+            (Some(class.clone()), *trust_remote_code, *weights != Weights::Seeded)
+        }
+        Source::Composed { .. } | Source::Ready { .. } => (None, false, false),
     };
     let inputs = model.inputs.iter().map(|(name, input)| InputSummary {
         name: name.clone(),
@@ -61,6 +63,7 @@ pub fn test_context(spec: &Spec, case: &Case, run: &RunParams, artefact_variant:
         options: target.options.clone(),
         trust_remote_code,
         generates: model.generates(),
+        own_weights,
         experts_per_token: experts_per_token(spec, model, case),
         components: components(spec, model),
     }

@@ -19,7 +19,9 @@ fn prepared(values: [f32; 3]) -> Sandbox {
         )
         .replace(
             "measure:",
-            "  apple: {runtime: ort, backend: mps, device: all, artefact: onnx, precisions: [fp32]}\nmeasure:",
+            "  apple: {runtime: ort, backend: mps, device: all, artefact: onnx, precisions: [fp32]}
+  one: {runtime: ort, backend: cpu, device: cpu, artefact: onnx, precisions: [fp32], options: {threads: 1}}
+matrix: {targets: [cpu, openvino, apple]}\nmeasure:",
         )
         .replace("  linear:\n", "  linear: &linear\n");
     sandbox.write("specs/all.yaml", spec + "  twin: {<<: *linear, priority: high}\n");
@@ -42,6 +44,7 @@ fn the_model_of_the_highest_priority_runs_each_time_on_what_is_here() {
     assert_eq!((&lonely["model"], &lonely["cells"]), (&Value::Null, &Value::Array(vec![])));
     assert_eq!(first["unavailable"][0]["targets"], serde_json::json!(["apple"]));
     assert_eq!(first["unavailable"][0]["reason"], "not macOS");
+    assert_eq!(first["not_asked"], serde_json::json!(["one"]));
 
     // Nothing changed, and it is run again, where `orch run` would not.
     sandbox.run(["run", "specs/all.yaml", "-m", "twin", "--check", "--json"]).success().summary([("executed", 0)]);
@@ -51,10 +54,15 @@ fn the_model_of_the_highest_priority_runs_each_time_on_what_is_here() {
     let executed = |document: &Value| document["pipelines"][0]["cells"][0]["executed"].as_str().unwrap().to_owned();
     assert_eq!(states(&again["pipelines"][0]["cells"]), [("cpu-fp32", "PASS")]);
     assert!(executed(&again) > executed(&first), "{} {}", executed(&again), executed(&first));
+    // What the command line leaves out was asked for; what it names is.
+    assert_eq!(again["not_asked"], serde_json::json!(["one"]));
+    let named = sandbox.run(["verify", "specs/all.yaml", "-t", "one"]).success();
+    named.stdout_has("one-fp32").stdout_lacks("not asked");
     let page = sandbox.run(["verify", "specs/all.yaml"]).success();
     page.stdout_has("tabular: twin (regression, priority high)\n  PASS             cpu-fp32, openvino-fp32\n")
         .stdout_has("lonely: not verified: the spec has no model of it")
         .stdout_has("unavailable: apple (mps): not macOS")
+        .stdout_has("not asked: one: not in the matrix; `-t NAME` adds one")
         .stdout_has("2 passed");
     // The pages of the usual run are not replaced.
     assert!(sandbox.path("orch-out/verify/report/index.html").exists());

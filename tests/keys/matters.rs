@@ -368,7 +368,7 @@ fn pictures_and_sounds() {
     }
     let plan = world.plan();
     let step = |name: &str| plan.steps.iter().find(|step| step.name == name).unwrap();
-    assert_eq!(step("generate:pictured").kind.name(), "materialise-files");
+    assert_eq!(step("generate:pictured").kind.name(), "materialise-own");
     let files: Vec<_> = step("generate:pictured").inputs.iter().map(|(name, _)| &**name).collect();
     assert_eq!(files, ["inputs", "weights", "picture/0", "picture/1"], "one that two inputs take is there once");
     let added: BTreeSet<String> = world.settle(Outputs::Equal).into_iter().map(|(step, _)| step).collect();

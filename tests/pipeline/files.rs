@@ -78,6 +78,32 @@ fn pictures_and_sounds_are_read_by_the_model_s_own_processor_and_are_in_the_key(
         assert!(control["differs_by"].as_f64().is_some_and(|off| off > 0.1), "{name}: {control}");
     }
     the_generated_test_stands_alone(&sandbox, cases(&document)["pictured:cpu-fp32"]);
+
+    // So are the files that somebody gives a generated test: by the same processor, or not at all.
+    let given = |python: &str, case: &str, files: &str| {
+        let line = format!("{python} {case} --inputs {files} --json told.json");
+        let ended = Command::new("sh").args(["-c", &line]).current_dir(sandbox.path("")).output().unwrap();
+        let told: Value = serde_json::from_str(&sandbox.read("told.json")).unwrap();
+        (ended.status.code(), told)
+    };
+    let transformers = torch_env().join("bin/python").display().to_string();
+    let found = cases(&document);
+    let (ort, test) = text(&found["pictured:cpu-fp32"]["repro"]).rsplit_once(' ').unwrap();
+    let (code, told) = given(&transformers, test, "specs/cat.png specs/raccoon.png");
+    let facts = &told["facts"];
+    assert_eq!(
+        (code, &facts["given"][0]),
+        (Some(0), &"pixel_values by ViTImageProcessor of cat.png, raccoon.png".into())
+    );
+    assert!(facts["words"].as_array().is_some_and(|words| !words.is_empty()), "{told:#}");
+    let (code, told) = given(ort, test, "specs/cat.png specs/raccoon.png");
+    assert!(code == Some(3) && text(&told["reason"]).contains("pip install transformers"), "{told:#}");
+    let (_, test) = text(&found["heard:cpu-fp32"]["repro"]).rsplit_once(' ').unwrap();
+    let (code, told) = given(&transformers, test, "specs/word.wav");
+    assert_eq!(
+        (code, &told["facts"]["given"][0]),
+        (Some(0), &"input_values by Wav2Vec2FeatureExtractor of word.wav".into())
+    );
     sandbox.run(run).success().summary([("executed", 0), ("passed", 4)]);
 
     // What is in a file counts, and not what it is called.

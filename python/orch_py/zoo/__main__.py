@@ -70,7 +70,7 @@ def main() -> int:
 def _own(args: argparse.Namespace) -> int:
     """Prints the row; or, where there is none, why on stderr."""
     try:
-        print(files.row_text(args.name, own.row(args.source, args.written)), end="")
+        print(own.hinted(files.row_text(args.name, own.row(args.source, args.written)), Path(args.source)), end="")
     except Refused as error:
         print(error, file=sys.stderr)
         return 1

@@ -28,6 +28,9 @@ _TOKENIZERS = (
     "spiece.model",
     "sentencepiece.bpe.model",
 )
+_PROCESSOR = "preprocessor_config.json"
+# What an input may be filled with in the place of noise, where a processor is there.
+_FILES = {"pixel_values": "picture: [own.png]"} | dict.fromkeys(("input_values", "input_features"), "sound: [own.wav]")
 
 
 def row(source: str, written: str) -> Document:
@@ -55,6 +58,17 @@ def row(source: str, written: str) -> Document:
         "dims": dims,
         "inputs": inputs,
     }
+
+
+def hinted(text: str, folder: Path) -> str:
+    """The row's text with a word on pictures and sounds of one's own, where the folder has what reads them."""
+    lines = text.splitlines()
+    if (folder / _PROCESSOR).is_file():
+        for place, line in reversed(list(enumerate(lines))):
+            if fill := _FILES.get(line.strip().partition(":")[0]):
+                hint = f"      # In the place of noise: `{fill}`, a file for each row of the batch."
+                lines.insert(place + 1, hint)
+    return "\n".join(lines) + "\n"
 
 
 def _weights(source: str, written: str) -> tuple[Path, Document]:
@@ -112,7 +126,7 @@ def _inputs(cls: Any, config: Any, folder: Path) -> tuple[dict[str, Document], D
 
 def _pictured(folder: Path) -> list[int] | None:
     """The height and width that the model's own processor makes."""
-    path = folder / "preprocessor_config.json"
+    path = folder / _PROCESSOR
     if not path.is_file():
         return None
     said = json.loads(path.read_text("utf-8"))

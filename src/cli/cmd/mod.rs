@@ -40,7 +40,7 @@ pub(in crate::cli) enum Command {
     Run(run::RunArgs),
     /// Measure again: every timed case in 5 rounds, interleaved in random order, each in its own process
     Bench(bench::BenchArgs),
-    /// Run one model of each pipeline on each target of this machine, whatever ran before
+    /// Run one model of each pipeline on each target of the matrix, whatever ran before
     Verify(verify::VerifyArgs),
     /// Show what a run would do, and why
     Plan(plan::PlanArgs),

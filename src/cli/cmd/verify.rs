@@ -1,4 +1,4 @@
-//! `orch verify`: one model of each pipeline on each target of this machine, by a run like any other.
+//! `orch verify`: one model of each pipeline on each target of the matrix, by a run like any other.
 
 mod shown;
 
@@ -49,13 +49,14 @@ pub(super) fn verify(args: &Args, verify: &VerifyArgs, printer: &Printer) -> any
     };
     let VerifyArgs { jobs, out_dir, .. } = verify;
     let settings = Settings { jobs: *jobs, out_dir: out_dir.clone(), command: command_line(), ..Settings::default() };
+    let not_asked = matrix.not_asked(&spec, &models);
     let tell = |text: &str| printer.note(text);
     let mut session = Session::open(&args.locations())?;
     session.without_cuda_for(&request, &settings, &tell)?;
     let planned = session.plan(&request, Ask::Installing(&tell), &tell)?;
     on_interrupt(&session.cancel, || {})?;
     let show = |doc: &ReportDoc, page: Option<&Path>| {
-        let verified = Verified { doc, spec: &spec, chosen: &chosen };
+        let verified = Verified { doc, spec: &spec, chosen: &chosen, not_asked: &not_asked };
         printer.answer(verify.json, || verified.document(), || verified.page());
         if let Some(page) = page.filter(|_| !verify.json) {
             printer.note(&format!("report: {}", page.display()));

@@ -133,6 +133,7 @@ fn contexts() -> Vec<TestContext> {
                 },
                 trust_remote_code: false,
                 generates: ["text-generation", "retrieval-augmented-generation"].contains(&task),
+                own_weights: false,
                 experts_per_token: (pipeline == "mixture-of-experts").then_some(2),
                 components: components.clone(),
             });

@@ -18,6 +18,8 @@ pub(super) struct Verified<'a> {
     pub(super) spec: &'a Spec,
     /// By pipeline. None: no model of the spec has it, so nothing is known of it.
     pub(super) chosen: &'a [Representative<'a>],
+    /// Targets outside the matrix, which nobody named.
+    pub(super) not_asked: &'a [&'a str],
 }
 
 /// Targets that lack the same thing.
@@ -36,7 +38,7 @@ impl<'a> Verified<'a> {
         let kinds = Kinds::of(self.doc);
         let pipelines: Vec<_> = self.chosen.iter().map(|chosen| self.of_pipeline(chosen, &kinds)).collect();
         json!({"spec": spec, "orch": orch, "host": host, "pipelines": pipelines, "unavailable": self.unavailable(),
-            "summary": summary})
+            "not_asked": self.not_asked, "summary": summary})
     }
 
     fn of_pipeline(&self, Representative { pipeline, model }: &Representative<'_>, kinds: &Kinds<'_>) -> Value {
@@ -94,6 +96,10 @@ impl<'a> Verified<'a> {
         for Unavailable { targets, backend, reason, remedy } in self.unavailable() {
             let remedy = remedy.map(|remedy| format!("; remedy: {remedy}")).unwrap_or_default();
             let _ = writeln!(page, "unavailable: {} ({backend}): {reason}{remedy}", targets.join(", "));
+        }
+        if !self.not_asked.is_empty() {
+            let names = self.not_asked.join(", ");
+            let _ = writeln!(page, "not asked: {names}: not in the matrix; `-t NAME` adds one");
         }
         page + &text::summary_line(&self.doc.summary, &text::Styles::colored())
     }

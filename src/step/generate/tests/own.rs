@@ -22,6 +22,31 @@ fn experts_are_told_as_many_for_a_token_as_the_config_says() {
     assert!(unknown.contains("EXPERTS_PER_TOKEN = 1\n") && unknown.contains("the first choice is told"));
 }
 
+/// No second preprocessing stands beside the model's own, and a seeded model's test holds nothing of it.
+#[test]
+fn what_comes_with_weights_is_used_where_there_are_some() {
+    let folder = std::env::var_os("ORCH_GENERATED").map(PathBuf::from);
+    let targets = ["cpu", "eager-cpu", "webnn", "tasks", "qnn-android"];
+    let has_results = |ctx: &TestContext| ctx.template != "diffusion" && ctx.components.is_empty();
+    let all = contexts().into_iter().filter(|ctx| targets.contains(&&*ctx.target) && has_results(ctx));
+    for (number, ctx) in all.enumerate() {
+        assert!(!render_test(&ctx).unwrap().contains("given_inputs"), "{} on {}", ctx.task, ctx.target);
+        let ctx = TestContext { own_weights: true, ..ctx };
+        let text = render_test(&ctx).unwrap();
+        let is_told = !["android", "transformers-js"].contains(&ctx.runtime.name);
+        for part in ["def given_inputs(", "def in_words(", "def lines_of(", "in_words(as_numbers(feeds)", "nargs="] {
+            let count = usize::from(is_told || (part == "nargs=" && ctx.runtime.name == "android"));
+            assert_eq!(text.matches(part).count(), count, "{part}: {} on {}", ctx.task, ctx.target);
+        }
+        assert!(!text.contains("127.5") && !text.contains("value.std("), "{} on {}", ctx.task, ctx.target);
+        if let Some(folder) = &folder {
+            std::fs::write(folder.join(format!("own_{number}_{}", ctx.file_name())), text).unwrap();
+        }
+    }
+    let tensors = TestContext { own_weights: true, template: "tensors".to_owned(), ..context("fill-mask", "cpu") };
+    assert!(!render_test(&tensors).unwrap().contains("in_words"));
+}
+
 #[test]
 fn text_is_generated_wherever_the_file_infers_and_the_model_asks() {
     let loop_and_verdict = ["def greedy(", "def generation_verdict(", "decoded = generated(args, loaded, manifest,"];
