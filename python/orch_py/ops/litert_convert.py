@@ -106,8 +106,9 @@ def _convert(model: Any, names: list[str], tensors: torch_model.Named, fixed: di
 @contextmanager
 def _rewritten() -> Iterator[None]:
     """Functions of torch as equals that litert-torch takes: it knows no `masked_scatter`, which puts the features of an
-    image in the place of its tokens, and stumbles over a `split` into one part, which changes nothing."""
-    split = torch.split
+    image in the place of its tokens, and stumbles over a `split` into one part and over routers of experts that cast
+    their weights to the type that they have, neither of which changes anything."""
+    split, to = torch.split, torch.nn.Module.to
 
     def masked_scatter(self: torch.Tensor, mask: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
         mask = mask.expand(self.shape)
@@ -117,7 +118,13 @@ def _rewritten() -> Iterator[None]:
     def of_one(tensor: torch.Tensor, sizes: Any, dim: int = 0) -> Any:
         return (tensor,) if isinstance(sizes, (list, tuple)) and len(sizes) == 1 else split(tensor, sizes, dim)
 
+    def cast(self: Any, *args: Any, **options: Any) -> Any:
+        is_cast = args and isinstance(args[0], torch.dtype)
+        is_done = is_cast and all(weight.dtype == args[0] for weight in self.parameters())
+        return self if is_done else to(self, *args, **options)
+
     with (
+        mock.patch.object(torch.nn.Module, "to", cast),
         mock.patch.object(torch.Tensor, "masked_scatter", masked_scatter),
         mock.patch.object(torch, "split", of_one),
         mock.patch.dict(os.environ, _UNCHECKED),
