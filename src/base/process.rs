@@ -84,11 +84,20 @@ pub fn own_peak() -> Option<u64> {
     usage(libc::RUSAGE_SELF).map(|usage| peak_of(&usage))
 }
 
-/// CPU time of this process and of the children that it has waited for.
-pub fn cpu_seconds_with_children() -> Option<f64> {
+/// CPU time of this process and of all that descend from it, those included that are over and were waited for.
+pub fn family_cpu_seconds() -> Option<f64> {
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
     let of = |usage: libc::rusage| seconds(usage.ru_utime) + seconds(usage.ru_stime);
-    Some(of(usage(libc::RUSAGE_SELF)?) + of(usage(libc::RUSAGE_CHILDREN)?))
+    let own = of(usage(libc::RUSAGE_SELF)?) + of(usage(libc::RUSAGE_CHILDREN)?);
+    let living = descendants(std::process::id() as i32).into_iter().filter_map(Stat::of);
+    Some(own + living.map(|stat| stat.cpu as f64).sum::<f64>() / ticks_per_second()?)
+}
+
+/// In the kernel's tables.
+pub fn ticks_per_second() -> Option<f64> {
+    // SAFETY: sysconf takes no pointers.
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    (ticks > 0).then_some(ticks as f64)
 }
 
 /// How often the calling thread stopped computing.
@@ -166,6 +175,8 @@ pub fn kernel_bytes(table: &str, name: &str) -> Option<u64> {
 pub struct Stat {
     pub state: char,
     pub parent: i32,
+    /// CPU time of it and of the children that it has waited for, in the kernel's ticks.
+    pub cpu: u64,
     /// Since the machine started, in the kernel's ticks: it tells a process from a later one of its number.
     pub started: u64,
 }
@@ -177,7 +188,12 @@ impl Stat {
         // The name before the fields may hold anything, and ends with the last parenthesis.
         let mut fields = text.rsplit_once(") ")?.1.split(' ');
         let (state, parent) = (fields.next()?.chars().next()?, fields.next()?.parse().ok()?);
-        Some(Self { state, parent, started: fields.nth(17)?.parse().ok()? })
+        fields.nth(8)?;
+        let mut cpu = 0;
+        for ticks in fields.by_ref().take(4) {
+            cpu += ticks.parse::<u64>().ok()?;
+        }
+        Some(Self { state, parent, cpu, started: fields.nth(4)?.parse().ok()? })
     }
 
     /// Neither a zombie nor gone.
@@ -239,6 +255,22 @@ mod tests {
         assert!(sh("sleep 30 & sleep 30", Duration::from_millis(50)).is_none());
         assert_eq!(sh("sleep 30 & echo done", LIMIT).unwrap().stdout, b"done\n");
         assert!(start.elapsed() < Duration::from_secs(5));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn cpu_time_of_descendants_counts_while_their_parents_live() {
+        let script = "sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'; echo done; read line";
+        let before = family_cpu_seconds().unwrap();
+        let mut child =
+            Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut told = [0; 5];
+        child.stdout.take().unwrap().read_exact(&mut told).unwrap();
+        // It waited for the one that computed, and this process for neither.
+        assert!(Stat::of(child.id() as i32).unwrap().cpu >= 2);
+        assert!(family_cpu_seconds().unwrap() - before >= 0.02);
+        drop(child.stdin.take());
+        child.wait().unwrap();
     }
 
     #[cfg(target_os = "linux")]

@@ -126,7 +126,7 @@ impl<'a> Watch<'a> {
             load: load(host),
             yardstick_ms,
             throttled: throttled(host),
-            own_seconds: process::cpu_seconds_with_children(),
+            own_seconds: process::family_cpu_seconds(),
             busy: Busy::of(host),
             clock: Instant::now(),
         }
@@ -136,8 +136,9 @@ impl<'a> Watch<'a> {
         let Self { host, clock, .. } = self;
         let seconds = clock.elapsed().as_secs_f64();
         let passed = self.busy.zip(Busy::of(host)).map(|(before, after)| after.since(before));
-        let own = self.own_seconds.zip(process::cpu_seconds_with_children()).map(|(before, after)| after - before);
-        let others = |(passed, own): (Busy, f64)| ((passed.busy / ticks_per_second()? - own) / seconds).max(0.0).into();
+        let own = self.own_seconds.zip(process::family_cpu_seconds()).map(|(before, after)| after - before);
+        let others =
+            |(passed, own): (Busy, f64)| ((passed.busy / process::ticks_per_second()? - own) / seconds).max(0.0).into();
         Conditions {
             load: self.load.zip(load(host)).map(Into::into),
             others_cores: passed.zip(own).and_then(others),
@@ -175,12 +176,6 @@ impl Busy {
     fn since(self, before: Self) -> Self {
         Self { all: self.all - before.all, busy: self.busy - before.busy, steal: self.steal - before.steal }
     }
-}
-
-fn ticks_per_second() -> Option<f64> {
-    // SAFETY: takes no pointers.
-    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    (ticks > 0).then_some(ticks as f64)
 }
 
 /// Events of heat, and of a control group's quota. None where neither is told.

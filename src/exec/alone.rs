@@ -57,8 +57,8 @@ impl Bench<'_> {
             }
             Worker::Python(env) => {
                 let servers = Servers::new(self.provision, self.provision.dir());
-                servers.start(env)?;
-                servers.run(env, &job, &limits)?
+                servers.start(env, false)?;
+                servers.run(env, false, &job, &limits)?
             }
             Worker::Torch => anyhow::bail!("BUG: the tch worker answers no questions"),
         };

@@ -193,7 +193,7 @@ impl<'env> Driver<'_, 'env> {
         let (performer, id) = (self.performer, task.id);
         if performer.elsewhere(&task).is_none()
             && let Some(env) = task.step.kind.server(task.step)
-            && let Err(e) = performer.servers.start(env)
+            && let Err(e) = performer.servers.start(env, task.step.kind.is_timed(task.step))
         {
             performer.bugs.look_at(&e);
             let Task { key, why: reason, .. } = *task;

@@ -51,7 +51,15 @@ const DIVISION: &[&str] = &[
 ];
 
 /// Variables that change nothing but how long they take.
-const TIMING: &[&str] = &["GOMP_CPU_AFFINITY", "KMP_AFFINITY", "KMP_BLOCKTIME", "OMP_PLACES", "OMP_PROC_BIND"];
+const TIMING: &[&str] = &[
+    "GOMP_CPU_AFFINITY",
+    "GOMP_SPINCOUNT",
+    "KMP_AFFINITY",
+    "KMP_BLOCKTIME",
+    "OMP_PLACES",
+    "OMP_PROC_BIND",
+    "OMP_WAIT_POLICY",
+];
 
 impl HostFacts {
     /// This machine. `variable` reads the environment.

@@ -22,7 +22,7 @@ use crate::exec::schedule::retry;
 use crate::exec::setup::Servers;
 use crate::exec::standing::stands_here;
 use crate::exec::task::{Task, placed};
-use crate::exec::workers::Workers;
+use crate::exec::workers::{SHARED, Workers};
 use crate::judge::Verdict;
 use crate::key::MissReason;
 use crate::provision::Provision;
@@ -257,18 +257,21 @@ impl Performer<'_> {
             env,
             sandbox: worker::grants(&call.access, &[&places.out, &places.scratch])?,
         };
+        let is_timed = task.step.kind.is_timed(task.step);
         let one_shot = |program: PathBuf, args: &[&str]| {
             let mut command = Command::new(program);
-            // Some SDKs leave files in the working directory. A waiting OpenMP thread that spins takes the core that another
-            // one computes on.
-            command.args(args).current_dir(&places.scratch).env("OMP_WAIT_POLICY", "PASSIVE");
+            // Some SDKs leave files in the working directory.
+            command.args(args).current_dir(&places.scratch);
+            if !is_timed {
+                command.envs([SHARED]);
+            }
             worker::run_oneshot(command, &job, limits)
         };
         Ok(match call.worker {
             Worker::Orch(runtime) => one_shot(worker::own_program()?, &["worker", runtime]),
             Worker::Kept(runtime) => self.workers.run(runtime, &job, &call.access, limits)?,
             Worker::Torch => one_shot(self.provision.torch_worker()?, &[]),
-            Worker::Python(env) => self.servers.run(env, &job, limits)?,
+            Worker::Python(env) => self.servers.run(env, is_timed, &job, limits)?,
         })
     }
 }

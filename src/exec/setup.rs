@@ -14,6 +14,7 @@ use crate::base::lock;
 use crate::event::Event;
 use crate::exec::Context;
 use crate::exec::bug::Bugs;
+use crate::exec::workers::SHARED;
 use crate::provision::{Provision, title};
 use crate::runtime::Job;
 use crate::step::Requirement;
@@ -36,13 +37,13 @@ pub(super) fn install(context: &Context<'_>, requirement: Requirement, bugs: &Bu
     result
 }
 
-/// One Python server per environment. It is started for the first job, and replaced when it has died or served its
-/// time.
+/// One Python server per environment, and one more for what is timed, since libraries read how their threads wait when
+/// they are loaded. Each is started for its first job, and replaced when it has died or served its time.
 pub(super) struct Servers<'a> {
     provision: &'a Provision,
     /// Where they work, and leave their logs.
     dir: &'a Path,
-    started: Mutex<BTreeMap<EnvName, Arc<Server>>>,
+    started: Mutex<BTreeMap<(EnvName, bool), Arc<Server>>>,
 }
 
 impl<'a> Servers<'a> {
@@ -52,21 +53,21 @@ impl<'a> Servers<'a> {
 
     /// Starts a server unless a good one runs. Must be called from a thread that outlives the run: the kernel ends a child
     /// together with the thread that started it.
-    pub(super) fn start(&self, env: EnvName) -> anyhow::Result<()> {
+    pub(super) fn start(&self, env: EnvName, is_timed: bool) -> anyhow::Result<()> {
         let mut started = lock(&self.started);
-        let why = match started.get(&env).map(|server| server.why_replace()) {
+        let why = match started.get(&(env, is_timed)).map(|server| server.why_replace()) {
             Some(None) => return Ok(()),
             why => why.flatten(),
         };
         // The jobs of the one before hold it until they are done.
-        started.insert(env, Arc::new(self.fresh(env, "", why)?));
+        started.insert((env, is_timed), Arc::new(self.fresh(env, is_timed, None, why)?));
         Ok(())
     }
 
     /// Runs a job. If the server dies, any of its jobs may be the cause, so each is tried once more on a server of its
     /// own. If that one dies too, this job is the cause.
-    pub(super) fn run(&self, env: EnvName, job: &Job, limits: &Limits<'_>) -> anyhow::Result<Ended> {
-        let shared = lock(&self.started).get(&env).cloned();
+    pub(super) fn run(&self, env: EnvName, is_timed: bool, job: &Job, limits: &Limits<'_>) -> anyhow::Result<Ended> {
+        let shared = lock(&self.started).get(&(env, is_timed)).cloned();
         let shared =
             shared.with_context(|| format!("BUG: the Python server of `{env}` is used before it is started"))?;
         let why = match shared.run(job, limits) {
@@ -75,11 +76,18 @@ impl<'a> Servers<'a> {
         };
         (limits.progress)(&format!("{why}; tried again on a server of its own"));
         bfs::make_empty(&job.out)?;
-        Ok(self.fresh(env, &format!("-again-{}", job.id), Some(why))?.run(job, limits))
+        Ok(self.fresh(env, is_timed, Some(job.id), Some(why))?.run(job, limits))
     }
 
-    /// `before` says why it replaces another server; it is written to the log, which goes on.
-    fn fresh(&self, env: EnvName, suffix: &str, before: Option<String>) -> anyhow::Result<Server> {
+    /// `again` is the job that alone it is for; `before` says why it replaces another server, which is written to the log,
+    /// and the log goes on.
+    fn fresh(
+        &self,
+        env: EnvName,
+        is_timed: bool,
+        again: Option<u32>,
+        before: Option<String>,
+    ) -> anyhow::Result<Server> {
         let python = self.provision.env(env)?;
         let mut command = Command::new(&python.python);
         command
@@ -88,11 +96,15 @@ impl<'a> Servers<'a> {
             .env("PYTHONPATH", self.provision.python_package()?)
             .env("PYTHONNOUSERSITE", "1")
             .env("PYTHONUNBUFFERED", "1")
-            .env("OMP_WAIT_POLICY", "PASSIVE")
             // Iteration over sets must not differ from run to run.
             .env("PYTHONHASHSEED", "0");
-        let log = self.dir.join(format!("server-{env}{suffix}.log"));
-        if before.is_none() || !suffix.is_empty() {
+        if !is_timed {
+            command.envs([SHARED]);
+        }
+        let timed = if is_timed { "-timed" } else { "" };
+        let suffix = again.map(|job| format!("-again-{job}")).unwrap_or_default();
+        let log = self.dir.join(format!("server-{env}{timed}{suffix}.log"));
+        if before.is_none() || again.is_some() {
             let _ = std::fs::remove_file(&log);
         }
         if let Some(why) = before {

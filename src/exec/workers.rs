@@ -21,6 +21,10 @@ const MOST_JOBS: u32 = 100;
 /// And one that holds so much when it has nothing to do, bytes.
 const MOST_HELD: u64 = 2 << 30;
 
+/// For work that shares the cores: an OpenMP thread that spins while it waits takes the core that another one computes on.
+/// What is timed has the cores to itself and waits as its libraries choose: PyTorch takes three times as long if it sleeps.
+pub(super) const SHARED: (&str, &str) = ("OMP_WAIT_POLICY", "PASSIVE");
+
 pub(super) struct Workers<'a> {
     scratch: &'a Scratch,
     idle: Mutex<Vec<Idle>>,
@@ -89,7 +93,7 @@ fn fresh(runtime: &str, job: &Job, access: &Access, scratch: &Scratch) -> anyhow
     std::fs::create_dir(&own)?;
     let mut command = Command::new(worker::own_program()?);
     command.args(["worker", &format!("kept:{runtime}")]).envs(&job.env).current_dir(&own);
-    command.env("TMPDIR", &own).env("HOME", &own).env("OMP_WAIT_POLICY", "PASSIVE");
+    command.env("TMPDIR", &own).env("HOME", &own).env(SHARED.0, SHARED.1);
     let grants = worker::grants(access, &[&folder])?;
     Ok(Kept::start(command, folder, &grants)?)
 }

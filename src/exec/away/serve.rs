@@ -87,7 +87,7 @@ fn perform(dir: &Path, order: Order, site: &Site<'_>) -> anyhow::Result<Done> {
     let exempt = [site.store.root(), site.provision.dir()];
     let workplace = Workplace { sandboxes: scratch.dir("commands")?, project: Project::new(dir, &exempt) };
     if let Some(env) = step.kind.server(&step) {
-        servers.start(env)?;
+        servers.start(env, step.kind.is_timed(&step))?;
     }
     let performer = Performer {
         store: site.store,
