@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import re
 import statistics
@@ -199,9 +198,7 @@ def python(args: argparse.Namespace, name: str) -> Path:
 
 def call(argv: list[Any], folder: Path | None = None) -> str:
     words = [str(word) for word in argv]
-    # As orch has it: threads that wait do not spin.
-    env = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE"}
-    ended = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True)
+    ended = subprocess.run(words, cwd=folder, capture_output=True, text=True)
     if ended.returncode:
         sys.exit(f"{' '.join(words)}\n{ended.stdout[-2000:]}{ended.stderr[-2000:]}")
     return ended.stdout

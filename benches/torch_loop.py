@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import statistics
 import subprocess
@@ -59,7 +60,7 @@ def main() -> int:
     parser.add_argument("--bound", type=float, default=10.0, help="percent")
     parser.add_argument("--seed", type=int, default=0, help="of the order of rounds")
     args = parser.parse_args()
-    interpreter = max(args.env_dir.glob("torch-*/bin/python"), key=lambda path: path.lstat().st_mtime).resolve()
+    interpreter = max(args.env_dir.glob("torch-*/bin/python"), key=lambda path: path.lstat().st_mtime).absolute()
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         orch = [args.orch, "--cache-dir", folder / "cache", "--env-dir", args.env_dir]
@@ -99,8 +100,6 @@ def main() -> int:
 
 
 def call(argv: list[Any], variables: dict[str, str] | None = None) -> str:
-    import os
-
     words = [str(word) for word in argv]
     ended = subprocess.run(words, env={**os.environ, **(variables or {})}, capture_output=True, text=True)
     if ended.returncode:

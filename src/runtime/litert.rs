@@ -141,18 +141,24 @@ struct Ports<'a> {
 }
 
 impl<'a> Ports<'a> {
-    /// The model calls its inputs by their places, and its outputs as the manifest does.
+    /// The model calls its inputs by their places, and its outputs as the manifest does, or by another name of the same
+    /// tensor (`shared`).
     fn of(model: &Model, manifest: &'a Manifest) -> Result<Self> {
-        let places: Vec<_> = (0..manifest.inputs.len()).map(|place| format!("args_{place}")).collect();
+        let shared = manifest.rest.get("shared").cloned().unwrap_or_default();
+        let shared: Vec<Vec<String>> = serde_json::from_value(shared).unwrap_or_default();
+        let same =
+            |a: &str, b: &str| a == b || shared.iter().any(|names| [a, b].iter().all(|x| names.iter().any(|y| x == y)));
         let placed = |names: &'a [String], known: &[String], ports: &[Port]| {
             ensure!(names.len() == ports.len(), "the manifest names {names:?}, and the model has {ports:?}");
             let found = names.iter().zip(known).map(|(name, known)| {
                 let index = ports.iter().position(|port| port.name == *known);
+                let index = index.or_else(|| ports.iter().position(|port| same(&port.name, known)));
                 let absent = || format!("the model has no `{known}`, which is `{name}`; it has {ports:?}");
                 Ok((name.as_str(), index.with_context(absent)?))
             });
             found.collect::<Result<Vec<_>>>()
         };
+        let places: Vec<_> = (0..manifest.inputs.len()).map(|place| format!("args_{place}")).collect();
         Ok(Self {
             inputs: placed(&manifest.inputs, &places, &model.inputs)?,
             outputs: placed(&manifest.outputs, &manifest.outputs, &model.outputs)?,

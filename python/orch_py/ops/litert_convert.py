@@ -77,6 +77,7 @@ def run(job: Job) -> Output:
             "format": "tflite",
             "inputs": list(given),
             "outputs": names,
+            "shared": _shared(job.out / MODEL),
             "route": "litert-torch",
             "precision": precision,
             "versions": versions,
@@ -108,15 +109,20 @@ def _rewritten() -> Iterator[None]:
     """Functions of torch as equals that litert-torch takes: it knows no `masked_scatter`, which puts the features of an
     image in the place of its tokens, and stumbles over a `split` into one part and over routers of experts that cast
     their weights to the type that they have, neither of which changes anything."""
-    split, to = torch.split, torch.nn.Module.to
+    to, splits = torch.nn.Module.to, {owner: owner.split for owner in (torch, torch.Tensor)}
 
     def masked_scatter(self: torch.Tensor, mask: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
         mask = mask.expand(self.shape)
         place = (mask.reshape(-1).to(torch.int32).cumsum(0) - 1).clamp(min=0)
         return torch.where(mask, source.reshape(-1).index_select(0, place).reshape(self.shape), self)
 
-    def of_one(tensor: torch.Tensor, sizes: Any, dim: int = 0) -> Any:
-        return (tensor,) if isinstance(sizes, (list, tuple)) and len(sizes) == 1 else split(tensor, sizes, dim)
+    def whole(owner: Any) -> Any:
+        def split(tensor: torch.Tensor, split_size: Any = None, dim: int = 0, **named: Any) -> Any:
+            sizes = named.get("split_size_or_sections", split_size)
+            is_one = isinstance(sizes, (list, tuple)) and len(sizes) == 1
+            return (tensor,) if is_one else splits[owner](tensor, sizes, dim)
+
+        return split
 
     def cast(self: Any, *args: Any, **options: Any) -> Any:
         is_cast = args and isinstance(args[0], torch.dtype)
@@ -126,7 +132,8 @@ def _rewritten() -> Iterator[None]:
     with (
         mock.patch.object(torch.nn.Module, "to", cast),
         mock.patch.object(torch.Tensor, "masked_scatter", masked_scatter),
-        mock.patch.object(torch, "split", of_one),
+        mock.patch.object(torch, "split", whole(torch)),
+        mock.patch.object(torch.Tensor, "split", whole(torch.Tensor)),
         mock.patch.dict(os.environ, _UNCHECKED),
     ):
         yield
@@ -145,6 +152,14 @@ def _export(made: Any, path: Path, precision: str) -> None:
         made.export(str(whole))
         cast = quantizer.Quantizer(str(whole), recipe.get_quantization_recipe()).quantize()
     cast.export_model(str(path))
+
+
+def _shared(path: Path) -> list[list[str]]:
+    """Names of outputs that are one tensor of the file: LiteRT's C library calls each of them by the same one."""
+    by_tensor: dict[int, list[str]] = {}
+    for name, told in litert.Interpreter(str(path)).get_signature_runner().get_output_details().items():
+        by_tensor.setdefault(told["index"], []).append(name)
+    return [names for names in by_tensor.values() if len(names) > 1]
 
 
 def _fp16_weights(path: Path) -> int:
