@@ -96,10 +96,20 @@ pub fn body(doc: &ReportDoc, styles: &Styles) -> String {
     if !out.is_empty() {
         out.push('\n');
     }
-    let part = doc.scope.as_ref().map(|scope| format!("{scope}: not the whole spec"));
+    let part = doc.scope.as_deref().map(part);
     out.extend(head::random(doc).map(|random| sentence(&random, styles.skip, styles)));
     out.extend(part.map(|part| sentence(&part, styles.heading, styles)));
     out
+}
+
+/// Which part of the spec it is. Of a long selection the ends; `matrix.json` has all of it.
+pub fn part(scope: &str) -> String {
+    let terms: Vec<&str> = scope.split(" | ").collect();
+    let shown = match terms.len() {
+        0..=12 => scope.to_owned(),
+        all => format!("{} | … {} more … | {}", terms[..8].join(" | "), all - 12, terms[all - 4..].join(" | ")),
+    };
+    format!("{shown}: not the whole spec")
 }
 
 /// `45 passed · 2 failed · 75 unavailable   112 steps: 0 executed, 112 up to date   0.4 s`, in lines where that is too wide.
@@ -210,5 +220,13 @@ mod tests {
         // Commands are there to be copied.
         let wide: Vec<_> = text.lines().filter(|line| width(line) > 60 && !line.contains("repro: ")).collect();
         assert!(wide.is_empty(), "{wide:#?}");
+    }
+
+    #[test]
+    fn of_a_long_selection_the_ends_are_told() {
+        assert_eq!(part("model:a | target:b"), "model:a | target:b: not the whole spec");
+        let models: Vec<_> = (1..=253).map(|n| format!("model:m{n}")).collect();
+        let told = part(&models.join(" | "));
+        assert!(told.contains("model:m8 | … 241 more … | model:m250 | ") && told.ends_with("m253: not the whole spec"));
     }
 }

@@ -144,15 +144,17 @@ impl<'a> Ports<'a> {
     /// The model calls its inputs by their places, and its outputs as the manifest does, or by another name of the same
     /// tensor (`shared`).
     fn of(model: &Model, manifest: &'a Manifest) -> Result<Self> {
-        let shared = manifest.rest.get("shared").cloned().unwrap_or_default();
-        let shared: Vec<Vec<String>> = serde_json::from_value(shared).unwrap_or_default();
-        let same =
-            |a: &str, b: &str| a == b || shared.iter().any(|names| [a, b].iter().all(|x| names.iter().any(|y| x == y)));
+        let shared: Vec<Vec<String>> = match manifest.rest.get("shared") {
+            Some(shared) => serde_json::from_value(shared.clone()).context("`shared` of the manifest")?,
+            None => Vec::new(),
+        };
+        let is_same =
+            |a: &String, b: &String| a == b || shared.iter().any(|names| names.contains(a) && names.contains(b));
         let placed = |names: &'a [String], known: &[String], ports: &[Port]| {
             ensure!(names.len() == ports.len(), "the manifest names {names:?}, and the model has {ports:?}");
             let found = names.iter().zip(known).map(|(name, known)| {
-                let index = ports.iter().position(|port| port.name == *known);
-                let index = index.or_else(|| ports.iter().position(|port| same(&port.name, known)));
+                // Of buffers for one tensor LiteRT fills the last.
+                let index = ports.iter().rposition(|port| is_same(&port.name, known));
                 let absent = || format!("the model has no `{known}`, which is `{name}`; it has {ports:?}");
                 Ok((name.as_str(), index.with_context(absent)?))
             });

@@ -16,6 +16,7 @@ use crate::exec::{self, Options, Preview};
 use crate::explain;
 use crate::key::MissReason;
 use crate::record::Record;
+use crate::report::text::part;
 use crate::session::{Ask, Project, Session};
 use crate::step::StepId;
 
@@ -141,7 +142,7 @@ fn text(
         };
     }
     if let Some(scope) = &options.scope {
-        let _ = writeln!(out, "{scope}: not the whole spec");
+        let _ = writeln!(out, "{}", part(scope));
     }
     causes(&mut out, groups, &name);
     let hidden = groups.values().any(|group| group.begin.len() > most || group.wait.len() > most);
