@@ -44,6 +44,7 @@ class Conversion(unittest.TestCase):
         out, facts = self.converted()
         manifest = trees.read_manifest(out)
         self.assertEqual((manifest["inputs"], manifest["outputs"]), (["input_ids", "attention_mask"], ["logits"]))
+        self.assertEqual(manifest["shared"], [])
         self.assertLess(facts["control_max_abs"], 1e-5)
         runner = Interpreter(str(out / "model.tflite")).get_signature_runner()
         self.assertEqual(set(runner.get_input_details()), {"args_0", "args_1"})
@@ -55,6 +56,18 @@ class Conversion(unittest.TestCase):
         self.assertLess(np.abs(made - expected).max(), 1e-4)
         self.assertNotIn(b"site-packages", (out / "model.tflite").read_bytes())
         self.assertEqual(digests(out), digests(self.converted()[0]))
+
+    def test_a_split_into_one_part_changes_nothing_and_others_are_torchs(self) -> None:
+        import torch
+
+        from orch_py.ops import litert_convert
+
+        whole = torch.arange(6)
+        with litert_convert._rewritten():
+            for parts in (whole.split([6]), torch.split(whole, split_size_or_sections=[6]), torch.split(whole, [6])):
+                self.assertIs(parts[0], whole)
+            self.assertEqual([len(part) for part in whole.split(4)], [4, 2])
+            self.assertEqual([len(part) for part in torch.split(whole, [1, 5], dim=0)], [1, 5])
 
     def test_fp16_is_of_the_weights_and_is_counted(self) -> None:
         whole, _ = self.converted()
