@@ -22,7 +22,8 @@ const MOST_JOBS: u32 = 100;
 const MOST_HELD: u64 = 2 << 30;
 
 /// For work that shares the cores: an OpenMP thread that spins while it waits takes the core that another one computes on.
-/// What is timed has the cores to itself and waits as its libraries choose: PyTorch takes three times as long if it sleeps.
+/// What is timed has the cores to itself and waits as its libraries choose: PyTorch takes three to eight times as
+/// long if it sleeps.
 pub(super) const SHARED: (&str, &str) = ("OMP_WAIT_POLICY", "PASSIVE");
 
 pub(super) struct Workers<'a> {
