@@ -12,7 +12,7 @@ use super::*;
 const MODELS: &str = "\
 version: 1
 include: [pipelines.yaml, targets.yaml]
-measure: {warmup: 1, samples: 3, max_seconds: 5, timeout_seconds: 600}
+measure: {warmup: 1, samples: 3, max_seconds: 60, timeout_seconds: 600}
 models:
   gpt2:
     class: GPT2LMHeadModel

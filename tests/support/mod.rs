@@ -118,6 +118,8 @@ impl Sandbox {
         }
         // One lock wherever the tests run.
         command.env("ORCH_TORCH_INDEX", "pypi");
+        // Tests run beside each other: threads that spin while they wait would wait for those of other tests.
+        command.env("OMP_WAIT_POLICY", "PASSIVE");
         // Of every step, however short.
         command.env("ORCH_VERBOSE", "1");
         command.env("ORCH_CACHE_DIR", &self.cache).env("NO_COLOR", "1").envs(&self.env).stdin(Stdio::null());
