@@ -66,15 +66,15 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         orch = [args.orch, "--cache-dir", folder / "cache", "--env-dir", args.env_dir]
-        places = ["--spec", SPEC, "--out-dir", folder / "out"]
-        call([*orch, "run", SPEC, "--model", args.model, "-t", "eager-cpu", "-t", "torch-cpu", *places[2:]])
-        for step, name in [("generate", "eager"), ("convert", "torchscript")]:
-            words = f"{step}:{args.model}" + (":torchscript" if step == "convert" else "")
-            call([*orch, "output", words, "--spec", SPEC, "--to", folder / name])
+        out = ["--out-dir", folder / "out"]
+        call([*orch, "run", SPEC, "--model", args.model, "-t", "eager-cpu", "-t", "torch-cpu", *out])
+        steps = {"eager": f"generate:{args.model}", "torchscript": f"convert:{args.model}:torchscript"}
+        for name, step in steps.items():
+            call([*orch, "output", step, "--spec", SPEC, "--to", folder / name])
 
         def by_orch(target: str) -> float:
             chosen = ["--model", args.model, "-t", target, "--rerun", "run", "--json"]
-            found = json.loads(call([*orch, "run", SPEC, *chosen, "--out-dir", folder / "out"]))
+            found = json.loads(call([*orch, "run", SPEC, *chosen, *out]))
             return float(found["cases"][0]["metrics"]["median_ms"])
 
         def by_itself(kind: str) -> float:
