@@ -1,4 +1,4 @@
-"""Experts that are modules of their own, as traces need them: each computes all tokens, and what the router did not
+"""Experts over which a class loops, as traces need them: each computes all tokens, and what the router did not
 choose counts nothing.
 
 As these classes are written, a loop goes over the experts that the router chose, and a trace would hold the choice
@@ -27,13 +27,28 @@ def _nllb(self: Any, hidden: torch.Tensor, chosen: torch.Tensor, weights: torch.
     return _summed(self, hidden, (marks * weights[..., None]).sum(1)) * (1 - self.moe_token_dropout)
 
 
+def _dbrx(self: Any, hidden: torch.Tensor, chosen: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """Its experts are slices of three weights."""
+    marks = torch.nn.functional.one_hot(chosen, self.num_experts)
+    shares, rows = (marks * weights[..., None]).sum(1), hidden.reshape(-1, self.hidden_size)
+    gates, ups, downs = (
+        each.view(-1, self.ffn_hidden_size, self.hidden_size) for each in (self.mlp.w1, self.mlp.v1, self.mlp.w2)
+    )
+    parts = [self.mlp(rows, gates[at], ups[at], downs[at]) * shares[:, at, None] for at in range(self.num_experts)]
+    return torch.stack(parts).sum(0).reshape(hidden.shape[0], -1, self.hidden_size)
+
+
 def _summed(experts: Any, hidden: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     """The outputs of all experts by the weights of each token, a column an expert."""
     parts = [experts[f"expert_{at}"](hidden) * weights[:, at, None] for at in range(experts.num_experts)]
     return torch.stack(parts).sum(0).to(hidden.dtype)
 
 
-_FORWARDS: dict[str, Callable[..., torch.Tensor]] = {"SwitchTransformersExperts": _switch, "NllbMoeExperts": _nllb}
+_FORWARDS: dict[str, Callable[..., torch.Tensor]] = {
+    "SwitchTransformersExperts": _switch,
+    "NllbMoeExperts": _nllb,
+    "DbrxExperts": _dbrx,
+}
 
 
 @contextmanager

@@ -88,6 +88,61 @@ def _unfolded(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     return torch.permute(windows, [*back, self.ndim])
 
 
+def _strided(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """Of the values in their order in memory, which strides count in. The exporter takes the order of the shape."""
+    laid = torch.permute(input, tuple(sorted(range(input.ndim), key=lambda axis: -input.stride(axis))))
+    return laid.as_strided(*args, **kwargs) if laid.is_contiguous() else NotImplemented
+
+
+def _padded(
+    sequences: Any, batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
+) -> Tensor:
+    longest = max(int(each.shape[0]) for each in sequences)
+
+    def filled(each: Tensor) -> Tensor:
+        lacks = longest - int(each.shape[0])
+        sides = (lacks, 0) if padding_side == "left" else (0, lacks)
+        return functional.pad(each, (0, 0) * (each.ndim - 1) + sides, value=padding_value) if lacks else each
+
+    return torch.stack([filled(each) for each in sequences], 0 if batch_first else 1)
+
+
+def _bag(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Any = None,
+    *,
+    mode: str = "mean",
+    per_sample_weights: Tensor | None = None,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    **_: Any,
+) -> Tensor:
+    """The sum of each row's embeddings. The exporter makes it a loop over the rows."""
+    if mode != "sum" or input.ndim != 2 or not (padding_idx is max_norm is None):
+        return NotImplemented
+    rows = functional.embedding(input, weight)
+    return (rows if per_sample_weights is None else rows * per_sample_weights.unsqueeze(-1)).sum(1)
+
+
+def _max_pooled(input: Tensor, *args: Any, **how: Any) -> Tensor:
+    """Of one picture: ONNX pools batches only."""
+    if input.ndim != 3 or how.get("return_indices"):
+        return NotImplemented
+    pooled: Tensor = functional.max_pool2d(input.unsqueeze(0), *args, **how)
+    return pooled.squeeze(0)
+
+
+def _attended(query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None, **how: Any) -> Tensor:
+    """0 for a query that may look at nothing, as torch has it. The exporter gives NaN."""
+    scale = how.pop("scale", None)
+    if attn_mask is None or attn_mask.dtype is not torch.bool or any(how.values()):
+        return NotImplemented
+    scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
+    weights = scores.masked_fill(~attn_mask, torch.finfo(scores.dtype).min).softmax(-1)
+    return weights.masked_fill(~attn_mask, 0.0) @ value
+
+
 def _solve_triangular(
     a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False, out: None = None
 ) -> Tensor:
@@ -185,7 +240,7 @@ def _interpolated(input: Tensor, size: Any = None, scale_factor: Any = None, **h
 
 
 class _Complex:
-    """What rotary embeddings do with complex numbers, on pairs of real ones: the exporter has no others."""
+    """What rotary embeddings and spectra do with complex numbers, on pairs of real ones: the exporter has no others."""
 
     def __init__(self, real: Tensor, imaginary: Tensor) -> None:
         self.real, self.imaginary = real, imaginary
@@ -200,9 +255,15 @@ class _Complex:
             return torch.stack((args[0].real, args[0].imaginary), -1)
         if func in (Tensor.__mul__, Tensor.mul, torch.mul):
             return args[1] * args[0]
+        if func is torch.conj:
+            return cls(args[0].real, -args[0].imaginary)
         return NotImplemented
 
     def __mul__(self, other: _Complex | Tensor | float) -> _Complex:
+        if isinstance(other, Tensor) and other.is_complex():
+            # Only what a model was made with is such a tensor.
+            with _untraced():
+                other = _Complex(other.real.clone(), other.imag.clone())
         if not isinstance(other, _Complex):
             return self._each(lambda part: part * other)
         real = self.real * other.real - self.imaginary * other.imaginary
@@ -226,6 +287,41 @@ def _polar(abs: Tensor, angle: Tensor) -> _Complex:
     return _Complex(abs * torch.cos(angle), abs * torch.sin(angle))
 
 
+def _spectrum(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
+    """As two products with constants, of cosines and of sines."""
+    size = int(input.shape[dim])
+    if norm is not None or n not in (None, size):
+        return NotImplemented
+    cosines, sines = _waves(size)
+    values = input.transpose(dim, -1)
+    return _Complex((values @ cosines).transpose(dim, -1), -(values @ sines).transpose(dim, -1))
+
+
+def _signal(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
+    """What has that spectrum."""
+    size = 2 * (int(input.shape[dim]) - 1) if n is None else int(n)
+    if norm is not None or not isinstance(input, _Complex) or size // 2 + 1 != input.shape[dim]:
+        return NotImplemented
+    cosines, sines = _waves(size)
+    with _untraced():
+        # Each wave stands for itself and the one that mirrors it, but for the first and, of an even size, the last.
+        times = torch.full((size // 2 + 1,), 2.0 / size)
+        times[0] = times[-1] = 1.0 / size
+        if size % 2:
+            times[-1] = 2.0 / size if size > 1 else 1.0
+        cosines, sines = (cosines * times).mT.contiguous(), (sines * times).mT.contiguous()
+    real, imaginary = (part.transpose(dim, -1) for part in (input.real, input.imaginary))
+    return (real @ cosines - imaginary @ sines).transpose(dim, -1)
+
+
+def _waves(size: int) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of the real Fourier transform, a column a frequency."""
+    with _untraced():
+        times, frequencies = torch.arange(size), torch.arange(size // 2 + 1)
+        angles = (torch.outer(times, frequencies) % size).double() * (2 * torch.pi / size)
+        return torch.cos(angles).float(), torch.sin(angles).float()
+
+
 def _got(self: Tensor, key: Any) -> Tensor:
     """The rows that a mask picks. Their number is fixed when the model is traced, so that the shape is."""
     if (mask := _row_mask(self, key)) is None:
@@ -234,18 +330,56 @@ def _got(self: Tensor, key: Any) -> Tensor:
 
 
 def _put(self: Tensor, key: Any, value: Any) -> Any:
-    mask = _row_mask(self, key)
-    if mask is None or not isinstance(value, Tensor) or value.ndim != self.ndim - mask.ndim + 1:
+    if isinstance(value, Tensor) and value.numel() == 0:
+        # Into no place. The exporter would divide by their number.
+        return None
+    if (mask := _row_mask(self, key)) is not None:
+        if not isinstance(value, Tensor):
+            # The exporter would lay the mask along the last axes.
+            return self.copy_(self.masked_fill(mask.reshape(*mask.shape, *[1] * (self.ndim - mask.ndim)), value))
+        if value.ndim != self.ndim - mask.ndim + 1:
+            return NotImplemented
+        return self.copy_(_with_rows(self, mask.ndim, _places(mask), value))
+    if not isinstance(key, tuple) or not isinstance(value, Tensor):
         return NotImplemented
-    rows = self.flatten(0, mask.ndim - 1)
-    index = _places(mask).reshape(-1, *[1] * (rows.ndim - 1)).expand_as(value)
-    self.copy_(rows.scatter(0, index, value.to(self.dtype)).reshape(self.shape))
+    *before, last = key
+    if _is_mask(last) and all(isinstance(each, (int, slice)) for each in before) and len(key) == self.ndim:
+        part = self[tuple(before)]
+        self[tuple(before)] = part.scatter(-1, _places(last).expand_as(value), value.to(self.dtype))
+        return None
+    places = [each for each in key if isinstance(each, Tensor) and not each.is_floating_point() and not _is_mask(each)]
+    if len(places) < 2 or any(each != slice(None) for each in key[len(places) :]):
+        return NotImplemented
+    at = _joined(places, self.shape)
+    if value.shape != (*at.shape, *self.shape[len(places) :]):
+        return NotImplemented
+    return self.copy_(_with_rows(self, len(places), at.reshape(-1), value))
+
+
+def _with_rows(self: Tensor, axes: int, at: Tensor, rows: Tensor) -> Tensor:
+    """Other rows at places of the first axes, taken as one."""
+    flat = self.flatten(0, axes - 1)
+    rows = rows.to(self.dtype).reshape(-1, *flat.shape[1:])
+    index = at.reshape(-1, *[1] * (flat.ndim - 1)).expand_as(rows)
+    return flat.scatter(0, index, rows).reshape(self.shape)
+
+
+def _joined(places: list[Tensor], shape: torch.Size) -> Tensor:
+    """Places along several axes as places along one."""
+    at = places[0]
+    for size, each in zip(shape[1:], places[1:], strict=False):
+        at = at * size + each
+    return at
+
+
+def _is_mask(key: Any) -> bool:
+    return isinstance(key, Tensor) and key.dtype is torch.bool and key.ndim == 1
 
 
 def _row_mask(self: Tensor, key: Any) -> Tensor | None:
     """The mask in `self[mask]` and `self[mask, :]`."""
     first, *rest = key if isinstance(key, tuple) else (key,)
-    if isinstance(first, Tensor) and first.dtype is torch.bool and 0 < first.ndim < self.ndim:
+    if isinstance(first, Tensor) and first.dtype is torch.bool and 0 < first.ndim <= self.ndim:
         if all(isinstance(each, slice) and each == slice(None) for each in rest):
             return first
     return None
@@ -346,6 +480,12 @@ EQUALS: dict[Callable[..., Any], Callable[..., Any]] = {
     Tensor.permute: _permuted,
     torch.permute: _permuted,
     Tensor.unfold: _unfolded,
+    Tensor.as_strided: _strided,
+    torch.as_strided: _strided,
+    torch._C._nn.pad_sequence: _padded,
+    functional.embedding_bag: _bag,
+    functional.max_pool2d: _max_pooled,
+    functional.scaled_dot_product_attention: _attended,
     torch.linalg.solve_triangular: _solve_triangular,
     torch.rms_norm: _rms_norm,
     functional.rms_norm: _rms_norm,
@@ -364,6 +504,8 @@ EQUALS: dict[Callable[..., Any], Callable[..., Any]] = {
     functional.interpolate: _interpolated,
     torch.polar: _polar,
     torch.view_as_complex: _Complex.of,
+    torch.fft.rfft: _spectrum,
+    torch.fft.irfft: _signal,
     torch.topk: _topk,
     Tensor.topk: _topk,
     Tensor.__getitem__: _got,

@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,10 @@ Route = Callable[[Any, Named, Named | None, list[str], int], Traced]
 def legacy(model: Any, inputs: Named, control: Named | None, outputs: list[str], opset: int) -> Traced:
     """`torch.onnx.export(dynamo=False)`: traces; fast; bakes in every branch that Python took."""
 
+    def taken(name: str) -> str:
+        """The exporter would number an input that has an output's name."""
+        return f"input.{name}" if name in outputs else name
+
     def trace(tensors: Named, fixed: dict[str, Any]) -> onnx.ModelProto:
         with tempfile.TemporaryDirectory() as folder, Equals():
             path = Path(folder) / "model.onnx"
@@ -32,7 +37,7 @@ def legacy(model: Any, inputs: Named, control: Named | None, outputs: list[str],
                 tuple(tensors.values()),
                 str(path),
                 dynamo=False,
-                input_names=list(tensors),
+                input_names=[taken(name) for name in tensors],
                 output_names=outputs,
                 opset_version=opset,
                 do_constant_folding=True,
@@ -40,7 +45,12 @@ def legacy(model: Any, inputs: Named, control: Named | None, outputs: list[str],
             # Read whole while the folder lives: a large model's weights lie in files beside it.
             return onnx.load(path)
 
-    return traceable(model, inputs, control, trace)
+    traced = traceable(model, inputs, control, trace)
+    given, other = (
+        None if each is None else {taken(name): value for name, value in each.items()}
+        for each in (traced.inputs, traced.control)
+    )
+    return replace(traced, inputs=given, control=other)
 
 
 def dynamo(model: Any, inputs: Named, control: Named | None, outputs: list[str], opset: int) -> Traced:

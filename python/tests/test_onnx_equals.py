@@ -44,6 +44,30 @@ def with_rows(value: Any, mask: Any) -> Any:
     return value
 
 
+def with_parts(value: Any, mask: Any) -> Any:
+    """Changed at places of every kind."""
+    value[mask] = value[mask] * 2
+    value[1, :, torch.tensor([True, False, True, True])] = values(3, 3)
+    value[torch.tensor([[0], [1]]), torch.tensor([[2, 0], [1, 2]])] = values(2, 2, 4)
+    value[torch.tensor([0, 1]), torch.tensor([0, 0])] = values(4)
+    value[2:] = values(0, 3, 4)
+    return value
+
+
+def correlated(one: Any, other: Any, size: int) -> Any:
+    """By their spectra, as series are."""
+    spectra = torch.fft.rfft(one, n=size, dim=1) * torch.conj(torch.fft.rfft(other, n=size, dim=1))
+    return torch.fft.irfft(spectra, n=size, dim=1)
+
+
+def attended(*shape: int) -> Any:
+    """Where the first query may look at nothing."""
+    mask = torch.ones(4, 4).tril(-1) > 0
+    return torch.nn.functional.scaled_dot_product_attention(
+        values(*shape), values(*shape) + 1, values(*shape), attn_mask=mask
+    )
+
+
 # What is computed, each time on values of its own.
 SAME: dict[str, Callable[[], Any]] = {
     "masked_scatter by value": lambda: values(3, 4).masked_scatter(bits(3, 4), values(12)),
@@ -111,6 +135,27 @@ SAME: dict[str, Callable[[], Any]] = {
     "eye": lambda: torch.eye(3, dtype=torch.bool) & torch.eye(3, 3, dtype=torch.bool),
     "both masks": lambda: torch.bitwise_and(bits(3, 4), bits(4, 3).reshape(3, 4)) & True,
     "both numbers": lambda: torch.bitwise_and(torch.tensor([6, 5]), 3) & torch.tensor([1, 3]),
+    "strided as it lies in memory": lambda: values(2, 6, 4).mT.as_strided((2, 3, 4, 4), (24, 4, 1, 1)),
+    "strided from a place": lambda: torch.as_strided(values(6, 4), (3, 2), (1, 3), 2),
+    "strided, with gaps": lambda: values(6, 4)[:, 1:3].as_strided((3, 2), (4, 1)),
+    "sequences padded": lambda: torch.nn.utils.rnn.pad_sequence([values(3, 2), values(1, 2), values(2, 2)]),
+    "sequences padded on the left": lambda: torch.nn.utils.rnn.pad_sequence(
+        [values(3), values(1)], batch_first=True, padding_value=-1.0, padding_side="left"
+    ),
+    "bags": lambda: torch.nn.functional.embedding_bag(torch.tensor([[0, 2], [1, 1]]), values(3, 4), mode="sum"),
+    "bags with weights": lambda: torch.nn.functional.embedding_bag(
+        torch.tensor([[0, 2], [1, 1]]), values(3, 4), per_sample_weights=values(2, 2), mode="sum"
+    ),
+    "bags' means": lambda: torch.nn.functional.embedding_bag(torch.tensor([[0, 2], [1, 1]]), values(3, 4)),
+    "one picture pooled": lambda: torch.nn.functional.max_pool2d(values(2, 6, 6), 3, stride=1, padding=1),
+    "pictures pooled": lambda: torch.nn.functional.max_pool2d(values(1, 2, 6, 6), (2, 3)),
+    "attention with a full row": lambda: attended(1, 2, 4, 8),
+    "attention without a mask": lambda: torch.nn.functional.scaled_dot_product_attention(*[values(1, 2, 4, 8)] * 3),
+    "spectra of an even size": lambda: correlated(values(2, 6, 3), values(2, 6, 3).flip(1), 6),
+    "spectra of an odd size": lambda: correlated(values(2, 5, 3), values(2, 5, 3).flip(1), 5),
+    "spectra of one value": lambda: correlated(values(2, 1, 3), values(2, 1, 3), 1),
+    "spectra, cut": lambda: torch.fft.irfft(torch.fft.rfft(values(3, 8), n=6)),
+    "parts put": lambda: with_parts(values(2, 3, 4), bits(2, 3, 4)),
     "in place": lambda: with_mask_of_its_own(bits(3, 4), bits(4, 3).reshape(3, 4)),
 }
 
@@ -143,6 +188,22 @@ class EqualsTest(unittest.TestCase):
         session = onnxruntime.InferenceSession(made.getvalue())
         (found,) = session.run(None, {"left": given[0].numpy(), "right": given[1].numpy()})
         torch.testing.assert_close(torch.from_numpy(found), torch.cat(given, -1))
+
+    def test_what_lies_otherwise_in_memory_is_strided_in_the_graph_too(self) -> None:
+        """The exporter counts strides in the order of the shape, and says nothing."""
+        import onnxruntime
+
+        class Windows(torch.nn.Module):  # type: ignore[misc, name-defined]
+            def forward(self, value: Any) -> Any:
+                turned = (value * 2).transpose(0, 1)
+                return turned.as_strided((3, 2, 2), (2, 2, 1))
+
+        given = values(4, 2)
+        made = io.BytesIO()
+        with onnx_equals.Equals():
+            torch.onnx.export(Windows(), (given,), made, dynamo=False, opset_version=17, input_names=["value"])
+        (found,) = onnxruntime.InferenceSession(made.getvalue()).run(None, {"value": given.numpy()})
+        torch.testing.assert_close(torch.from_numpy(found), Windows()(given))
 
     def test_every_function_of_the_table_is_among_them(self) -> None:
         called = set()

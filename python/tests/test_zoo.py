@@ -85,6 +85,8 @@ class Derived(unittest.TestCase):
 
         for model_type in ("vits", "musicgen", "fastspeech2_conformer_with_hifigan"):
             self.assertEqual(families.family(model_type)[0], "audio", model_type)
+        with self.assertRaisesRegex(Refused, "its config refuses its own defaults: "):
+            families.family("gemma4_assistant")
         for family, inputs, tags in (
             ("multimodal", ("input_ids", "decoder_attention_mask"), ["state-space", "text-only"]),
             ("multimodal", ("input_ids", "pixel_values"), ["state-space"]),

@@ -170,7 +170,7 @@ impl<'a> Ended<'a> {
     /// The state of a case, and why.
     fn judged(&self, answered: Option<&PlannedFallback>) -> (Outcome, Option<String>) {
         let own = self.of(self.planned.judge);
-        let reason = own.reason.clone();
+        let reason = self.with_whose_fault(own.outcome, own.reason.clone());
         if answered.is_some() {
             return (Outcome::PassFallback, reason);
         }
@@ -199,6 +199,18 @@ impl<'a> Ended<'a> {
             Some(id) if own.outcome == Outcome::Pass => (Outcome::Flaky, self.of(id).reason.clone()),
             _ => (own.outcome, reason),
         }
+    }
+
+    /// The reason of a wrong result, and whose fault it is where the export found that out: it computes its file node by
+    /// node too.
+    fn with_whose_fault(&self, outcome: Outcome, reason: Option<String>) -> Option<String> {
+        let is_spoiled = outcome == Outcome::Numerics
+            && self.record(self.planned.run).is_some_and(|run| run.facts.get("graph_optimisation").is_some())
+            && self.planned.chain.iter().any(|id| {
+                self.record(*id).is_some_and(|record| record.facts.get("optimised_wrong").is_some())
+            });
+        let spoiled = "; ONNX Runtime computes the file rightly without its graph optimisation, which is at fault";
+        reason.map(|reason| if is_spoiled { reason + spoiled } else { reason })
     }
 
     /// The end of what a step printed. A log is of the last execution of its name, which may be another than this one: then it is not told.

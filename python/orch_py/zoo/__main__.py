@@ -21,7 +21,7 @@ import torch
 from transformers import CONFIG_MAPPING
 
 from orch_py.ops.export_onnx import DEFAULT_ROUTES
-from orch_py.protocol import Refused
+from orch_py.protocol import Refused, first_line
 from orch_py.torch_model import model_class
 from orch_py.zoo import derive, families, files, own, rows
 from orch_py.zoo.priorities import priority
@@ -90,7 +90,8 @@ def _put(zoo: dict[str, dict[str, Document]], made: Iterable[tuple[str, str, Doc
         if family != place:
             zoo.get(place, {}).pop(name, None)
         zoo.setdefault(family, {})[name] = row
-        if old != row:
+        # Not as they are: a row comes from another process as JSON, whose keys are never numbers.
+        if json.dumps(old, sort_keys=True) != json.dumps(row, sort_keys=True):
             lacks = "" if old or "hub" in row else ", without a Hub id: transformers names none"
             print(f"{'changed' if old else 'added'} {name} in {family}.yaml{lacks}", flush=True)
     return failed
@@ -111,6 +112,9 @@ def _added(args: argparse.Namespace, zoo: dict[str, Any]) -> Iterator[tuple[str,
             family, besides = families.family(model_type)
         except Refused as error:
             yield model_type, "", str(error)
+            continue
+        except Exception as error:  # noqa: BLE001 - transformers may fail in any way, and the others are to be tried.
+            yield model_type, "", first_line(error)
             continue
         for task, cls in found.items():
             if not args.task or task in args.task:
@@ -213,7 +217,9 @@ def _each(
             process.join()
 
     with ThreadPoolExecutor(jobs) as pool:
-        for (name, family, _), answer in zip(wanted, pool.map(one, wanted), strict=True):
+        for done, ((name, family, _), answer) in enumerate(zip(wanted, pool.map(one, wanted), strict=True), 1):
+            if sys.stderr.isatty():
+                print(f"\r{done} of {len(wanted)}", end="" if done < len(wanted) else "\n", file=sys.stderr, flush=True)
             yield name, family, answer
 
 
@@ -225,7 +231,7 @@ def _child(pipe: Connection, make: Callable[[str, str, Any], Document | str], ea
     except Refused as error:
         answer = str(error)
     except Exception as error:  # noqa: BLE001 - a model may fail in any way.
-        answer = f"{type(error).__name__}: {error}"
+        answer = first_line(error)
     pipe.send(json.dumps(answer))
 
 
