@@ -81,6 +81,7 @@ class Derived(unittest.TestCase):
         self.assertEqual(of_types, set(families.FAMILIES))
 
     def test_what_speaks_is_of_sound_and_what_lacks_its_pictures_reads_text_alone(self) -> None:
+        from orch_py.protocol import Refused
         from orch_py.zoo import families
 
         for model_type in ("vits", "musicgen", "fastspeech2_conformer_with_hifigan"):
