@@ -6,6 +6,7 @@
 
     fp16-weights  weights to fp16; products and sums in fp32
     fp16          weights and the result of each node to fp16, sums within a node in fp32; beyond its range: its limits
+    fp16-coarse   the same, but each result is off by 2.5 times what rounding does, as those of QNN's emulator are
     int8-weights  weights of products and tables to 256 steps a channel, as nncf does
 
 Then what is chosen is compared: indices, codes, comparisons, whole numbers made of others. Where choices differ, the
@@ -135,7 +136,11 @@ def int8_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     return with_weights(model, lambda name, value: eight_bits(value, axes[name]) if name in axes else value)
 
 
-def fp16(model: onnx.ModelProto) -> onnx.ModelProto:
+def fp16_coarse(model: onnx.ModelProto) -> onnx.ModelProto:
+    return fp16(model, 2.5)
+
+
+def fp16(model: onnx.ModelProto, times: float = 1.0) -> onnx.ModelProto:
     model = with_weights(model, lambda _, value: halved(np.clip(value, -FP16_MAX, FP16_MAX)))
     graph = model.graph
     known = [*shape_inference.infer_shapes(model).graph.value_info, *graph.input, *graph.output]
@@ -144,7 +149,15 @@ def fp16(model: onnx.ModelProto) -> onnx.ModelProto:
 
     def cast(source: str, target: str) -> None:
         nodes.append(helper.make_node("Cast", [source], [f"{target}:half"], to=TensorProto.FLOAT16))
-        nodes.append(helper.make_node("Cast", [f"{target}:half"], [target], to=TensorProto.FLOAT))
+        rounded = target if times == 1 else f"{target}:rounded"
+        nodes.append(helper.make_node("Cast", [f"{target}:half"], [rounded], to=TensorProto.FLOAT))
+        if times != 1:
+            nodes.append(helper.make_node("Sub", [rounded, source], [f"{target}:error"]))
+            nodes.append(helper.make_node("Mul", [f"{target}:error", "times"], [f"{target}:off"]))
+            nodes.append(helper.make_node("Add", [source, f"{target}:off"], [target]))
+
+    if times != 1:
+        graph.initializer.append(numpy_helper.from_array(np.float32(times), "times"))
 
     given = {value.name: f"{value.name}:given" for value in graph.input if value.name in floats}
     for name, target in given.items():
@@ -218,7 +231,12 @@ def copied(message: Any) -> Any:
 
 
 # What rounds, and whose bounds hold.
-KINDS = {"fp16-weights": (fp16_weights, "fp16"), "fp16": (fp16, "fp16"), "int8-weights": (int8_weights, "int8")}
+KINDS = {
+    "fp16-weights": (fp16_weights, "fp16"),
+    "fp16": (fp16, "fp16"),
+    "fp16-coarse": (fp16_coarse, "fp16"),
+    "int8-weights": (int8_weights, "int8"),
+}
 
 if __name__ == "__main__":
     main()

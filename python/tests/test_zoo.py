@@ -111,9 +111,14 @@ class Derived(unittest.TestCase):
     def test_missing_are_the_types_of_which_no_task_has_a_row(self) -> None:
         from orch_py.zoo import __main__ as zoo
 
-        of_text = {"bert": {"task": "feature-extraction"}, "gpt2-text-generation": {"task": "text-generation"}}
-        found = zoo._missing({"text": of_text, "audio": {"musicgen-text-to-audio": {"task": "text-to-audio"}}})
+        of_text = {
+            "bert": {"class": "BertModel", "task": "feature-extraction"},
+            "gpt2-text-generation": {"class": "GPT2LMHeadModel", "task": "text-generation"},
+        }
+        speaks = {"class": "MusicgenForConditionalGeneration", "task": "text-to-audio"}
+        found = zoo._missing({"text": of_text, "audio": {"musicgen-text-to-audio": speaks}})
         self.assertFalse({"bert", "gpt2", "musicgen"} & set(found))
+        self.assertNotIn("gpt-sw3", found, "GPT-2 by another name")
         self.assertIn("albert", found)
         self.assertNotIn("align_text_model", found, "a part")
 

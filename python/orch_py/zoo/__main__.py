@@ -134,10 +134,11 @@ def _added(args: argparse.Namespace, zoo: dict[str, Any]) -> Iterator[tuple[str,
 
 
 def _missing(zoo: dict[str, dict[str, Document]]) -> list[str]:
-    """The types of transformers that have a class for a task, and no row for any. Parts of types have none."""
+    """The types of transformers that have a class for a task, and no row for any. Parts of types have none, and a type
+    whose classes have rows already is one of those by another name."""
     known = {name: row["task"] for found in zoo.values() for name, row in found.items()}
-    tasks = set(known.values())
-    types = [each for each in CONFIG_MAPPING if derive.classes(each)]
+    tasks, having = set(known.values()), {row["class"] for found in zoo.values() for row in found.values()}
+    types = [each for each in CONFIG_MAPPING if (own := derive.classes(each)) and not having & set(own.values())]
     return [each for each in types if not any(derive.name(each, task) in known for task in tasks)]
 
 
