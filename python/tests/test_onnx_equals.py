@@ -81,6 +81,8 @@ SAME: dict[str, Callable[[], Any]] = {
     "repeat_interleave by tensor": lambda: values(2, 3).repeat_interleave(torch.tensor([1, 2, 3]), dim=1),
     "permute": lambda: values(2, 3, 4).permute(0, -1, -2),
     "permute by a tuple": lambda: torch.permute(values(2, 3, 4), (-1, 0, 1)),
+    "movedim": lambda: torch.movedim(values(2, 3, 4, 5), -1, 2) + values(2, 3, 4, 5).movedim(3, -2),
+    "movedim of several": lambda: values(2, 3, 4).movedim((0, 1), (1, 2)),
     "unfold": lambda: values(2, 9, 3).unfold(1, 4, 2),
     "unfold from the last": lambda: values(2, 3, 9).unfold(-1, 4, 3),
     "solve_triangular": lambda: torch.linalg.solve_triangular(lower(4), values(2, 4, 3), upper=False),

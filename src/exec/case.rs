@@ -6,6 +6,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use serde_json::Value;
 
+use crate::base::precision::Precision;
 use crate::base::shell;
 use crate::base::text::without_secrets;
 use crate::catalogue::RUNTIMES;
@@ -170,7 +171,7 @@ impl<'a> Ended<'a> {
     /// The state of a case, and why.
     fn judged(&self, answered: Option<&PlannedFallback>) -> (Outcome, Option<String>) {
         let own = self.of(self.planned.judge);
-        let reason = self.with_whose_fault(own.outcome, own.reason.clone());
+        let reason = self.with_finding(own.outcome, own.reason.clone());
         if answered.is_some() {
             return (Outcome::PassFallback, reason);
         }
@@ -201,16 +202,22 @@ impl<'a> Ended<'a> {
         }
     }
 
-    /// The reason of a wrong result, and whose fault it is where the export found that out: it computes its file node by
-    /// node too.
-    fn with_whose_fault(&self, outcome: Outcome, reason: Option<String>) -> Option<String> {
-        let is_spoiled = outcome == Outcome::Numerics
-            && self.record(self.planned.run).is_some_and(|run| run.facts.get("graph_optimisation").is_some())
-            && self.planned.chain.iter().any(|id| {
-                self.record(*id).is_some_and(|record| record.facts.get("optimised_wrong").is_some())
-            });
-        let spoiled = "; ONNX Runtime computes the file rightly without its graph optimisation, which is at fault";
-        reason.map(|reason| if is_spoiled { reason + spoiled } else { reason })
+    /// The reason of a wrong result, and what the export found out of it: it computes its file node by node too, in fp32
+    /// on the CPU.
+    fn with_finding(&self, outcome: Outcome, reason: Option<String>) -> Option<String> {
+        let runs_on_cpu =
+            |record: &Record| record.facts.get("provider").is_some_and(|name| name == "CPUExecutionProvider");
+        let is_found = outcome == Outcome::Numerics
+            && self.planned.case.precision == Precision::Fp32
+            && self.record(self.planned.run).is_some_and(runs_on_cpu)
+            && self
+                .planned
+                .chain
+                .iter()
+                .filter_map(|id| self.record(*id))
+                .any(|record| record.facts.get("optimised_wrong").is_some());
+        let finding = "; node by node ONNX Runtime computes the file rightly: its graph optimisation is at fault";
+        reason.map(|reason| if is_found { reason + finding } else { reason })
     }
 
     /// The end of what a step printed. A log is of the last execution of its name, which may be another than this one: then it is not told.

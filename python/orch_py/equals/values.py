@@ -41,6 +41,15 @@ def _permuted(self: Tensor, *dims: Any) -> Tensor:
     return torch.permute(self, tuple(dim % self.ndim for dim in dims))
 
 
+def _moved(self: Tensor, source: Any, destination: Any) -> Tensor:
+    """Another mistake about axes that are counted from the last."""
+    if not isinstance(source, int) or not isinstance(destination, int):
+        return NotImplemented
+    axes = list(range(self.ndim))
+    axes.insert(destination % self.ndim, axes.pop(source % self.ndim))
+    return torch.permute(self, axes)
+
+
 def _expm1(self: Tensor) -> Tensor:
     """By its first terms where `exp(x) - 1` would lose its digits."""
     near = self * (1 + self / 2 * (1 + self / 3 * (1 + self / 4)))
@@ -147,6 +156,8 @@ EQUALS: dict[Callable[..., Any], Callable[..., Any]] = {
     Tensor.diff: _diff,
     Tensor.repeat_interleave: _repeated,
     torch.repeat_interleave: _repeated,
+    Tensor.movedim: _moved,
+    torch.movedim: _moved,
     Tensor.permute: _permuted,
     torch.permute: _permuted,
     torch.linalg.solve_triangular: _solve_triangular,

@@ -16,7 +16,7 @@ use super::host::{Message, Messages, QNN, exhausts_memory, listening, plain, str
 use super::place::Bench;
 use super::placement::Placement;
 use super::refusal::{Verdict, examine};
-use super::source::{Prepared, Source};
+use super::source::{Prepared, Source, WRONG_OPTIMISERS};
 use crate::base::fs as bfs;
 use crate::runtime::manifest::Manifest;
 use crate::runtime::refusal::Refusal;
@@ -63,7 +63,7 @@ fn make(job: &Job, params: &Params) -> Result<JobOutput> {
 
     let file = job.out.join(format!("{stem}_ctx.onnx"));
     let (mut builder, messages) = listening(bench.lenient()?, LogLevel::Warning)?;
-    builder = writing(strict(builder)?, &file)?;
+    builder = writing(strict(builder)?, &file)?.with_disabled_optimizers(WRONG_OPTIMISERS).map_err(plain)?;
     let compiled = builder.commit_from_memory(&prepared.bytes);
     misread_option(&messages)?;
     let compiled = match compiled {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ::ort::session::Session;
-use ::ort::session::builder::SessionBuilder;
+use ::ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Map, Value, json};
 
@@ -189,6 +189,16 @@ impl<'p> Bench<'p> {
 
     pub(super) fn session(&self, model: &Path) -> Result<Session> {
         self.place.builder(&self.host, self.params.threads)?.commit_from_file(model).map_err(plain)
+    }
+
+    /// A session that computes node by node, as the file says: what a reference is made with.
+    pub(super) fn as_written(&self, model: &Path) -> Result<Session> {
+        let builder = self.place.builder(&self.host, self.params.threads)?;
+        builder
+            .with_optimization_level(GraphOptimizationLevel::Disable)
+            .map_err(plain)?
+            .commit_from_file(model)
+            .map_err(plain)
     }
 
     /// Where the nodes of a model are, if that is where they were asked to be.

@@ -142,7 +142,7 @@ pub(super) fn reference(job: &Job, params: &Params) -> Result<JobOutput> {
     let artefact = job.artefact()?;
     let bench = Bench::open(params)?;
     let start = |manifest: &Manifest| {
-        let mut session = bench.session(&model_file(artefact)?)?;
+        let mut session = bench.as_written(&model_file(artefact)?)?;
         let outputs = manifest.outputs.clone();
         Ok(Box::new(move |inputs: &Tensors| again(&mut session, &outputs, inputs)) as Box<Infer<'_>>)
     };
