@@ -4,8 +4,8 @@
     orch run FOLDER/spec.yaml
 
 Writes ONNX files, their inputs, what ONNX Runtime's CPU makes of them node by node, and a spec that runs all on ONNX
-Runtime as it optimises them, OpenVINO, QNN and WebNN and expects what is known to be wrong. A runtime that was mended is an `XPASS`. docs/zoo.md says in which models
-of the zoo they were found.
+Runtime as it optimises them, OpenVINO, QNN and WebNN and expects what is known to be wrong. A runtime that was mended
+is an `XPASS`. docs/zoo.md says in which models of the zoo they were found.
 
 Needs numpy, onnx and onnxruntime.
 """
