@@ -1,6 +1,6 @@
 //! Graphs made fit for the HTP: operators that its compiler refuses, or computes wrongly or coarsely, in terms of others.
 //!
-//! Every rule is exact (one to 2⁻¹²⁶, as it says): the lowered graph computes the same function on any runtime, and whoever
+//! Every rule is exact (one to 2⁻¹²⁶ and one to the last digit, as they say): the lowered graph computes the same function on any runtime, and whoever
 //! lowers a graph checks that on the CPU (`source.rs`). Nothing here loads a model or knows a device.
 
 mod apart;
@@ -12,6 +12,7 @@ mod gather;
 mod graph;
 mod pointwise;
 mod scatter;
+mod transpose;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -35,10 +36,12 @@ const RULES: &[(&str, Rule)] = &[
     ("cumsum-flat", cumsum::flat),
     ("einsum-matmul", einsum::product),
     ("masked-scatter", scatter::masked),
+    ("still-transpose", transpose::still),
     ("constant-batch", broadcast::repeated),
     ("reciprocal-div", pointwise::division),
     ("square-mul", pointwise::square),
     ("exp-floor", pointwise::exponential),
+    ("softplus-series", pointwise::softplus),
     ("activation-apart", apart::activation),
 ];
 

@@ -42,3 +42,34 @@ pub(super) fn exponential(graph: &mut Graph, node: &NodeProto) -> Option<()> {
     graph.op(node, "Exp", &[&clipped], vec![]);
     Some(())
 }
+
+/// Terms of the series of the inverse hyperbolic tangent, of a third at most: what is left out is less than 2⁻²³ of it.
+const TERMS: u32 = 6;
+
+/// `Softplus(x)` as `max(x, 0) + log(1 + e)` with `e = exp(-|x|)`, and that as `2 artanh(e / (2 + e))`, by its series. The HTP
+/// (QNN SDK 2.51) adds `e` to 1 in half precision, so a small one loses its digits: the steps of a state-space model are such.
+pub(super) fn softplus(graph: &mut Graph, node: &NodeProto) -> Option<()> {
+    let [value] = node.input.as_slice() else { return None };
+    if !is(node, "Softplus") || graph.element(value)? != FLOAT {
+        return None;
+    }
+    let [lowest, zero, two] = [LOWEST, 0.0, 2.0].map(|number| graph.float(node, number));
+    let size = graph.op(node, "Abs", &[value], vec![]);
+    let negative = graph.op(node, "Neg", &[&size], vec![]);
+    let clipped = graph.op(node, "Max", &[&negative, &lowest], vec![]);
+    let small = graph.op(node, "Exp", &[&clipped], vec![]);
+    let sum = graph.op(node, "Add", &[&small, &two], vec![]);
+    let part = graph.op(node, "Div", &[&small, &sum], vec![]);
+    let square = graph.op(node, "Mul", &[&part, &part], vec![]);
+    let factors = (0..TERMS).map(|term| 2.0 / (2 * term + 1) as f32).rev();
+    let mut factors = factors.map(|factor| graph.float(node, factor)).collect::<Vec<_>>().into_iter();
+    let mut series = factors.next()?;
+    for factor in factors {
+        let product = graph.op(node, "Mul", &[&square, &series], vec![]);
+        series = graph.op(node, "Add", &[&product, &factor], vec![]);
+    }
+    let logarithm = graph.op(node, "Mul", &[&part, &series], vec![]);
+    let positive = graph.op(node, "Max", &[value, &zero], vec![]);
+    graph.op(node, "Add", &[&positive, &logarithm], vec![]);
+    Some(())
+}

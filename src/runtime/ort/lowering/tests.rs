@@ -63,6 +63,23 @@ fn a_gather_of_five_axes_is_flattened_and_one_of_four_is_not() {
 }
 
 #[test]
+fn a_transpose_that_moves_no_value_is_a_reshape_and_another_is_not() {
+    let turned = |sizes: &[i64], order: &[i64]| {
+        let shape: Vec<i64> = order.iter().map(|axis| sizes[*axis as usize]).collect();
+        let values = vec![value("x", FLOAT, sizes), value("y", FLOAT, &shape)];
+        low(&of_one(node("Transpose", &["x"], "y", vec![with_ints("perm", order.to_vec())]), values, vec![])).unwrap()
+    };
+    let still = turned(&[1, 1, 1, 7, 7, 8], &[0, 1, 3, 2, 4, 5]);
+    assert_eq!(still.rules, BTreeMap::from([("still-transpose", 1)]));
+    assert_eq!(operators(&still), ["Reshape"]);
+    let shape = &graph(&still.bytes).initializer[0];
+    let sizes = shape.raw_data.as_deref().unwrap().as_chunks::<8>().0.iter().map(|bytes| i64::from_le_bytes(*bytes));
+    assert_eq!(Vec::from_iter(sizes), [1, 1, 7, 1, 7, 8]);
+    assert!(turned(&[1, 2, 1, 7, 7, 8], &[0, 3, 2, 1, 4, 5]).rules.is_empty(), "windows change places");
+    assert!(turned(&[1, 1, 7, 8], &[0, 2, 1, 3]).rules.is_empty(), "what is not mistaken is left alone");
+}
+
+#[test]
 fn an_einsum_becomes_a_product_and_an_odd_one_stays() {
     let einsum = |equation: &str| {
         let equation = AttributeProto {
@@ -149,6 +166,22 @@ fn an_exponential_is_of_no_number_far_below_zero() {
     let bounds: Vec<_> = graph(&lowered.bytes).initializer.iter().map(bound).collect();
     assert_eq!(bounds, [-87.0, f32::MAX]);
     assert!(bounds[0].exp() < 1.5 * f32::MIN_POSITIVE, "{}", bounds[0].exp());
+}
+
+#[test]
+fn a_softplus_is_its_series_to_the_last_digit() {
+    let values = vec![value("x", FLOAT, &[3]), value("y", FLOAT, &[3])];
+    let lowered = low(&of_one(node("Softplus", &["x"], "y", vec![]), values, vec![])).unwrap();
+    assert_eq!(lowered.rules, BTreeMap::from([("softplus-series", 1)]));
+    assert!(!operators(&lowered).contains(&"Softplus".to_owned()));
+    let factor = |term: u32| f64::from(2.0 / (2 * term + 1) as f32);
+    for x in [-80.0, -20.0, -7.5, -1.0, -1e-3, 0.0, 0.3, 2.0, 30.0_f64] {
+        let small = (-x.abs()).exp();
+        let part = small / (2.0 + small);
+        let series: f64 = (0..6).map(|term| factor(term) * part.powi(2 * term as i32 + 1)).sum();
+        let (found, exact) = (x.max(0.0) + series, x.max(0.0) + small.ln_1p());
+        assert!((found - exact).abs() <= 2.0_f64.powi(-22) * exact, "{x}: {found} and {exact}");
+    }
 }
 
 #[test]
