@@ -175,6 +175,8 @@ fn imports(text: &str) -> BTreeSet<String> {
         }
         if !module.is_empty() {
             found.insert(module.to_owned());
+            // A package is imported with its module, or is what was named.
+            found.insert(format!("{}.__init__", module.split('.').next().unwrap_or_default()));
         }
     }
     found
@@ -226,7 +228,7 @@ mod tests {
         let text = "import torch\nfrom orch_py import a, b\nfrom orch_py.deep.c import (\n    X,\n    Y as y,\n)\n\
             def f():\n    from orch_py import late\nfrom other import d\n";
         let found: Vec<_> = imports(text).into_iter().collect();
-        assert_eq!(found, ["a", "b", "deep.c", "deep.c.X", "deep.c.Y", "late"]);
+        assert_eq!(found, ["a", "b", "deep.__init__", "deep.c", "deep.c.X", "deep.c.Y", "late"]);
     }
 
     #[test]
