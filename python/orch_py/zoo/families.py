@@ -12,7 +12,7 @@ import transformers
 from transformers import CONFIG_MAPPING
 from transformers.models.auto import modeling_auto
 
-from orch_py.protocol import Refused, first_line
+from orch_py.protocol import Refused
 
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_experts_per_tok")
 _SPEAKS = ("TEXT_TO_WAVEFORM", "TEXT_TO_SPECTROGRAM")
@@ -41,12 +41,8 @@ PIPELINES = ("vision", "vision-text", "audio", "multimodal", "mixture-of-experts
 
 
 def family(model_type: str) -> tuple[str, list[str]]:
-    """The family, and what the type is besides. Refused if its config cannot be made, by which it is told."""
-    try:
-        config = CONFIG_MAPPING[model_type]()
-    except Exception as error:
-        # Some refuse their own defaults, each in its own way.
-        raise Refused("error", f"its config refuses its own defaults: {first_line(error)}") from error
+    """The family, and what the type is besides."""
+    config = CONFIG_MAPPING[model_type]()
     cls = _class(model_type)
     reads = _reads(cls)
 
