@@ -42,7 +42,7 @@ def _permuted(self: Tensor, *dims: Any) -> Tensor:
 
 
 def _moved(self: Tensor, source: Any, destination: Any) -> Tensor:
-    """Another mistake about axes that are counted from the last."""
+    """The exporter mistakes axes that are counted from the last."""
     if not isinstance(source, int) or not isinstance(destination, int):
         return NotImplemented
     axes = list(range(self.ndim))

@@ -148,6 +148,7 @@ pub(super) fn reference(job: &Job, params: &Params) -> Result<JobOutput> {
     };
     let found = control::reference(artefact, &job.out, &BY, start)?;
     let mut facts = bench.facts()?;
+    facts.insert("graph_optimisation".to_owned(), json!("none"));
     facts.extend(found);
     Ok(JobOutput::ok(Value::Object(facts), None))
 }

@@ -1,7 +1,8 @@
 //! Graphs made fit for the HTP: operators that its compiler refuses, or computes wrongly or coarsely, in terms of others.
 //!
-//! Every rule is exact (one to 2⁻¹²⁶ and one to the last digit, as they say): the lowered graph computes the same function on any runtime, and whoever
-//! lowers a graph checks that on the CPU (`source.rs`). Nothing here loads a model or knows a device.
+//! Every rule is exact (one to 2⁻¹²⁶ and one to 2⁻²² of its result, as they say): the lowered graph computes the same
+//! function on any runtime, and whoever lowers a graph checks that on the CPU (`source.rs`). Nothing here loads a model or
+//! knows a device.
 
 mod apart;
 mod broadcast;

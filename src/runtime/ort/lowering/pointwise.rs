@@ -43,7 +43,7 @@ pub(super) fn exponential(graph: &mut Graph, node: &NodeProto) -> Option<()> {
     Some(())
 }
 
-/// Terms of the series of the inverse hyperbolic tangent, of a third at most: what is left out is less than 2⁻²³ of it.
+/// Terms of the series of the inverse hyperbolic tangent, of a third at most: what is left out is less than 2⁻²² of it.
 const TERMS: u32 = 6;
 
 /// `Softplus(x)` as `max(x, 0) + log(1 + e)` with `e = exp(-|x|)`, and that as `2 artanh(e / (2 + e))`, by its series. The HTP

@@ -3,8 +3,8 @@
 use super::graph::{Graph, attribute, is};
 use crate::runtime::onnx_proto::NodeProto;
 
-/// Rank from which on values were seen to be mistaken.
-const RANK: usize = 5;
+/// The rank of what was seen to be mistaken: windows of a picture, put together again.
+const RANK: usize = 6;
 
 /// `Transpose` that moves only axes of size 1: the shape changes, and nothing else.
 pub(super) fn still(graph: &mut Graph, node: &NodeProto) -> Option<()> {
