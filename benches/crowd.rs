@@ -32,7 +32,9 @@ use tonic::{Request, Response, Status, Streaming};
 
 use api::action_cache_server::{ActionCache, ActionCacheServer};
 use api::capabilities_server::{Capabilities, CapabilitiesServer};
-use api::content_addressable_storage_server::{ContentAddressableStorage, ContentAddressableStorageServer};
+use api::content_addressable_storage_server::{
+    ContentAddressableStorage, ContentAddressableStorageServer,
+};
 use api::execution_server::{Execution, ExecutionServer};
 use api::execution_stage::Value as Stage;
 
@@ -58,13 +60,20 @@ struct Crowd {
 struct Lab(Arc<Crowd>);
 
 fn digest_of(bytes: &[u8]) -> api::Digest {
-    api::Digest { hash: Content::of(bytes).to_string(), size_bytes: bytes.len() as i64 }
+    api::Digest {
+        hash: Content::of(bytes).to_string(),
+        size_bytes: bytes.len() as i64,
+    }
 }
 
 impl Lab {
     fn put(&self, bytes: Vec<u8>) -> api::Digest {
         let digest = digest_of(&bytes);
-        self.0.blobs.lock().unwrap().insert(digest.hash.clone(), bytes);
+        self.0
+            .blobs
+            .lock()
+            .unwrap()
+            .insert(digest.hash.clone(), bytes);
         digest
     }
 
@@ -77,8 +86,16 @@ impl Lab {
     fn perform(&self, action: &api::Digest) -> api::ActionResult {
         let action: api::Action = self.message(Some(action));
         let root: api::Directory = self.message(action.input_root_digest.as_ref());
-        let order = root.files.iter().find(|file| file.name == "order.json").unwrap().digest.clone().unwrap();
-        let order: Value = serde_json::from_slice(&self.0.blobs.lock().unwrap()[&order.hash]).unwrap();
+        let order = root
+            .files
+            .iter()
+            .find(|file| file.name == "order.json")
+            .unwrap()
+            .digest
+            .clone()
+            .unwrap();
+        let order: Value =
+            serde_json::from_slice(&self.0.blobs.lock().unwrap()[&order.hash]).unwrap();
         let key: KeyDoc = serde_json::from_value(order["key"].clone()).unwrap();
         let content = order["step"].as_str().unwrap().as_bytes().to_vec();
         let file = ManifestFile {
@@ -91,20 +108,35 @@ impl Lab {
             "seconds": self.0.takes.as_secs_f64()});
         let answer = json!({"version": 1, "key": key.digest(), "outcome": "PASS", "reason": null, "transient": false,
             "facts": {}, "measure": null, "made": Manifest { files: vec![file] }, "origin": origin});
-        let left = [("answer.json", answer.to_string().into_bytes()), ("out/out", content)];
+        let left = [
+            ("answer.json", answer.to_string().into_bytes()),
+            ("out/out", content),
+        ];
         let file = |(path, bytes): (&str, Vec<u8>)| api::OutputFile {
             path: path.into(),
             digest: Some(self.put(bytes)),
             ..api::OutputFile::default()
         };
-        api::ActionResult { output_files: left.map(file).into(), ..api::ActionResult::default() }
+        api::ActionResult {
+            output_files: left.map(file).into(),
+            ..api::ActionResult::default()
+        }
     }
 }
 
 fn operation(stage: Stage, result: Option<api::ActionResult>) -> Result<Operation, Status> {
-    let any = |value: Vec<u8>| Any { type_url: String::new(), value };
-    let metadata = api::ExecuteOperationMetadata { stage: stage.into(), ..Default::default() };
-    let response = result.map(|result| api::ExecuteResponse { result: Some(result), ..Default::default() });
+    let any = |value: Vec<u8>| Any {
+        type_url: String::new(),
+        value,
+    };
+    let metadata = api::ExecuteOperationMetadata {
+        stage: stage.into(),
+        ..Default::default()
+    };
+    let response = result.map(|result| api::ExecuteResponse {
+        result: Some(result),
+        ..Default::default()
+    });
     Ok(Operation {
         name: "one".into(),
         metadata: Some(any(metadata.encode_to_vec())),
@@ -120,7 +152,10 @@ impl Execution for Lab {
     type ExecuteStream = Operations;
     type WaitExecutionStream = Operations;
 
-    async fn execute(&self, request: Request<api::ExecuteRequest>) -> Result<Response<Operations>, Status> {
+    async fn execute(
+        &self,
+        request: Request<api::ExecuteRequest>,
+    ) -> Result<Response<Operations>, Status> {
         let (lab, action) = (self.clone(), request.into_inner().action_digest.unwrap());
         lab.0.submitted.fetch_add(1, Ordering::Relaxed);
         let (says, said) = tokio::sync::mpsc::channel(4);
@@ -129,15 +164,24 @@ impl Execution for Lab {
             let _worker = lab.0.workers.acquire().await.unwrap();
             let _ = says.send(operation(Stage::Executing, None)).await;
             tokio::time::sleep(lab.0.takes).await;
-            lab.0.busy.fetch_add(lab.0.takes.as_micros() as u64, Ordering::Relaxed);
-            let _ = says.send(operation(Stage::Completed, Some(lab.perform(&action)))).await;
+            lab.0
+                .busy
+                .fetch_add(lab.0.takes.as_micros() as u64, Ordering::Relaxed);
+            let _ = says
+                .send(operation(Stage::Completed, Some(lab.perform(&action))))
+                .await;
             lab.0.done.fetch_add(1, Ordering::Relaxed);
         });
-        let said = futures_util::stream::unfold(said, |mut said| async { said.recv().await.map(|one| (one, said)) });
+        let said = futures_util::stream::unfold(said, |mut said| async {
+            said.recv().await.map(|one| (one, said))
+        });
         Ok(Response::new(Box::pin(said)))
     }
 
-    async fn wait_execution(&self, _: Request<api::WaitExecutionRequest>) -> Result<Response<Operations>, Status> {
+    async fn wait_execution(
+        &self,
+        _: Request<api::WaitExecutionRequest>,
+    ) -> Result<Response<Operations>, Status> {
         Err(Status::not_found("nothing is kept"))
     }
 }
@@ -165,10 +209,20 @@ impl Capabilities for Lab {
         &self,
         _: Request<api::GetCapabilitiesRequest>,
     ) -> Result<Response<api::ServerCapabilities>, Status> {
-        let cache = api::CacheCapabilities { digest_functions: vec![BLAKE3], ..Default::default() };
-        let execution = api::ExecutionCapabilities { exec_enabled: true, ..Default::default() };
+        let cache = api::CacheCapabilities {
+            digest_functions: vec![BLAKE3],
+            ..Default::default()
+        };
+        let execution = api::ExecutionCapabilities {
+            exec_enabled: true,
+            ..Default::default()
+        };
         let (cache_capabilities, execution_capabilities) = (Some(cache), Some(execution));
-        Ok(Response::new(api::ServerCapabilities { cache_capabilities, execution_capabilities, ..Default::default() }))
+        Ok(Response::new(api::ServerCapabilities {
+            cache_capabilities,
+            execution_capabilities,
+            ..Default::default()
+        }))
     }
 }
 
@@ -183,8 +237,12 @@ impl ContentAddressableStorage for Lab {
     ) -> Result<Response<api::FindMissingBlobsResponse>, Status> {
         let blobs = self.0.blobs.lock().unwrap();
         let asked = request.into_inner().blob_digests.into_iter();
-        let missing_blob_digests = asked.filter(|digest| !blobs.contains_key(&digest.hash)).collect();
-        Ok(Response::new(api::FindMissingBlobsResponse { missing_blob_digests }))
+        let missing_blob_digests = asked
+            .filter(|digest| !blobs.contains_key(&digest.hash))
+            .collect();
+        Ok(Response::new(api::FindMissingBlobsResponse {
+            missing_blob_digests,
+        }))
     }
 
     async fn batch_update_blobs(
@@ -195,7 +253,12 @@ impl ContentAddressableStorage for Lab {
             let (digest, status) = (Some(self.put(one.data)), Some(rpc::Status::default()));
             api::batch_update_blobs_response::Response { digest, status }
         };
-        let responses = request.into_inner().requests.into_iter().map(take).collect();
+        let responses = request
+            .into_inner()
+            .requests
+            .into_iter()
+            .map(take)
+            .collect();
         Ok(Response::new(api::BatchUpdateBlobsResponse { responses }))
     }
 
@@ -206,17 +269,28 @@ impl ContentAddressableStorage for Lab {
         let blobs = self.0.blobs.lock().unwrap();
         let give = |digest: api::Digest| {
             let (data, status) = (blobs[&digest.hash].clone(), Some(rpc::Status::default()));
-            api::batch_read_blobs_response::Response { digest: Some(digest), data, status, ..Default::default() }
+            api::batch_read_blobs_response::Response {
+                digest: Some(digest),
+                data,
+                status,
+                ..Default::default()
+            }
         };
         let responses = request.into_inner().digests.into_iter().map(give).collect();
         Ok(Response::new(api::BatchReadBlobsResponse { responses }))
     }
 
-    async fn get_tree(&self, _: Request<api::GetTreeRequest>) -> Result<Response<Self::GetTreeStream>, Status> {
+    async fn get_tree(
+        &self,
+        _: Request<api::GetTreeRequest>,
+    ) -> Result<Response<Self::GetTreeStream>, Status> {
         Err(Status::unimplemented("trees"))
     }
 
-    async fn split_blob(&self, _: Request<api::SplitBlobRequest>) -> Result<Response<api::SplitBlobResponse>, Status> {
+    async fn split_blob(
+        &self,
+        _: Request<api::SplitBlobRequest>,
+    ) -> Result<Response<api::SplitBlobResponse>, Status> {
         Err(Status::unimplemented("parts"))
     }
 
@@ -267,11 +341,17 @@ fn of_children() -> (f64, f64) {
         usage
     };
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-    (seconds(usage.ru_utime) + seconds(usage.ru_stime), usage.ru_maxrss as f64 * 1024.0)
+    (
+        seconds(usage.ru_utime) + seconds(usage.ru_stime),
+        usage.ru_maxrss as f64 * 1024.0,
+    )
 }
 
 fn main() {
-    let given: Vec<u32> = std::env::args().skip(1).filter_map(|arg| arg.parse().ok()).collect();
+    let given: Vec<u32> = std::env::args()
+        .skip(1)
+        .filter_map(|arg| arg.parse().ok())
+        .collect();
     let [steps, workers, seconds] = given[..] else {
         println!("usage: cargo bench --features remote --bench crowd -- STEPS WORKERS SECONDS");
         return;
@@ -284,8 +364,16 @@ fn main() {
         submitted: AtomicU32::new(0),
         done: AtomicU32::new(0),
     }));
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
     let services = Server::builder()
         .tcp_nodelay(true)
         .add_service(CapabilitiesServer::new(lab.clone()))
@@ -315,14 +403,19 @@ fn main() {
         cpu / f64::from(steps) * 1e3,
         memory / 1e6
     );
-    println!("| phase | wall | CPU: main thread | its job threads | its connection | memory at the end |");
+    println!(
+        "| phase | wall | CPU: main thread | its job threads | its connection | memory at the end |"
+    );
     let mut before = Sample::default();
     for Phase { name, seconds, end } in phases {
         // Threads of the connection that have ended are counted with the others.
         let [main, named] = [end.main - before.main, (end.named - before.named).max(0.0)];
-        let [main, jobs, wire] =
-            [main, end.all - before.all - main - named, named].map(|seconds| format!("{seconds:.1} s"));
-        println!("| {name} | {seconds:.1} s | {main} | {jobs} | {wire} | {:.0} MB |", end.memory / 1e6);
+        let [main, jobs, wire] = [main, end.all - before.all - main - named, named]
+            .map(|seconds| format!("{seconds:.1} s"));
+        println!(
+            "| {name} | {seconds:.1} s | {main} | {jobs} | {wire} | {:.0} MB |",
+            end.memory / 1e6
+        );
         before = end;
     }
 }
@@ -337,15 +430,29 @@ struct Phase {
 /// Runs orch, and looks at it five times a second.
 fn run(folder: &Path, crowd: &Crowd, steps: u32) -> Vec<Phase> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_orch"));
-    command.args(["run", "spec.yaml", "--quiet", "--step", "command:*"]).current_dir(folder);
-    command.env("ORCH_CACHE_DIR", folder.join("cache")).stdin(Stdio::null()).stdout(Stdio::null());
+    command
+        .args(["run", "spec.yaml", "--quiet", "--step", "command:*"])
+        .current_dir(folder);
+    command
+        .env("ORCH_CACHE_DIR", folder.join("cache"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
     let mut child = command.spawn().unwrap();
-    let phase = |name| Phase { name, seconds: 0.0, end: Sample::default() };
+    let phase = |name| Phase {
+        name,
+        seconds: 0.0,
+        end: Sample::default(),
+    };
     let mut phases = ["before the first step", "steps", "after the last step"].map(phase);
     let (mut start, mut last) = (Instant::now(), 0);
     while child.try_wait().unwrap().is_none() {
-        let [submitted, done] = [&crowd.submitted, &crowd.done].map(|count| count.load(Ordering::Relaxed));
-        let at = if done == steps { 2 } else { usize::from(submitted > 0) };
+        let [submitted, done] =
+            [&crowd.submitted, &crowd.done].map(|count| count.load(Ordering::Relaxed));
+        let at = if done == steps {
+            2
+        } else {
+            usize::from(submitted > 0)
+        };
         if at != last {
             (start, last) = (Instant::now(), at);
         }

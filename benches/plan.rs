@@ -16,7 +16,10 @@ use orch::plan;
 use orch::spec::Spec;
 
 fn main() {
-    let given = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_else(|| "100000".to_owned());
+    let given = std::env::args()
+        .skip(1)
+        .find(|arg| !arg.starts_with('-'))
+        .unwrap_or_else(|| "100000".to_owned());
     let folder = tempfile::tempdir().unwrap();
     let path = match given.parse() {
         Ok(rows) => {
@@ -38,21 +41,38 @@ fn main() {
     let matrix = Matrix::of(&spec);
     let plan = plan::build(&spec, &matrix).unwrap();
     let (seconds, busy) = clock.lap();
-    println!("expand and plan {seconds:7.3} s, {busy:7.3} s busy: {} steps", plan.steps.len());
+    println!(
+        "expand and plan {seconds:7.3} s, {busy:7.3} s busy: {} steps",
+        plan.steps.len()
+    );
     drop((spec, matrix));
-    println!("  peak {:.0} MB, {:.0} bytes a step", peak_megabytes(), peak_megabytes() * 1e6 / plan.steps.len() as f64);
+    println!(
+        "  peak {:.0} MB, {:.0} bytes a step",
+        peak_megabytes(),
+        peak_megabytes() * 1e6 / plan.steps.len() as f64
+    );
 }
 
 fn suite(rows: u32) -> String {
     let mut text = String::from("version: 1\ncommands:\n");
     for row in 0..rows {
         let file = format!("src/{}/{row}.txt", row / 1000);
-        let _ = writeln!(text, "  c{row}: {{argv: [cp, in, out], inputs: {{in: {{file: {file}}}}}, outputs: [out]}}");
+        let _ = writeln!(
+            text,
+            "  c{row}: {{argv: [cp, in, out], inputs: {{in: {{file: {file}}}}}, outputs: [out]}}"
+        );
     }
     for group in 0..rows / 100 {
-        let _ = write!(text, "  g{group}: {{argv: [sh, -c, 'cat i* > out'], outputs: [out], inputs: {{");
+        let _ = write!(
+            text,
+            "  g{group}: {{argv: [sh, -c, 'cat i* > out'], outputs: [out], inputs: {{"
+        );
         for item in 0..100 {
-            let _ = write!(text, "i{item}: {{step: \"command:c{}\"}}, ", group * 100 + item);
+            let _ = write!(
+                text,
+                "i{item}: {{step: \"command:c{}\"}}, ",
+                group * 100 + item
+            );
         }
         text.push_str("}}\n");
     }
@@ -89,6 +109,10 @@ fn processor_seconds() -> f64 {
 }
 
 fn peak_megabytes() -> f64 {
-    let unit = if cfg!(target_os = "macos") { 1.0 } else { 1024.0 };
+    let unit = if cfg!(target_os = "macos") {
+        1.0
+    } else {
+        1024.0
+    };
     usage().ru_maxrss as f64 * unit / 1e6
 }

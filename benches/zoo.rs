@@ -41,17 +41,27 @@ fn main() {
         let mut args = std::env::args().skip_while(|arg| arg != name).skip(1);
         args.next().unwrap_or_else(|| usual.to_owned())
     };
-    let models: usize = given("--models", "1000").parse().expect("a number of models");
+    let models: usize = given("--models", "1000")
+        .parse()
+        .expect("a number of models");
     let absolute = |text: String| std::path::absolute(text).unwrap();
     let dir = absolute(given("--dir", "target/zoo")).join(models.to_string());
     let orch = PathBuf::from(given("--orch", env!("CARGO_BIN_EXE_orch")));
-    let zoo = Zoo { orch, envs: absolute(given("--env-dir", "cache/envs")), spec: dir.join("zoo.yaml"), dir };
+    let zoo = Zoo {
+        orch,
+        envs: absolute(given("--env-dir", "cache/envs")),
+        spec: dir.join("zoo.yaml"),
+        dir,
+    };
     fs::create_dir_all(&zoo.dir).unwrap();
     let rows = rows(models);
     zoo.write(&rows);
     let clock = Instant::now();
     let (steps, made) = zoo.fill();
-    println!("{models} models, {steps} steps; {made} made in {:.0} s\n", clock.elapsed().as_secs_f64());
+    println!(
+        "{models} models, {steps} steps; {made} made in {:.0} s\n",
+        clock.elapsed().as_secs_f64()
+    );
     println!("| what | CPU | wall |\n|---|--:|--:|");
     zoo.told("a run that finds everything, without a memo", || {
         let _ = fs::remove_dir_all(zoo.dir.join("cache/v2/memos"));
@@ -75,7 +85,9 @@ fn rows(models: usize) -> String {
     let mut blocks: Vec<(String, String)> = Vec::new();
     for line in rows.lines().filter(|line| !line.trim().is_empty()) {
         match blocks.last_mut() {
-            _ if is_head(line) => blocks.push((line.trim().trim_end_matches(':').to_owned(), String::new())),
+            _ if is_head(line) => {
+                blocks.push((line.trim().trim_end_matches(':').to_owned(), String::new()))
+            }
             Some((_, body)) => writeln!(body, "{line}").unwrap(),
             None => {}
         }
@@ -83,15 +95,20 @@ fn rows(models: usize) -> String {
     let mut made = String::from("models:\n");
     for number in 0..models {
         let (name, body) = &blocks[number % blocks.len()];
-        let seed =
-            if number == 0 || body.contains("    seed:") { String::new() } else { format!("    seed: {number}\n") };
+        let seed = if number == 0 || body.contains("    seed:") {
+            String::new()
+        } else {
+            format!("    seed: {number}\n")
+        };
         write!(made, "  {name}_{number}:\n{seed}{body}").unwrap();
     }
     made
 }
 
 fn specs(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("specs").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("specs")
+        .join(name)
 }
 
 struct Zoo {
@@ -118,7 +135,8 @@ impl Zoo {
         let provision = Provision::new(self.envs.clone(), None, Cancel::default()).unwrap();
         let (host, inventory) = here(&provision);
         let clock = Clock::default().on(&inventory);
-        let plan = plan::build_with(&spec, &Matrix::of(&spec), Fallback::default(), &clock).unwrap();
+        let plan =
+            plan::build_with(&spec, &Matrix::of(&spec), Fallback::default(), &clock).unwrap();
         let scratch = store.scratch().unwrap();
         let context = Context {
             plan: &plan,
@@ -150,7 +168,9 @@ impl Zoo {
 
     fn start(&self) -> Child {
         let mut command = Command::new(&self.orch);
-        command.args(["--env-dir", self.envs.to_str().unwrap(), "run", "zoo.yaml"]).current_dir(&self.dir);
+        command
+            .args(["--env-dir", self.envs.to_str().unwrap(), "run", "zoo.yaml"])
+            .current_dir(&self.dir);
         command.stdin(Stdio::null()).stdout(Stdio::null());
         command.stderr(fs::File::create(self.dir.join("said")).unwrap());
         command.spawn().unwrap()
@@ -160,7 +180,11 @@ impl Zoo {
     fn run(&self) -> (f64, f64) {
         let (before, clock) = (children(), Instant::now());
         let status = self.start().wait().unwrap();
-        assert!(status.success(), "orch failed: see {}", self.dir.join("said").display());
+        assert!(
+            status.success(),
+            "orch failed: see {}",
+            self.dir.join("said").display()
+        );
         (children() - before, clock.elapsed().as_secs_f64())
     }
 
@@ -168,22 +192,38 @@ impl Zoo {
     fn run_until_a_step_starts(&self) -> (f64, f64) {
         let runs = self.dir.join("cache/v2/runs");
         let journals = || -> BTreeSet<PathBuf> {
-            fs::read_dir(&runs).map(|found| found.flatten().map(|entry| entry.path()).collect()).unwrap_or_default()
+            fs::read_dir(&runs)
+                .map(|found| found.flatten().map(|entry| entry.path()).collect())
+                .unwrap_or_default()
         };
         let (known, clock) = (journals(), Instant::now());
         let mut child = self.start();
         let has_begun = || {
             let new = journals().into_iter().find(|path| !known.contains(path));
-            new.is_some_and(|path| fs::read_to_string(path).is_ok_and(|text| text.contains("\"began\"")))
+            new.is_some_and(|path| {
+                fs::read_to_string(path).is_ok_and(|text| text.contains("\"began\""))
+            })
         };
         while !has_begun() {
-            assert!(child.try_wait().unwrap().is_none(), "no step started: see {}", self.dir.join("said").display());
+            assert!(
+                child.try_wait().unwrap().is_none(),
+                "no step started: see {}",
+                self.dir.join("said").display()
+            );
             std::thread::sleep(Duration::from_millis(2));
         }
         let wall = clock.elapsed().as_secs_f64();
         let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
-        let fields: Vec<_> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
-        let ticks: f64 = fields[11..13].iter().map(|field| field.parse::<f64>().unwrap()).sum();
+        let fields: Vec<_> = stat
+            .rsplit(')')
+            .next()
+            .unwrap()
+            .split_whitespace()
+            .collect();
+        let ticks: f64 = fields[11..13]
+            .iter()
+            .map(|field| field.parse::<f64>().unwrap())
+            .sum();
         child.kill().unwrap();
         child.wait().unwrap();
         // What is ended with it is not to disturb the next one.
@@ -194,7 +234,11 @@ impl Zoo {
     fn told(&self, what: &str, mut measure: impl FnMut() -> (f64, f64)) {
         let took: Vec<_> = (0..RUNS).map(|_| measure()).collect();
         let least = |of: fn(&(f64, f64)) -> f64| took.iter().map(of).fold(f64::MAX, f64::min);
-        println!("| {what} | {:.3} s | {:.3} s |", least(|took| took.0), least(|took| took.1));
+        println!(
+            "| {what} | {:.3} s | {:.3} s |",
+            least(|took| took.0),
+            least(|took| took.1)
+        );
     }
 }
 
@@ -207,7 +251,9 @@ fn children() -> f64 {
         usage
     };
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-    let libc::rusage { ru_utime, ru_stime, .. } = usage;
+    let libc::rusage {
+        ru_utime, ru_stime, ..
+    } = usage;
     seconds(ru_utime) + seconds(ru_stime)
 }
 
@@ -221,24 +267,38 @@ fn here(provision: &Provision) -> (HostFacts, Vec<Backend>) {
         cores: fingerprint.cores,
         memory_bytes: fingerprint.memory_bytes,
     };
-    let host = HostFacts::new(fingerprint.digest, fingerprint.computing, report, |name| std::env::var_os(name));
+    let host = HostFacts::new(fingerprint.digest, fingerprint.computing, report, |name| {
+        std::env::var_os(name)
+    });
     let is_ready = provision.is_ready(Requirement::Env(EnvName::Browser));
     let libraries = Libraries {
         browser: is_ready.then(|| provision.browser().ok()).flatten(),
         answers: Some(provision.dir().join("answers")),
         ..Libraries::default()
     };
-    (host, device::inventory_cheap(&Host::real().with_libraries(libraries)))
+    (
+        host,
+        device::inventory_cheap(&Host::real().with_libraries(libraries)),
+    )
 }
 
 fn options() -> Options {
-    Options { jobs: 1, memory: u64::MAX, spec: "zoo.yaml".into(), out_dir: "orch-out".into(), ..Options::default() }
+    Options {
+        jobs: 1,
+        memory: u64::MAX,
+        spec: "zoo.yaml".into(),
+        out_dir: "orch-out".into(),
+        ..Options::default()
+    }
 }
 
 /// What stands in for the execution of a step.
 fn publish(store: &DiskStore, scratch: &Scratch, step: &Step, key: &KeyDoc) {
     let out = scratch.dir("out").unwrap();
-    let file = format!("test_{}.py", step.name.replace(|c: char| !c.is_ascii_alphanumeric(), "_"));
+    let file = format!(
+        "test_{}.py",
+        step.name.replace(|c: char| !c.is_ascii_alphanumeric(), "_")
+    );
     fs::write(out.join(file), &step.name).unwrap();
     let samples: Vec<f64> = (0..20).map(|n| 1.25 + f64::from(n) / 7.0).collect();
     let times = json!({
@@ -250,7 +310,10 @@ fn publish(store: &DiskStore, scratch: &Scratch, step: &Step, key: &KeyDoc) {
         "placement": {"CPUExecutionProvider": 42},
     });
     if step.kind.is_timed(step) {
-        measure.as_object_mut().unwrap().extend(times.as_object().unwrap().clone());
+        measure
+            .as_object_mut()
+            .unwrap()
+            .extend(times.as_object().unwrap().clone());
     }
     let numerics = json!({
         "reference": "torch 2.13.0 cpu fp32", "tolerance": null, "max_abs": 1e-6, "mae": 1e-7, "cosine": 0.999_999_9,

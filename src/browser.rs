@@ -68,7 +68,10 @@ pub struct Talk {
 pub enum Trouble {
     /// It does not start on this host; with the command that mends it, where there is one.
     #[error("{reason}{}", remedy.as_ref().map_or_else(String::new, |remedy| format!("; hint: {remedy}")))]
-    Unavailable { reason: String, remedy: Option<String> },
+    Unavailable {
+        reason: String,
+        remedy: Option<String>,
+    },
     /// It, or the process of its page, died while the page worked.
     #[error("{0}")]
     Died(String),
@@ -78,7 +81,11 @@ pub enum Trouble {
 }
 
 /// Starts the browser with the page and waits for its answer. The caller limits the time, by ending this process.
-pub fn open(launch: &Launch<'_>, page: &Page<'_>, progress: &dyn Fn(&str)) -> Result<Talk, Trouble> {
+pub fn open(
+    launch: &Launch<'_>,
+    page: &Page<'_>,
+    progress: &dyn Fn(&str),
+) -> Result<Talk, Trouble> {
     let port = Port::open(true).map_err(|e| broken("serve a page to the browser", &e))?;
     let server = Server::of(&port, page);
     let flags = flags(launch.api, launch.adapter);
@@ -87,10 +94,22 @@ pub fn open(launch: &Launch<'_>, page: &Page<'_>, progress: &dyn Fn(&str)) -> Re
         command.arg(server.address("127.0.0.1"));
         Ok(())
     })?;
-    let heard = hear(&mut child, &server, launch.api, clock, progress, &mut || None)?;
+    let heard = hear(
+        &mut child,
+        &server,
+        launch.api,
+        clock,
+        progress,
+        &mut || None,
+    )?;
     let processes = child.processes(high_water_mark);
     child.end();
-    Ok(Talk { processes, flags, version: ask_version(launch.program), ..heard })
+    Ok(Talk {
+        processes,
+        flags,
+        version: ask_version(launch.program),
+        ..heard
+    })
 }
 
 /// Waits for the page's answer, and gives what it has said until then. `clock`: when its opening began; `crash` tells how its process ended, where that is known.
@@ -107,7 +126,10 @@ fn hear(
     let mut looked = Instant::now();
     let opened = Instant::now();
     loop {
-        match server.next(TICK).map_err(|e| broken("answer the browser", &e))? {
+        match server
+            .next(TICK)
+            .map_err(|e| broken("answer the browser", &e))?
+        {
             Some(Said::Page) => start = Some(clock.elapsed()),
             Some(Said::Progress(text)) => {
                 // It has its device by the first word.
@@ -117,11 +139,20 @@ fn hear(
                 progress(&text);
             }
             Some(Said::Trouble(text)) => {
-                return Err(Trouble::Broken(format!("its page failed: {}{}", text.trim(), child.last_words())));
+                return Err(Trouble::Broken(format!(
+                    "its page failed: {}{}",
+                    text.trim(),
+                    child.last_words()
+                )));
             }
             Some(Said::Outputs(bytes)) => outputs = Some(bytes),
             Some(Said::Answer(answer)) => {
-                return Ok(Talk { answer, outputs, start: start.unwrap_or_default(), ..Talk::default() });
+                return Ok(Talk {
+                    answer,
+                    outputs,
+                    start: start.unwrap_or_default(),
+                    ..Talk::default()
+                });
             }
             Some(Said::Nothing) | None => {}
         }
@@ -135,7 +166,10 @@ fn hear(
         }
         if start.is_none() && opened.elapsed() > PATIENCE {
             let said = child.last_words();
-            return Err(Trouble::Broken(format!("it did not open its page within {} s{said}", PATIENCE.as_secs())));
+            return Err(Trouble::Broken(format!(
+                "it did not open its page within {} s{said}",
+                PATIENCE.as_secs()
+            )));
         }
     }
 }
@@ -146,14 +180,22 @@ fn broken(what: &str, e: &dyn std::fmt::Display) -> Trouble {
 
 /// `153.0.8000.1`, from what `--version` prints: the first word with a dot.
 pub fn version(printed: &str) -> Option<String> {
-    let is_version = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.');
-    printed.split_whitespace().find(is_version).map(str::to_owned)
+    let is_version =
+        |word: &&str| word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.');
+    printed
+        .split_whitespace()
+        .find(is_version)
+        .map(str::to_owned)
 }
 
 /// What a browser says of its version, asked in a process of its own.
 pub fn ask_version(program: &Path) -> Option<String> {
     let mut command = std::process::Command::new(program);
     process::with_libraries(&mut command, program);
-    let output = command.arg("--version").stdin(std::process::Stdio::null()).output().ok()?;
+    let output = command
+        .arg("--version")
+        .stdin(std::process::Stdio::null())
+        .output()
+        .ok()?;
     version(&String::from_utf8_lossy(&output.stdout))
 }

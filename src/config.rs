@@ -68,7 +68,10 @@ struct Section {
 }
 
 /// The remote that `orch.toml` in `dir` and the variables name, if they name one.
-pub fn remote(dir: &Path, variables: impl Iterator<Item = (String, String)>) -> Result<Option<RemoteConfig>, String> {
+pub fn remote(
+    dir: &Path,
+    variables: impl Iterator<Item = (String, String)>,
+) -> Result<Option<RemoteConfig>, String> {
     parse(&read(dir)?, variables)
 }
 
@@ -93,7 +96,10 @@ fn file(text: &str) -> Result<File, String> {
     toml::from_str(text).map_err(|e| format!("{FILE} cannot be read\n{}", message(text, &e)))
 }
 
-fn parse(text: &str, variables: impl Iterator<Item = (String, String)>) -> Result<Option<RemoteConfig>, String> {
+fn parse(
+    text: &str,
+    variables: impl Iterator<Item = (String, String)>,
+) -> Result<Option<RemoteConfig>, String> {
     let section = file(text)?.remote;
     let named = section.is_some();
     let section = section.unwrap_or_default();
@@ -103,7 +109,11 @@ fn parse(text: &str, variables: impl Iterator<Item = (String, String)>) -> Resul
         match name.as_str() {
             "ORCH_REMOTE" => url = Some(value),
             "ORCH_REMOTE_MODE" => {
-                let bad = || format!("ORCH_REMOTE_MODE is `{value}`\n  hint: say `read-write` or `read-only`");
+                let bad = || {
+                    format!(
+                        "ORCH_REMOTE_MODE is `{value}`\n  hint: say `read-write` or `read-only`"
+                    )
+                };
                 mode = Some(Mode::named(&value).ok_or_else(bad)?);
             }
             "ORCH_REMOTE_KEY" if !value.is_empty() => {
@@ -116,7 +126,9 @@ fn parse(text: &str, variables: impl Iterator<Item = (String, String)>) -> Resul
             }
         }
     }
-    let Some(url) = address("remote", url, named)? else { return Ok(None) };
+    let Some(url) = address("remote", url, named)? else {
+        return Ok(None);
+    };
     Ok(Some(RemoteConfig {
         url,
         mode,
@@ -139,15 +151,29 @@ fn address(section: &str, url: Option<String>, is_named: bool) -> Result<Option<
 
 fn up_to<N: PartialOrd + From<bool> + Display>(most: N, name: &str, count: N) -> Result<N, String> {
     let is_allowed = N::from(true) <= count && count <= most;
-    if is_allowed { Ok(count) } else { Err(format!("{FILE}: `{name}` is {count}\n  hint: between 1 and {most}")) }
+    if is_allowed {
+        Ok(count)
+    } else {
+        Err(format!(
+            "{FILE}: `{name}` is {count}\n  hint: between 1 and {most}"
+        ))
+    }
 }
 
 /// A table of plain values. `what` is what each of them is, and `of` the section.
-fn texts(what: &str, of: &str, table: BTreeMap<String, toml::Value>) -> Result<BTreeMap<String, String>, String> {
+fn texts(
+    what: &str,
+    of: &str,
+    table: BTreeMap<String, toml::Value>,
+) -> Result<BTreeMap<String, String>, String> {
     let text = |(name, value): (String, toml::Value)| match value {
         toml::Value::String(text) => Ok((name, text)),
-        toml::Value::Integer(_) | toml::Value::Boolean(_) | toml::Value::Float(_) => Ok((name, value.to_string())),
-        _ => Err(format!("{FILE}: {what} `{name}` of the {of} is no text, number or truth value")),
+        toml::Value::Integer(_) | toml::Value::Boolean(_) | toml::Value::Float(_) => {
+            Ok((name, value.to_string()))
+        }
+        _ => Err(format!(
+            "{FILE}: {what} `{name}` of the {of} is no text, number or truth value"
+        )),
     };
     table.into_iter().map(text).collect()
 }
@@ -157,14 +183,27 @@ fn message(text: &str, error: &toml::de::Error) -> String {
     let at = error.span().map_or(0, |span| span.start);
     let before = text.get(..at).unwrap_or_default();
     let line = before.split('\n').count();
-    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-    format!("line {line}, column {column}: {}", error.message().trim_end())
+    let column = before
+        .rsplit('\n')
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .count()
+        + 1;
+    format!(
+        "line {line}, column {column}: {}",
+        error.message().trim_end()
+    )
 }
 
 fn seconds(name: &str, value: f64) -> Result<Duration, String> {
     let allowed = 0.001..=86_400.0;
     let bad = || format!("{FILE}: `{name}` is {value}\n  hint: seconds, at most a day");
-    if allowed.contains(&value) { Ok(Duration::from_secs_f64(value)) } else { Err(bad()) }
+    if allowed.contains(&value) {
+        Ok(Duration::from_secs_f64(value))
+    } else {
+        Err(bad())
+    }
 }
 
 #[cfg(test)]
@@ -172,20 +211,50 @@ mod tests {
     use super::*;
 
     fn with(text: &str, variables: &[(&str, &str)]) -> Result<Option<RemoteConfig>, String> {
-        parse(text, variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())))
+        parse(
+            text,
+            variables
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
+        )
     }
 
     #[test]
     fn the_file_names_a_remote_and_variables_overrule_it() {
         assert!(with("", &[]).unwrap().is_none());
         let text = "[remote]\nurl = 's3://b/p'\nmode = 'read-only'\noptions = {region = 'x', port = 9, on = true}";
-        let remote = with(text, &[("ORCH_REMOTE_OPTION_REGION", "y"), ("ORCH_REMOTE_KEY", "s")]).unwrap().unwrap();
-        assert_eq!((remote.url.as_str(), remote.mode), ("s3://b/p", Some(Mode::ReadOnly)));
+        let remote = with(
+            text,
+            &[("ORCH_REMOTE_OPTION_REGION", "y"), ("ORCH_REMOTE_KEY", "s")],
+        )
+        .unwrap()
+        .unwrap();
+        assert_eq!(
+            (remote.url.as_str(), remote.mode),
+            ("s3://b/p", Some(Mode::ReadOnly))
+        );
         assert_eq!(remote.options["region"], "y");
-        assert_eq!((remote.options["port"].as_str(), remote.options["on"].as_str()), ("9", "true"));
+        assert_eq!(
+            (
+                remote.options["port"].as_str(),
+                remote.options["on"].as_str()
+            ),
+            ("9", "true")
+        );
         assert!(remote.key.is_some());
-        let other = with(text, &[("ORCH_REMOTE", "file:///x"), ("ORCH_REMOTE_MODE", "read-write")]).unwrap().unwrap();
-        assert_eq!((other.url.as_str(), other.mode), ("file:///x", Some(Mode::ReadWrite)));
+        let other = with(
+            text,
+            &[
+                ("ORCH_REMOTE", "file:///x"),
+                ("ORCH_REMOTE_MODE", "read-write"),
+            ],
+        )
+        .unwrap()
+        .unwrap();
+        assert_eq!(
+            (other.url.as_str(), other.mode),
+            ("file:///x", Some(Mode::ReadWrite))
+        );
         assert!(with(text, &[("ORCH_REMOTE", "")]).unwrap().is_none());
         assert!(with("", &[("ORCH_REMOTE", "file:///x")]).unwrap().is_some());
     }
@@ -194,16 +263,29 @@ mod tests {
     fn an_error_names_its_place_and_what_is_known() {
         let bad = |text: &str| with(text, &[]).unwrap_err();
         let typo = bad("[remote]\nurl = 'x'\nmodus = 'read-only'");
-        assert!(typo.contains("line 3") && typo.contains("`modus`") && typo.contains("`mode`"), "{typo}");
+        assert!(
+            typo.contains("line 3") && typo.contains("`modus`") && typo.contains("`mode`"),
+            "{typo}"
+        );
         let value = bad("[remote]\nurl = 'x'\nmode = 'sometimes'");
-        assert!(value.contains("line 3, column 8") && value.contains("`read-only`"), "{value}");
+        assert!(
+            value.contains("line 3, column 8") && value.contains("`read-only`"),
+            "{value}"
+        );
         let torn = bad("[remote]\nurl = 's3://b'\noptions = {password = 'hunter2}");
-        assert!(torn.contains("line 3") && !torn.contains("hunter2"), "{torn}");
+        assert!(
+            torn.contains("line 3") && !torn.contains("hunter2"),
+            "{torn}"
+        );
         assert!(bad("[remot]\n").contains("`remote`"));
         assert!(bad("[remote]\nmode = 'read-only'").contains("no `url`"));
         assert!(bad("[remote]\nurl = 'x'\ntimeout = 0").contains("seconds"));
         assert!(bad("[remote]\nurl = 'x'\nconcurrency = 0").contains("between 1 and 256"));
         assert!(bad("[remote]\nurl = 'x'\noptions = {a = []}").contains("`a`"));
-        assert!(with("", &[("ORCH_REMOTE_MODE", "rw")]).unwrap_err().contains("read-write"));
+        assert!(
+            with("", &[("ORCH_REMOTE_MODE", "rw")])
+                .unwrap_err()
+                .contains("read-write")
+        );
     }
 }

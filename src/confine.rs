@@ -44,12 +44,18 @@ impl Grants {
     /// These folders, and the devices that any program may use.
     pub fn folders<'a>(write: impl IntoIterator<Item = &'a Path>) -> Self {
         let own = write.into_iter().map(Path::to_owned);
-        Self { write: own.chain(devices().iter().cloned()).collect(), tcp: Tcp::Denied }
+        Self {
+            write: own.chain(devices().iter().cloned()).collect(),
+            tcp: Tcp::Denied,
+        }
     }
 
     /// Whatever the user may: for a question to a driver, which keeps its caches where it likes.
     pub fn everything() -> Self {
-        Self { write: vec!["/".into()], tcp: Tcp::Allowed }
+        Self {
+            write: vec!["/".into()],
+            tcp: Tcp::Allowed,
+        }
     }
 
     pub fn with_tcp(self, tcp: Tcp) -> Self {
@@ -101,7 +107,10 @@ impl std::fmt::Display for Enforced {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Landlock(version @ ..4) => write!(f, "Landlock {version}: no writes elsewhere"),
-            Self::Landlock(version) => write!(f, "Landlock {version}: no writes elsewhere, no TCP unless requested"),
+            Self::Landlock(version) => write!(
+                f,
+                "Landlock {version}: no writes elsewhere, no TCP unless requested"
+            ),
             Self::Nothing(Why::SwitchedOff) => write!(f, "nothing: {SWITCH} is off"),
             Self::Nothing(Why::NotInKernel) => f.write_str("nothing: this kernel has no Landlock"),
         }
@@ -110,12 +119,21 @@ impl std::fmt::Display for Enforced {
 
 /// Devices that a program may open for writing: those without a content, and accelerators.
 fn devices() -> &'static [PathBuf] {
-    const USUAL: [&str; 8] = ["null", "zero", "full", "random", "urandom", "shm", "ptmx", "pts"];
-    const ACCELERATORS: [&str; 9] = ["nvidia", "dri", "kfd", "accel", "fastrpc", "adsprpc", "dma_heap", "mali", "dxg"];
+    const USUAL: [&str; 8] = [
+        "null", "zero", "full", "random", "urandom", "shm", "ptmx", "pts",
+    ];
+    const ACCELERATORS: [&str; 9] = [
+        "nvidia", "dri", "kfd", "accel", "fastrpc", "adsprpc", "dma_heap", "mali", "dxg",
+    ];
     static FOUND: LazyLock<Vec<PathBuf>> = LazyLock::new(|| {
-        let is_granted = |name: &str| USUAL.contains(&name) || ACCELERATORS.iter().any(|kind| name.starts_with(kind));
+        let is_granted = |name: &str| {
+            USUAL.contains(&name) || ACCELERATORS.iter().any(|kind| name.starts_with(kind))
+        };
         let entries = fs::read_dir("/dev").into_iter().flatten().flatten();
-        entries.filter(|entry| entry.file_name().to_str().is_some_and(is_granted)).map(|entry| entry.path()).collect()
+        entries
+            .filter(|entry| entry.file_name().to_str().is_some_and(is_granted))
+            .map(|entry| entry.path())
+            .collect()
     });
     &FOUND
 }

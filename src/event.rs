@@ -126,7 +126,12 @@ pub struct Holds {
 }
 
 impl Holds {
-    pub const ONE_CORE: Self = Self { cores: 1, memory: 0, device: None, vram: 0 };
+    pub const ONE_CORE: Self = Self {
+        cores: 1,
+        memory: 0,
+        device: None,
+        vram: 0,
+    };
 }
 
 /// How many steps execute and how many wait for a slot, at the moment of an event.
@@ -157,14 +162,46 @@ impl Event {
     /// A step begins that was ready for 5 ms.
     pub(crate) fn began(step: &str, slot: Slot, waited_for: Option<&str>, holds: Holds) -> Self {
         let (reason, waited) = (MissReason::NeverRan, Duration::from_millis(5));
-        let (waited_for, load) = (waited_for.map(str::to_owned), Load { running: 1, ready: 0 });
-        Self::StepStarted { step: step.into(), reason, slot, waited, waited_for, holds, load }
+        let (waited_for, load) = (
+            waited_for.map(str::to_owned),
+            Load {
+                running: 1,
+                ready: 0,
+            },
+        );
+        Self::StepStarted {
+            step: step.into(),
+            reason,
+            slot,
+            waited,
+            waited_for,
+            holds,
+            load,
+        }
     }
 
-    pub(crate) fn ended(step: &str, outcome: Outcome, reason: Option<&str>, begin: Instant, end: Instant) -> Self {
-        let execution = Some(Execution { key: Digest::of(b"key"), span: Span { begin, end } });
+    pub(crate) fn ended(
+        step: &str,
+        outcome: Outcome,
+        reason: Option<&str>,
+        begin: Instant,
+        end: Instant,
+    ) -> Self {
+        let execution = Some(Execution {
+            key: Digest::of(b"key"),
+            span: Span { begin, end },
+        });
         let (step, reason, load) = (step.into(), reason.map(str::to_owned), Load::default());
-        Self::StepFinished { step, outcome, reason, seconds: 0.25, log: None, repro: None, execution, load }
+        Self::StepFinished {
+            step,
+            outcome,
+            reason,
+            seconds: 0.25,
+            log: None,
+            repro: None,
+            execution,
+            load,
+        }
     }
 }
 

@@ -59,7 +59,10 @@ pub struct KeyDoc {
 impl KeyDoc {
     /// An empty document with room for so many bytes.
     pub fn with_capacity(bytes: usize) -> Self {
-        Self { text: String::with_capacity(bytes), last: 0..0 }
+        Self {
+            text: String::with_capacity(bytes),
+            last: 0..0,
+        }
     }
 
     /// Adds a line, or puts another value into it. Cheapest in the order of names.
@@ -71,12 +74,22 @@ impl KeyDoc {
     pub fn set_parts(&mut self, name: &[&str], value: impl fmt::Display) {
         let begin = self.text.len();
         for part in name {
-            let written = Escaped { text: &mut self.text, of_name: true }.write_str(part);
+            let written = Escaped {
+                text: &mut self.text,
+                of_name: true,
+            }
+            .write_str(part);
             written.expect("BUG: text takes text");
         }
         let name_end = self.text.len();
         self.text.push_str(": ");
-        let written = write!(Escaped { text: &mut self.text, of_name: false }, "{value}");
+        let written = write!(
+            Escaped {
+                text: &mut self.text,
+                of_name: false
+            },
+            "{value}"
+        );
         written.expect("BUG: a value does not refuse to be shown");
         self.text.push('\n');
         if begin == 0 || self.text[self.last.clone()] < self.text[begin..name_end] {
@@ -93,9 +106,15 @@ impl KeyDoc {
         let mut at = 0;
         for other in self.text.split_inclusive('\n') {
             if name_of(other) >= name {
-                let until = if name_of(other) == name { at + other.len() } else { at };
+                let until = if name_of(other) == name {
+                    at + other.len()
+                } else {
+                    at
+                };
                 self.text.replace_range(at..until, &line);
-                let last = self.text[..self.text.len() - 1].rfind('\n').map_or(0, |end| end + 1);
+                let last = self.text[..self.text.len() - 1]
+                    .rfind('\n')
+                    .map_or(0, |end| end + 1);
                 self.last = last..last + name_of(&self.text[last..]).len();
                 return;
             }
@@ -126,7 +145,10 @@ impl KeyDoc {
                     name.truncate(above);
                 }
             }
-            leaf => self.set(name, serde_json::to_string(&canonical(leaf)).expect("BUG: a leaf is JSON")),
+            leaf => self.set(
+                name,
+                serde_json::to_string(&canonical(leaf)).expect("BUG: a leaf is JSON"),
+            ),
         }
     }
 
@@ -146,9 +168,12 @@ impl KeyDoc {
     pub fn changes_since(&self, old: &KeyDoc) -> Vec<Change> {
         let mut all: BTreeMap<Cow<'_, str>, [Option<Cow<'_, str>>; 2]> = BTreeMap::new();
         for (at, doc) in [old, self].into_iter().enumerate() {
-            doc.lines().for_each(|(name, value)| all.entry(name).or_default()[at] = Some(value));
+            doc.lines()
+                .for_each(|(name, value)| all.entry(name).or_default()[at] = Some(value));
         }
-        let changed = all.into_iter().filter(|(_, [before, after])| before != after);
+        let changed = all
+            .into_iter()
+            .filter(|(_, [before, after])| before != after);
         let change = |(name, values): (Cow<'_, str>, [Option<Cow<'_, str>>; 2])| {
             let [old, new] = values.map(|value| value.map(Cow::into_owned));
             Change::new(name.into_owned(), old, new)
@@ -175,9 +200,13 @@ struct Escaped<'a> {
 
 impl Write for Escaped<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let is_special = |byte: u8| byte == b'\\' || byte == b'\n' || (byte == b':' && self.of_name);
+        let is_special =
+            |byte: u8| byte == b'\\' || byte == b'\n' || (byte == b':' && self.of_name);
         // Most texts hold none, and to see that needs no branch for each byte.
-        if !text.bytes().fold(false, |found, byte| found | is_special(byte)) {
+        if !text
+            .bytes()
+            .fold(false, |found, byte| found | is_special(byte))
+        {
             self.text.push_str(text);
             return Ok(());
         }
@@ -185,7 +214,11 @@ impl Write for Escaped<'_> {
         while let Some(at) = rest.bytes().position(is_special) {
             self.text.push_str(&rest[..at]);
             self.text.push('\\');
-            self.text.push(if rest.as_bytes()[at] == b'\n' { 'n' } else { rest.as_bytes()[at] as char });
+            self.text.push(if rest.as_bytes()[at] == b'\n' {
+                'n'
+            } else {
+                rest.as_bytes()[at] as char
+            });
             rest = &rest[at + 1..];
         }
         self.text.push_str(rest);
@@ -259,13 +292,21 @@ fn canonical(value: &Value) -> Cow<'_, Value> {
         match value {
             Value::Array(items) => items.iter().map(sorted).collect(),
             Value::Object(map) => {
-                let sorted: BTreeMap<_, _> = map.iter().map(|(key, item)| (key, sorted(item))).collect();
-                sorted.into_iter().map(|(key, item)| (key.clone(), item)).collect()
+                let sorted: BTreeMap<_, _> =
+                    map.iter().map(|(key, item)| (key, sorted(item))).collect();
+                sorted
+                    .into_iter()
+                    .map(|(key, item)| (key.clone(), item))
+                    .collect()
             }
             other => other.clone(),
         }
     }
-    if holds_map(value) { Cow::Owned(sorted(value)) } else { Cow::Borrowed(value) }
+    if holds_map(value) {
+        Cow::Owned(sorted(value))
+    } else {
+        Cow::Borrowed(value)
+    }
 }
 
 /// Why a step must run.
@@ -304,9 +345,15 @@ impl fmt::Display for MissReason {
             Self::Changed { changes } => {
                 let lines: Vec<_> = changes.iter().take(3).map(Change::to_string).collect();
                 f.write_str(&lines.join(", "))?;
-                if changes.len() > 3 { write!(f, " and {} more", changes.len() - 3) } else { Ok(()) }
+                if changes.len() > 3 {
+                    write!(f, " and {} more", changes.len() - 3)
+                } else {
+                    Ok(())
+                }
             }
-            Self::DidNotPass { outcome } => write!(f, "last time: {outcome}, which may end differently now"),
+            Self::DidNotPass { outcome } => {
+                write!(f, "last time: {outcome}, which may end differently now")
+            }
             Self::OutputLost { what } => write!(f, "its output was lost: {what}"),
             Self::Asked => f.write_str("asked for by --rerun"),
             Self::TooOld { date, max } => write!(f, "measured {date}, longer ago than {max}"),
@@ -340,7 +387,10 @@ mod tests {
         assert_ne!(maps(r#"{"a": {}}"#), maps("{}"));
         assert_eq!(a.digest(), b.digest());
         assert_ne!(a.digest(), c.digest());
-        assert_eq!(c.changes_since(&a)[0].to_string(), "param.seed changed (1 => 2)");
+        assert_eq!(
+            c.changes_since(&a)[0].to_string(),
+            "param.seed changed (1 => 2)"
+        );
     }
 
     #[test]
@@ -362,14 +412,24 @@ mod tests {
         }
         let mut twice = doc(&names);
         twice.set("a", "y");
-        assert_eq!(twice.lines().map(|(name, value)| format!("{name}={value}")).nth(1).unwrap(), "a=y");
+        assert_eq!(
+            twice
+                .lines()
+                .map(|(name, value)| format!("{name}={value}"))
+                .nth(1)
+                .unwrap(),
+            "a=y"
+        );
         assert_eq!(twice.lines().count(), names.len());
     }
 
     /// Whatever stands in names and values: another document has another text, and nothing is lost on the way.
     #[test]
     fn no_two_documents_have_the_same_digest() {
-        let odd = ["", ":", ": ", "a: b", "a\nb", "a\\nb", "\\", "\\\\", "\n", "a\\: b", "a\nb: c", "n", "\\n"];
+        let odd = [
+            "", ":", ": ", "a: b", "a\nb", "a\\nb", "\\", "\\\\", "\n", "a\\: b", "a\nb: c", "n",
+            "\\n",
+        ];
         let mut seen = std::collections::HashMap::new();
         for name in odd {
             for value in odd {
@@ -377,12 +437,20 @@ mod tests {
                 doc.set(name, value);
                 let lines: Vec<_> = doc.lines().collect();
                 assert_eq!(lines, [(name.into(), value.into())]);
-                assert_eq!(seen.insert(doc.digest(), (name, value)), None, "{name:?} {value:?}");
+                assert_eq!(
+                    seen.insert(doc.digest(), (name, value)),
+                    None,
+                    "{name:?} {value:?}"
+                );
                 let text = serde_json::to_string(&doc).unwrap();
                 assert_eq!(serde_json::from_str::<KeyDoc>(&text).unwrap(), doc);
                 let mut two = doc.clone();
                 two.set("z", "z");
-                assert_eq!(seen.insert(two.digest(), (name, value)), None, "{name:?} {value:?} and another");
+                assert_eq!(
+                    seen.insert(two.digest(), (name, value)),
+                    None,
+                    "{name:?} {value:?} and another"
+                );
             }
         }
     }

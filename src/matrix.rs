@@ -75,7 +75,13 @@ pub struct Representative<'a> {
 }
 
 impl Case {
-    fn new(spec: &Spec, model: &Model, target: &Target, precision: Precision, dims: BTreeMap<String, u64>) -> Self {
+    fn new(
+        spec: &Spec,
+        model: &Model,
+        target: &Target,
+        precision: Precision,
+        dims: BTreeMap<String, u64>,
+    ) -> Self {
         let mut case = Self {
             model: model.name.clone(),
             pipeline: model.pipeline.clone(),
@@ -93,7 +99,13 @@ impl Case {
 
     /// This case's target and precision for one of its model's components, at the component's own sizes.
     pub fn of_component(&self, spec: &Spec, component: &Model) -> Self {
-        Self::new(spec, component, &spec.targets[&self.target], self.precision, component.dims.clone())
+        Self::new(
+            spec,
+            component,
+            &spec.targets[&self.target],
+            self.precision,
+            component.dims.clone(),
+        )
     }
 
     /// What was chosen for this host and why, by the names that records and reports give it.
@@ -112,7 +124,11 @@ impl Case {
     /// model holds `@`, so no other model is called the same.
     pub fn instance(&self) -> String {
         let plain = format!("{}-{}", self.target, self.precision.word());
-        match self.name.strip_prefix(&plain).and_then(|sizes| sizes.strip_prefix('-')) {
+        match self
+            .name
+            .strip_prefix(&plain)
+            .and_then(|sizes| sizes.strip_prefix('-'))
+        {
             Some(sizes) => format!("{}@{sizes}", self.model),
             None => self.model.clone(),
         }
@@ -154,16 +170,35 @@ impl Matrix {
     pub fn representatives<'a>(&'a self, spec: &'a Spec) -> Vec<Representative<'a>> {
         let of = |pipeline: &str| {
             // Cases stand in the order of priority.
-            self.cases.iter().find(|case| case.pipeline == pipeline).map(|case| case.model.as_str())
+            self.cases
+                .iter()
+                .find(|case| case.pipeline == pipeline)
+                .map(|case| case.model.as_str())
         };
-        spec.pipelines.keys().map(|pipeline| Representative { pipeline, model: of(pipeline) }).collect()
+        spec.pipelines
+            .keys()
+            .map(|pipeline| Representative {
+                pipeline,
+                model: of(pipeline),
+            })
+            .collect()
     }
 
     /// The spec's targets of which nothing is asked for these models.
     pub fn not_asked<'a>(&self, spec: &'a Spec, models: &[String]) -> Vec<&'a str> {
-        let all = self.cases.iter().chain(self.excluded.iter().map(|excluded| &excluded.case));
-        let asked: BTreeSet<_> = all.filter(|case| models.contains(&case.model)).map(|case| &case.target).collect();
-        spec.targets.keys().filter(|target| !asked.contains(target)).map(String::as_str).collect()
+        let all = self
+            .cases
+            .iter()
+            .chain(self.excluded.iter().map(|excluded| &excluded.case));
+        let asked: BTreeSet<_> = all
+            .filter(|case| models.contains(&case.model))
+            .map(|case| &case.target)
+            .collect();
+        spec.targets
+            .keys()
+            .filter(|target| !asked.contains(target))
+            .map(String::as_str)
+            .collect()
     }
 }
 
@@ -179,22 +214,41 @@ fn excluded(
         return Some((reason, None));
     }
     let meets = |rule: &&Rule| meets(rule, model, target, case.precision);
-    let rule = spec.matrix.exclude.iter().find(meets).filter(|_| in_product)?;
+    let rule = spec
+        .matrix
+        .exclude
+        .iter()
+        .find(meets)
+        .filter(|_| in_product)?;
     let included = spec.matrix.include.iter().any(|rule| meets(&rule));
     (!included).then(|| (rule.reason.clone(), Some(rule.loc.clone())))
 }
 
 /// The precisions at which model and target are candidates, and whether the product (and not only `include`) says so.
-fn candidates(spec: &Spec, model: &Model, target: &Target, named: &[String]) -> Vec<(Precision, bool)> {
-    let is_target =
-        glob::any(&spec.matrix.targets, &target.name) || (named.contains(&target.name) && !is_included(spec, target));
+fn candidates(
+    spec: &Spec,
+    model: &Model,
+    target: &Target,
+    named: &[String],
+) -> Vec<(Precision, bool)> {
+    let is_target = glob::any(&spec.matrix.targets, &target.name)
+        || (named.contains(&target.name) && !is_included(spec, target));
     let in_product = is_target && glob::any(&spec.matrix.models, &model.name);
     let mut found: Vec<(Precision, bool)> = Vec::new();
     if in_product {
         found.extend(target.precisions.iter().map(|precision| (*precision, true)));
     }
-    for rule in spec.matrix.include.iter().filter(|rule| meets_names(rule, model, target)) {
-        for precision in rule.precision.as_ref().map_or(&target.precisions[..], std::slice::from_ref) {
+    for rule in spec
+        .matrix
+        .include
+        .iter()
+        .filter(|rule| meets_names(rule, model, target))
+    {
+        for precision in rule
+            .precision
+            .as_ref()
+            .map_or(&target.precisions[..], std::slice::from_ref)
+        {
             if !found.iter().any(|(known, _)| known == precision) {
                 found.push((*precision, false));
             }
@@ -205,30 +259,60 @@ fn candidates(spec: &Spec, model: &Model, target: &Target, named: &[String]) -> 
 
 /// Whether an `include` rule has a say in which models meet the target.
 fn is_included(spec: &Spec, target: &Target) -> bool {
-    let names = |rule: &Rule| rule.target.as_ref().is_none_or(|pattern| glob::matches(pattern, &target.name));
+    let names = |rule: &Rule| {
+        rule.target
+            .as_ref()
+            .is_none_or(|pattern| glob::matches(pattern, &target.name))
+    };
     spec.matrix.include.iter().any(names)
 }
 
 /// Every combination of the axes that the model has; an axis for a dim that it lacks does not multiply its cases.
 fn axes(spec: &Spec, model: &Model) -> Vec<BTreeMap<String, u64>> {
     let mut all = vec![model.dims.clone()];
-    for (name, values) in spec.matrix.axes.iter().filter(|(name, _)| uses(model, name)) {
-        let with =
-            |dims: &BTreeMap<_, _>, value: &u64| dims.clone().into_iter().chain([(name.clone(), *value)]).collect();
-        all = all.iter().flat_map(|dims| values.iter().map(|value| with(dims, value))).collect();
+    for (name, values) in spec
+        .matrix
+        .axes
+        .iter()
+        .filter(|(name, _)| uses(model, name))
+    {
+        let with = |dims: &BTreeMap<_, _>, value: &u64| {
+            dims.clone()
+                .into_iter()
+                .chain([(name.clone(), *value)])
+                .collect()
+        };
+        all = all
+            .iter()
+            .flat_map(|dims| values.iter().map(|value| with(dims, value)))
+            .collect();
     }
     all
 }
 
 fn uses(model: &Model, name: &str) -> bool {
-    model.inputs.values().any(|input| named(&input.shape).any(|dim| dim == name))
+    model
+        .inputs
+        .values()
+        .any(|input| named(&input.shape).any(|dim| dim == name))
 }
 
 fn named(shape: &[Dim]) -> impl Iterator<Item = &str> {
-    shape.iter().filter_map(|dim| if let Dim::Named(name) = dim { Some(name.as_str()) } else { None })
+    shape.iter().filter_map(|dim| {
+        if let Dim::Named(name) = dim {
+            Some(name.as_str())
+        } else {
+            None
+        }
+    })
 }
 
-fn label(model: &Model, target: &Target, precision: Precision, dims: &BTreeMap<String, u64>) -> String {
+fn label(
+    model: &Model,
+    target: &Target,
+    precision: Precision,
+    dims: &BTreeMap<String, u64>,
+) -> String {
     let mut label = format!("{}-{}", target.name, precision.word());
     // Every size that differs is told, or two cases would have one name.
     for (name, value) in changed(model, dims) {
@@ -243,13 +327,21 @@ fn label(model: &Model, target: &Target, precision: Precision, dims: &BTreeMap<S
 }
 
 /// The sizes that are not the model's own.
-fn changed<'a>(model: &Model, dims: &'a BTreeMap<String, u64>) -> impl Iterator<Item = (&'a String, &'a u64)> {
-    dims.iter().filter(|(name, value)| model.dims.get(*name) != Some(value))
+fn changed<'a>(
+    model: &Model,
+    dims: &'a BTreeMap<String, u64>,
+) -> impl Iterator<Item = (&'a String, &'a u64)> {
+    dims.iter()
+        .filter(|(name, value)| model.dims.get(*name) != Some(value))
 }
 
 fn meets_names(rule: &Rule, model: &Model, target: &Target) -> bool {
-    let meets = |pattern: &Option<String>, name: &str| pattern.as_ref().is_none_or(|p| glob::matches(p, name));
-    meets(&rule.model, &model.name) && meets(&rule.family, &model.family) && meets(&rule.target, &target.name)
+    let meets = |pattern: &Option<String>, name: &str| {
+        pattern.as_ref().is_none_or(|p| glob::matches(p, name))
+    };
+    meets(&rule.model, &model.name)
+        && meets(&rule.family, &model.family)
+        && meets(&rule.target, &target.name)
 }
 
 fn meets(rule: &Rule, model: &Model, target: &Target, precision: Precision) -> bool {
@@ -257,10 +349,18 @@ fn meets(rule: &Rule, model: &Model, target: &Target, precision: Precision) -> b
 }
 
 /// Why this source cannot become what the target loads, whatever the hardware.
-fn impossible(model: &Model, target: &Target, precision: Precision, dims: &BTreeMap<String, u64>) -> Option<String> {
+fn impossible(
+    model: &Model,
+    target: &Target,
+    precision: Precision,
+    dims: &BTreeMap<String, u64>,
+) -> Option<String> {
     let loads = target.artefact.name;
     if !carried(target).contains(&precision) {
-        let carried: Vec<_> = carried(target).iter().map(|precision| precision.word()).collect();
+        let carried: Vec<_> = carried(target)
+            .iter()
+            .map(|precision| precision.word())
+            .collect();
         return Some(format!(
             "orch makes the `{loads}` artefact at {} only: at {} it would be another precision under this name",
             carried.join(", "),
@@ -274,11 +374,15 @@ fn impossible(model: &Model, target: &Target, precision: Precision, dims: &BTree
             ReadyFormat::Torchscript => ("TorchScript file", true),
         };
         if !target.artefact.ready.contains(format) {
-            return Some(format!("a ready {name} cannot be turned into the `{loads}` artefact that this target loads"));
+            return Some(format!(
+                "a ready {name} cannot be turned into the `{loads}` artefact that this target loads"
+            ));
         }
         if kept && precision != Precision::Fp32 {
             let precision = precision.word();
-            return Some(format!("a ready {name} runs as it is; orch converts none to {precision}"));
+            return Some(format!(
+                "a ready {name} runs as it is; orch converts none to {precision}"
+            ));
         }
     }
     let parts: Vec<_> = model.components().map(|(part, _)| part).collect();
@@ -298,9 +402,15 @@ fn carried(target: &Target) -> &'static [Precision] {
 
 /// Literal values have the model's own size; another batch or seq would need other values.
 fn fixed_values(model: &Model, dims: &BTreeMap<String, u64>) -> Option<String> {
-    let literal =
-        model.inputs.iter().filter(|(_, input)| matches!(input.fill, Fill::Data(_)) || input.fill.is_processed());
-    let mut sized = literal.flat_map(|(name, input)| named(&input.shape).map(move |dim| (name, dim)));
+    let literal = model
+        .inputs
+        .iter()
+        .filter(|(_, input)| matches!(input.fill, Fill::Data(_)) || input.fill.is_processed());
+    let mut sized =
+        literal.flat_map(|(name, input)| named(&input.shape).map(move |dim| (name, dim)));
     let (input, dim) = sized.find(|(_, dim)| changed(model, dims).any(|(name, _)| name == dim))?;
-    Some(format!("input `{input}` is given as literal values, which fit no other `{dim}` than {}", model.dims[dim]))
+    Some(format!(
+        "input `{input}` is given as literal values, which fit no other `{dim}` than {}",
+        model.dims[dim]
+    ))
 }

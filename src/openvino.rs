@@ -31,7 +31,11 @@ impl Failure {
 
     fn told(&self) -> String {
         let told = telling(&self.message);
-        if told.is_empty() { format!("{:?}", self.status) } else { told }
+        if told.is_empty() {
+            format!("{:?}", self.status)
+        } else {
+            told
+        }
     }
 }
 
@@ -42,7 +46,11 @@ pub(crate) fn check(status: Status) -> Result<(), Failure> {
     // SAFETY: the library owns the text and keeps it until the next call on this thread; it is copied here.
     let message = unsafe {
         let text = sys::ov_get_last_err_msg();
-        if text.is_null() { String::new() } else { CStr::from_ptr(text).to_string_lossy().into_owned() }
+        if text.is_null() {
+            String::new()
+        } else {
+            CStr::from_ptr(text).to_string_lossy().into_owned()
+        }
     };
     Err(Failure { status, message })
 }
@@ -59,7 +67,9 @@ pub(crate) fn text(make: impl FnOnce(*mut *mut c_char) -> Status) -> Result<Stri
     let pointer = made(make)?;
     // SAFETY: the library made a terminated string and gives it to the caller, who frees it with ov_free.
     unsafe {
-        let text = CStr::from_ptr(pointer.as_ptr()).to_string_lossy().into_owned();
+        let text = CStr::from_ptr(pointer.as_ptr())
+            .to_string_lossy()
+            .into_owned();
         sys::ov_free(pointer.as_ptr());
         Ok(text)
     }
@@ -73,19 +83,28 @@ pub(crate) fn c_string(text: &str) -> Result<CString> {
 pub(crate) fn load(library: &Path) -> Result<String> {
     // openvino-sys panics at the first call of a function that a library lacks, so the newest one is looked for here.
     // SAFETY: the file is loaded just below in any case.
-    let opened = unsafe { libloading::Library::new(library) }.context("the library cannot be opened")?;
+    let opened =
+        unsafe { libloading::Library::new(library) }.context("the library cannot be opened")?;
     for symbol in ["ov_get_openvino_version", "ov_core_compile_model_props"] {
         // SAFETY: the symbol is only looked up.
         if unsafe { opened.get::<*const ()>(symbol) }.is_err() {
-            bail!("`{}` has no function {symbol}, which the C library of OpenVINO 2026.4.1 has", library.display());
+            bail!(
+                "`{}` has no function {symbol}, which the C library of OpenVINO 2026.4.1 has",
+                library.display()
+            );
         }
     }
     sys::library::load_from(library).map_err(|error| anyhow!(error))?;
-    let mut version = sys::ov_version_t { buildNumber: null(), description: null() };
+    let mut version = sys::ov_version_t {
+        buildNumber: null(),
+        description: null(),
+    };
     // SAFETY: the struct is the library's to fill and to free; the text is copied in between.
     unsafe {
         check(sys::ov_get_openvino_version(&mut version))?;
-        let build = CStr::from_ptr(version.buildNumber).to_string_lossy().into_owned();
+        let build = CStr::from_ptr(version.buildNumber)
+            .to_string_lossy()
+            .into_owned();
         sys::ov_version_free(&mut version);
         Ok(build)
     }
@@ -110,10 +129,20 @@ impl Core {
 
     /// All devices that some plugin offers. Loads every plugin, so a run asks for its own device alone.
     pub(crate) fn devices(&self) -> Result<Vec<String>, Failure> {
-        let mut list = sys::ov_available_devices_t { devices: null_mut(), size: 0 };
+        let mut list = sys::ov_available_devices_t {
+            devices: null_mut(),
+            size: 0,
+        };
         unsafe {
-            check(sys::ov_core_get_available_devices(self.0.as_ptr(), &mut list))?;
-            let name = |index| CStr::from_ptr(*list.devices.add(index)).to_string_lossy().into_owned();
+            check(sys::ov_core_get_available_devices(
+                self.0.as_ptr(),
+                &mut list,
+            ))?;
+            let name = |index| {
+                CStr::from_ptr(*list.devices.add(index))
+                    .to_string_lossy()
+                    .into_owned()
+            };
             let names = (0..list.size).map(name).collect();
             sys::ov_available_devices_free(&mut list);
             Ok(names)
@@ -122,6 +151,8 @@ impl Core {
 
     pub(crate) fn property(&self, device: &str, key: &str) -> Result<String> {
         let (device, key) = (c_string(device)?, c_string(key)?);
-        Ok(text(|value| unsafe { sys::ov_core_get_property(self.0.as_ptr(), device.as_ptr(), key.as_ptr(), value) })?)
+        Ok(text(|value| unsafe {
+            sys::ov_core_get_property(self.0.as_ptr(), device.as_ptr(), key.as_ptr(), value)
+        })?)
     }
 }

@@ -14,7 +14,9 @@ use crate::key::{KeyDoc, MissReason};
 use crate::runtime::RawMeasure;
 
 /// The state of a step or of a case. The names are stable: they stand in JSON, JUnit and people's scripts.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Outcome {
     /// It ran where it was asked to, and its outputs are right.
@@ -71,7 +73,10 @@ impl Outcome {
     /// Something is wrong that the exit code reports. An unexpected success is a failure only where its expectation is
     /// strict, which is for the report to know.
     pub fn is_failure(self) -> bool {
-        matches!(self, Self::Fail | Self::Numerics | Self::Oom | Self::Timeout | Self::Crash)
+        matches!(
+            self,
+            Self::Fail | Self::Numerics | Self::Oom | Self::Timeout | Self::Crash
+        )
     }
 
     /// A failure that lies in the work itself, not in the moment or in what the machine had left for it.
@@ -91,7 +96,10 @@ impl Outcome {
 
     /// Something ran, and came out as it should.
     pub fn is_well(self) -> bool {
-        matches!(self, Self::Pass | Self::Flaky | Self::PassFallback | Self::Xfail)
+        matches!(
+            self,
+            Self::Pass | Self::Flaky | Self::PassFallback | Self::Xfail
+        )
     }
 
     pub fn label(self) -> &'static str {
@@ -149,7 +157,10 @@ pub struct Record {
 impl Record {
     /// From when it began, which is kept in whole seconds.
     pub fn seconds_until(&self, moment: SystemTime) -> Option<f64> {
-        let (began, moment) = (self.started.parse::<Timestamp>().ok()?, Timestamp::try_from(moment).ok()?);
+        let (began, moment) = (
+            self.started.parse::<Timestamp>().ok()?,
+            Timestamp::try_from(moment).ok()?,
+        );
         Some(moment.duration_since(began).as_secs_f64())
     }
 }

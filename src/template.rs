@@ -10,7 +10,9 @@ use std::sync::LazyLock;
 use include_dir::{Dir, include_dir};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, ValueKind};
-use minijinja::{AutoEscape, Environment, ErrorKind, Output, UndefinedBehavior, Value, escape_formatter};
+use minijinja::{
+    AutoEscape, Environment, ErrorKind, Output, UndefinedBehavior, Value, escape_formatter,
+};
 use serde::Serialize;
 
 use crate::base::fs::embedded;
@@ -18,7 +20,8 @@ use crate::base::text::printable;
 
 static TEMPLATES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/templates");
 
-static ENVIRONMENT: LazyLock<Result<Environment<'static>, TemplateError>> = LazyLock::new(|| environment(&TEMPLATES));
+static ENVIRONMENT: LazyLock<Result<Environment<'static>, TemplateError>> =
+    LazyLock::new(|| environment(&TEMPLATES));
 
 /// A template that does not parse, or that asks for what its context does not have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -43,20 +46,33 @@ pub fn source(name: &str) -> Option<&'static str> {
 
 /// Paths of all embedded templates below `templates/`, sorted.
 pub fn names() -> Vec<&'static str> {
-    let mut names: Vec<_> = files(&TEMPLATES).into_iter().map(|(name, _)| name).collect();
+    let mut names: Vec<_> = files(&TEMPLATES)
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect();
     names.sort_unstable();
     names
 }
 
-fn render_in(environment: &Environment<'_>, name: &str, ctx: impl Serialize) -> Result<String, TemplateError> {
-    let template = environment.get_template(name).map_err(|error| described(name, &error))?;
-    template.render(Value::from(Serde(ctx))).map_err(|error| described(name, &error))
+fn render_in(
+    environment: &Environment<'_>,
+    name: &str,
+    ctx: impl Serialize,
+) -> Result<String, TemplateError> {
+    let template = environment
+        .get_template(name)
+        .map_err(|error| described(name, &error))?;
+    template
+        .render(Value::from(Serde(ctx)))
+        .map_err(|error| described(name, &error))
 }
 
 fn environment(dir: &'static Dir<'static>) -> Result<Environment<'static>, TemplateError> {
     let mut environment = strict();
     for (name, source) in files(dir) {
-        environment.add_template(name, source).map_err(|error| described(name, &error))?;
+        environment
+            .add_template(name, source)
+            .map_err(|error| described(name, &error))?;
     }
     Ok(environment)
 }
@@ -64,10 +80,19 @@ fn environment(dir: &'static Dir<'static>) -> Result<Environment<'static>, Templ
 fn strict() -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).keep_trailing_newline(true).build();
+    let syntax = SyntaxConfig::builder()
+        .trim_blocks(true)
+        .lstrip_blocks(true)
+        .keep_trailing_newline(true)
+        .build();
     environment.set_syntax(syntax.expect("BUG: the default delimiters are valid"));
     environment.set_auto_escape_callback(|name| match name {
-        name if [".html.j2", ".svg.j2", ".xml.j2"].iter().any(|end| name.ends_with(end)) => AutoEscape::Html,
+        name if [".html.j2", ".svg.j2", ".xml.j2"]
+            .iter()
+            .any(|end| name.ends_with(end)) =>
+        {
+            AutoEscape::Html
+        }
         name if name.ends_with(".py.j2") => AutoEscape::Custom(PYTHON.into()),
         _ => AutoEscape::None,
     });
@@ -100,7 +125,11 @@ fn python_text(out: &mut Output<'_>, value: &Value) -> Result<(), minijinja::Err
             return Err(minijinja::Error::new(ErrorKind::InvalidOperation, detail));
         }
     };
-    Ok(out.write_str(&python_escaped(&told).replace('{', "\\x7b").replace('}', "\\x7d"))?)
+    Ok(out.write_str(
+        &python_escaped(&told)
+            .replace('{', "\\x7b")
+            .replace('}', "\\x7d"),
+    )?)
 }
 
 /// Filter `identifier`: a name in Python's code.
@@ -109,12 +138,18 @@ fn identifier(text: &str) -> Result<Value, minijinja::Error> {
     if text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && text.chars().all(rest) {
         return Ok(Value::from_safe_string(text.to_owned()));
     }
-    Err(minijinja::Error::new(ErrorKind::InvalidOperation, format!("`{text}` is no name in Python")))
+    Err(minijinja::Error::new(
+        ErrorKind::InvalidOperation,
+        format!("`{text}` is no name in Python"),
+    ))
 }
 
 /// Every UTF-8 file of the folder and its subfolders. The templates are text, so another file is no template.
 fn files(dir: &'static Dir<'static>) -> Vec<(&'static str, &'static str)> {
-    embedded(dir).into_iter().filter_map(|file| Some((file.path().to_str()?, file.contents_utf8()?))).collect()
+    embedded(dir)
+        .into_iter()
+        .filter_map(|file| Some((file.path().to_str()?, file.contents_utf8()?)))
+        .collect()
 }
 
 /// The innermost error that has a line is the one to mend: an `include` wraps it in errors of the including templates.
@@ -131,8 +166,16 @@ fn described(name: &str, error: &minijinja::Error) -> TemplateError {
         Some(detail) => format!("{}: {detail}", innermost.kind()),
         None => innermost.kind().to_string(),
     };
-    let place = if innermost.line().is_some() { innermost } else { error };
-    TemplateError { name: place.name().unwrap_or(name).to_owned(), line: place.line(), reason }
+    let place = if innermost.line().is_some() {
+        innermost
+    } else {
+        error
+    };
+    TemplateError {
+        name: place.name().unwrap_or(name).to_owned(),
+        line: place.line(),
+        reason,
+    }
 }
 
 /// Filter `json`: JSON that may stand in an HTML `<script>` as it is; `<`, `>`, `&` and the two line separators that
@@ -143,11 +186,14 @@ fn json(value: &Value) -> Result<Value, minijinja::Error> {
 
 /// The text of the filter `json`, for callers that already hold a JSON value.
 pub fn script_json(value: &impl Serialize) -> String {
-    let text = serde_json::to_string(value).expect("BUG: a value of strings, numbers and lists serialises");
+    let text = serde_json::to_string(value)
+        .expect("BUG: a value of strings, numbers and lists serialises");
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => escaped.push_str(&format!("\\u{:04x}", u32::from(c))),
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                escaped.push_str(&format!("\\u{:04x}", u32::from(c)))
+            }
             _ => escaped.push(c),
         }
     }
@@ -163,8 +209,12 @@ fn plain(value: &Value) -> Result<serde_json::Value, minijinja::Error> {
     if value.kind() == ValueKind::Undefined {
         return Err(minijinja::Error::from(ErrorKind::UndefinedError));
     }
-    serde_json::to_value(value)
-        .map_err(|error| minijinja::Error::new(ErrorKind::BadSerialization, format!("not a JSON value: {error}")))
+    serde_json::to_value(value).map_err(|error| {
+        minijinja::Error::new(
+            ErrorKind::BadSerialization,
+            format!("not a JSON value: {error}"),
+        )
+    })
 }
 
 fn python(value: &serde_json::Value) -> String {
@@ -178,7 +228,8 @@ fn python(value: &serde_json::Value) -> String {
         Json::String(text) => python_string(text),
         Json::Array(items) => format!("[{}]", joined(items.iter().map(python).collect())),
         Json::Object(fields) => {
-            let field = |(name, item): (&String, _)| format!("{}: {}", python_string(name), python(item));
+            let field =
+                |(name, item): (&String, _)| format!("{}: {}", python_string(name), python(item));
             format!("{{{}}}", joined(fields.iter().map(field).collect()))
         }
     }
@@ -199,8 +250,13 @@ fn python_escaped(text: &str) -> String {
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
-            c if c.is_control() && u32::from(c) < 0x100 => out.push_str(&format!("\\x{:02x}", u32::from(c))),
-            '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => {
+            c if c.is_control() && u32::from(c) < 0x100 => {
+                out.push_str(&format!("\\x{:02x}", u32::from(c)))
+            }
+            '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}' => {
                 out.push_str(&format!("\\u{:04x}", u32::from(c)));
             }
             c => out.push(c),
@@ -230,10 +286,18 @@ mod tests {
 
     use super::*;
 
-    fn rendered(name: &'static str, source: &'static str, ctx: serde_json::Value) -> Result<String, TemplateError> {
+    fn rendered(
+        name: &'static str,
+        source: &'static str,
+        ctx: serde_json::Value,
+    ) -> Result<String, TemplateError> {
         let mut environment = strict();
-        environment.add_template(name, source).map_err(|error| described(name, &error))?;
-        environment.add_template("part.j2", "ok\n{{ absent }}\n").unwrap();
+        environment
+            .add_template(name, source)
+            .map_err(|error| described(name, &error))?;
+        environment
+            .add_template("part.j2", "ok\n{{ absent }}\n")
+            .unwrap();
         render_in(&environment, name, ctx)
     }
 
@@ -246,25 +310,45 @@ mod tests {
 
     #[test]
     fn undefined_names_are_errors_with_name_and_line() {
-        for source in
-            ["a\n{{ nothing }}", "a\n{{ nothing|json }}", "a\n{{ nothing|pyrepr }}", "a\n{% if nothing %}{% endif %}"]
-        {
+        for source in [
+            "a\n{{ nothing }}",
+            "a\n{{ nothing|json }}",
+            "a\n{{ nothing|pyrepr }}",
+            "a\n{% if nothing %}{% endif %}",
+        ] {
             let error = rendered("x.py.j2", source, json!({"some": 1})).unwrap_err();
-            assert_eq!((error.name.as_str(), error.line), ("x.py.j2", Some(2)), "{source}: {error}");
-            assert!(error.to_string().starts_with("template `x.py.j2` line 2: undefined value"), "{error}");
+            assert_eq!(
+                (error.name.as_str(), error.line),
+                ("x.py.j2", Some(2)),
+                "{source}: {error}"
+            );
+            assert!(
+                error
+                    .to_string()
+                    .starts_with("template `x.py.j2` line 2: undefined value"),
+                "{error}"
+            );
         }
     }
 
     #[test]
     fn an_error_inside_an_include_names_the_included_template() {
         let error = rendered("x.j2", "{% include 'part.j2' %}", json!({})).unwrap_err();
-        assert_eq!((error.name.as_str(), error.line), ("part.j2", Some(2)), "{error}");
+        assert_eq!(
+            (error.name.as_str(), error.line),
+            ("part.j2", Some(2)),
+            "{error}"
+        );
     }
 
     #[test]
     fn a_syntax_error_and_an_unknown_template_are_named() {
         let error = rendered("x.j2", "\n\n{% if %}", json!({})).unwrap_err();
-        assert_eq!((error.name.as_str(), error.line), ("x.j2", Some(3)), "{error}");
+        assert_eq!(
+            (error.name.as_str(), error.line),
+            ("x.j2", Some(3)),
+            "{error}"
+        );
         let error = render("no/such.j2", json!({})).unwrap_err();
         assert_eq!(error.name, "no/such.j2");
         assert!(error.reason.contains("not found"), "{error}");
@@ -273,7 +357,10 @@ mod tests {
     #[test]
     fn html_is_escaped_by_the_name_of_the_template() {
         let ctx = json!({"t": "<b>&\"'"});
-        assert_eq!(rendered("x.html.j2", "{{ t }}", ctx.clone()).unwrap(), "&lt;b&gt;&amp;&quot;&#x27;");
+        assert_eq!(
+            rendered("x.html.j2", "{{ t }}", ctx.clone()).unwrap(),
+            "&lt;b&gt;&amp;&quot;&#x27;"
+        );
         assert_eq!(rendered("x.j2", "{{ t }}", ctx).unwrap(), "<b>&\"'");
     }
 
@@ -282,7 +369,10 @@ mod tests {
         let ctx = json!({"t": {"k": "</script><!-- \u{2028} &"}});
         let text = rendered("x.html.j2", "{{ t|json }}", ctx.clone()).unwrap();
         assert!(!text.contains(['<', '>', '&', '\u{2028}']), "{text}");
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), ctx["t"]);
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&text).unwrap(),
+            ctx["t"]
+        );
     }
 
     #[test]
@@ -297,13 +387,27 @@ mod tests {
     #[test]
     fn text_cannot_leave_its_place_in_python() {
         let python = |source, t: serde_json::Value| rendered("x.py.j2", source, json!({"t": t}));
-        assert_eq!(python("\"{{ t }}\"", json!("a\"{b}\\\n\r\u{7f}é")).unwrap(), r#""a\"\x7bb\x7d\\\n\r\x7fé""#);
+        assert_eq!(
+            python("\"{{ t }}\"", json!("a\"{b}\\\n\r\u{7f}é")).unwrap(),
+            r#""a\"\x7bb\x7d\\\n\r\x7fé""#
+        );
         assert_eq!(python("{{ t }}", json!(3)).unwrap(), "3");
-        assert!(python("{{ t }}", json!(["a"])).unwrap_err().reason.contains("use `pyrepr`"));
-        assert_eq!(python("{{ t|identifier }}", json!("Bert_2")).unwrap(), "Bert_2");
+        assert!(
+            python("{{ t }}", json!(["a"]))
+                .unwrap_err()
+                .reason
+                .contains("use `pyrepr`")
+        );
+        assert_eq!(
+            python("{{ t|identifier }}", json!("Bert_2")).unwrap(),
+            "Bert_2"
+        );
         for bad in ["", "2a", "a.b", "a;b", "é"] {
             assert!(
-                python("{{ t|identifier }}", json!(bad)).unwrap_err().reason.contains("no name in Python"),
+                python("{{ t|identifier }}", json!(bad))
+                    .unwrap_err()
+                    .reason
+                    .contains("no name in Python"),
                 "{bad}"
             );
         }
@@ -318,7 +422,12 @@ mod tests {
 
     #[test]
     fn blocks_leave_no_blank_lines() {
-        let text = rendered("x.py.j2", "a\n  {% if true %}\nb\n  {% endif %}\nc\n", json!({})).unwrap();
+        let text = rendered(
+            "x.py.j2",
+            "a\n  {% if true %}\nb\n  {% endif %}\nc\n",
+            json!({}),
+        )
+        .unwrap();
         assert_eq!(text, "a\nb\nc\n");
     }
 }

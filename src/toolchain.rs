@@ -151,7 +151,11 @@ struct Lock {
 
 impl Lock {
     fn of(text: Cow<'static, str>) -> Arc<Self> {
-        Arc::new(Self { text, packages: OnceLock::new(), digest: OnceLock::new() })
+        Arc::new(Self {
+            text,
+            packages: OnceLock::new(),
+            digest: OnceLock::new(),
+        })
     }
 }
 
@@ -177,7 +181,10 @@ impl Locks {
         }
         // A slip in the folder's name would install what it was to keep away.
         if found == 0 {
-            Err(format!("`{}` holds no lock of an environment, such as `torch.txt`", folder.display()))
+            Err(format!(
+                "`{}` holds no lock of an environment, such as `torch.txt`",
+                folder.display()
+            ))
         } else {
             Ok(locks)
         }
@@ -195,7 +202,9 @@ impl Locks {
 
     /// Of the whole lock.
     pub fn digest(&self, env: EnvName) -> Digest {
-        *self.0[env as usize].digest.get_or_init(|| Digest::of(self.text(env).as_bytes()))
+        *self.0[env as usize]
+            .digest
+            .get_or_init(|| Digest::of(self.text(env).as_bytes()))
     }
 
     /// These locks, with another text for one environment.
@@ -209,12 +218,27 @@ impl Locks {
     /// The lock names the hash of every wheel, so this stands for the content of the libraries in it.
     pub fn identity(&self, tool: Tool) -> String {
         let Lock { text, packages, .. } = &*self.0[tool.env as usize];
-        let packages = packages.get_or_init(|| if tool.env.is_npm() { parse_npm(text) } else { parse(text) });
+        let packages = packages.get_or_init(|| {
+            if tool.env.is_npm() {
+                parse_npm(text)
+            } else {
+                parse(text)
+            }
+        });
         let Some(locked) = packages.get(tool.package) else {
-            assert!(self.is_users(tool.env), "BUG: {} is not in the lock of {}", tool.package, tool.env);
+            assert!(
+                self.is_users(tool.env),
+                "BUG: {} is not in the lock of {}",
+                tool.package,
+                tool.env
+            );
             return "absent".into();
         };
-        format!("{}+{}", locked.versions.join("|"), Digest::of(locked.hashes.join("\n").as_bytes()).short())
+        format!(
+            "{}+{}",
+            locked.versions.join("|"),
+            Digest::of(locked.hashes.join("\n").as_bytes()).short()
+        )
     }
 }
 
@@ -230,21 +254,30 @@ fn checked(text: String, path: &Path) -> Result<String, String> {
     let open = entries(&text).find(|(_, entry)| !entry.contains("--hash=sha256:"));
     match open {
         Some((name, _)) => Err(format!("`{}` names no hash of {name}", path.display())),
-        None if entries(&text).next().is_none() => Err(format!("`{}` locks nothing", path.display())),
+        None if entries(&text).next().is_none() => {
+            Err(format!("`{}` locks nothing", path.display()))
+        }
         None => Ok(text),
     }
 }
 
 /// The packages of a lock, each with its lines.
 pub fn entries(lock: &str) -> impl Iterator<Item = (&str, &str)> {
-    let is_begin = |line: &str| line.starts_with(|c: char| c.is_alphanumeric()) && line.contains("==");
+    let is_begin =
+        |line: &str| line.starts_with(|c: char| c.is_alphanumeric()) && line.contains("==");
     let mut rest = lock;
     std::iter::from_fn(move || {
         while !rest.is_empty() {
             let mut lines = rest.split_inclusive('\n');
             let first = lines.next()?;
-            let more: usize =
-                if is_begin(first) { lines.take_while(|line| line.starts_with(' ')).map(str::len).sum() } else { 0 };
+            let more: usize = if is_begin(first) {
+                lines
+                    .take_while(|line| line.starts_with(' '))
+                    .map(str::len)
+                    .sum()
+            } else {
+                0
+            };
             let (entry, after) = rest.split_at(first.len() + more);
             rest = after;
             if is_begin(first) {
@@ -261,8 +294,15 @@ fn parse(lock: &str) -> BTreeMap<String, Locked> {
     for (name, entry) in entries(lock) {
         let locked = found.entry(name.to_owned()).or_default();
         let (_, version) = entry.split_once("==").expect("BUG: an entry has a version");
-        locked.versions.extend(version.split_whitespace().next().map(str::to_owned));
-        locked.hashes.extend(entry.split_whitespace().filter(|word| word.starts_with("--hash=")).map(str::to_owned));
+        locked
+            .versions
+            .extend(version.split_whitespace().next().map(str::to_owned));
+        locked.hashes.extend(
+            entry
+                .split_whitespace()
+                .filter(|word| word.starts_with("--hash="))
+                .map(str::to_owned),
+        );
         locked.hashes.sort_unstable();
     }
     found
@@ -271,13 +311,19 @@ fn parse(lock: &str) -> BTreeMap<String, Locked> {
 /// `packages`, by path: `{"node_modules/NAME": {"version": …, "integrity": …}}`. What others depend on lies deeper, and
 /// is no tool.
 fn parse_npm(lock: &str) -> BTreeMap<String, Locked> {
-    let lock: serde_json::Value = serde_json::from_str(lock).expect("BUG: package-lock.json is JSON");
-    let packages = lock["packages"].as_object().expect("BUG: package-lock.json has packages");
+    let lock: serde_json::Value =
+        serde_json::from_str(lock).expect("BUG: package-lock.json is JSON");
+    let packages = lock["packages"]
+        .as_object()
+        .expect("BUG: package-lock.json has packages");
     let named = packages.iter().filter_map(|(path, entry)| {
         let word = |key: &str| entry[key].as_str().map(str::to_owned).into_iter().collect();
         Some((
             path.strip_prefix("node_modules/")?.to_owned(),
-            Locked { versions: word("version"), hashes: word("integrity") },
+            Locked {
+                versions: word("version"),
+                hashes: word("integrity"),
+            },
         ))
     });
     named.collect()
@@ -286,9 +332,12 @@ fn parse_npm(lock: &str) -> BTreeMap<String, Locked> {
 /// Digest of the Python package's sources: part of the key of every step that it performs.
 pub fn python_code() -> Digest {
     static DIGEST: LazyLock<Digest> = LazyLock::new(|| {
-        let files = embedded(&PACKAGE).into_iter().filter(|file| file.path().extension().is_some_and(|e| e == "py"));
-        let mut lines: Vec<_> =
-            files.map(|file| format!("{} {}", file.path().display(), Digest::of(file.contents()))).collect();
+        let files = embedded(&PACKAGE)
+            .into_iter()
+            .filter(|file| file.path().extension().is_some_and(|e| e == "py"));
+        let mut lines: Vec<_> = files
+            .map(|file| format!("{} {}", file.path().display(), Digest::of(file.contents())))
+            .collect();
         lines.sort();
         Digest::of(lines.join("\n").as_bytes())
     });
@@ -306,13 +355,19 @@ mod tests {
              python_version < '3.11' \\\n    --hash=sha256:d\nx==1 \\\n    --hash=sha256:c\n",
         );
         assert_eq!(parsed["numpy"].versions, ["2.3.0", "2.2.0"]);
-        assert_eq!(parsed["numpy"].hashes, ["--hash=sha256:a", "--hash=sha256:b", "--hash=sha256:d"]);
+        assert_eq!(
+            parsed["numpy"].hashes,
+            ["--hash=sha256:a", "--hash=sha256:b", "--hash=sha256:d"]
+        );
         assert_eq!(parsed["x"].versions, ["1"]);
     }
 
     #[test]
     fn torch_is_the_version_that_tch_links() {
-        let torch = Tool { env: EnvName::Torch, package: "torch" };
+        let torch = Tool {
+            env: EnvName::Torch,
+            package: "torch",
+        };
         assert!(Locks::default().identity(torch).starts_with("2.13.0+"));
     }
 
@@ -320,7 +375,11 @@ mod tests {
     fn no_lock_names_an_address() {
         for env in EnvName::ALL {
             assert!(!env.lock().contains("://"), "{env}");
-            let hash = if env.is_npm() { "\"integrity\": \"sha512-" } else { "--hash=sha256:" };
+            let hash = if env.is_npm() {
+                "\"integrity\": \"sha512-"
+            } else {
+                "--hash=sha256:"
+            };
             assert!(env.lock().contains(hash), "{env}");
         }
     }
@@ -331,10 +390,17 @@ mod tests {
             let packages = parse_npm(env.lock());
             assert!(packages.len() > 2);
             for (name, locked) in packages {
-                assert_eq!((locked.versions.len(), locked.hashes.len()), (1, 1), "{name}");
+                assert_eq!(
+                    (locked.versions.len(), locked.hashes.len()),
+                    (1, 1),
+                    "{name}"
+                );
             }
         }
-        let web = Tool { env: EnvName::Browser, package: "onnxruntime-web" };
+        let web = Tool {
+            env: EnvName::Browser,
+            package: "onnxruntime-web",
+        };
         assert!(Locks::default().identity(web).starts_with("1.30.0+"));
     }
 }

@@ -63,7 +63,13 @@ fn matrices() -> Vec<(Spec, Matrix)> {
             let spec = spec(more);
             let mut matrix = Matrix::of(&spec);
             let why = || "a test says so".to_owned();
-            matrix.settle_half(&spec, |_, _| if yes { Computes::Yes(why()) } else { Computes::No(why()) });
+            matrix.settle_half(&spec, |_, _| {
+                if yes {
+                    Computes::Yes(why())
+                } else {
+                    Computes::No(why())
+                }
+            });
             (spec, matrix)
         };
         let (whole, mut chosen) = (spec(more), settled(true));
@@ -76,14 +82,29 @@ fn matrices() -> Vec<(Spec, Matrix)> {
 
 /// What a plan's matrix becomes when its cases end in each state in turn.
 fn doc(matrix: &Matrix, turn: usize) -> ReportDoc {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/report/doc.json");
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/fixtures/report/doc.json"
+    );
     let mut doc: ReportDoc = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    let good = doc.cases.iter().find(|case| case.status == Outcome::Pass).unwrap().clone();
+    let good = doc
+        .cases
+        .iter()
+        .find(|case| case.status == Outcome::Pass)
+        .unwrap()
+        .clone();
     let states: Vec<Outcome> = Outcome::ALL.into_iter().collect();
     let case = |(at, case): (usize, &orch::matrix::Case)| {
         // Some targets are not there at all.
-        let status = if case.target == "gone" { Outcome::SkipUnavailable } else { states[(at + turn) % states.len()] };
-        let has_run = matches!(status, Outcome::Pass | Outcome::PassFallback | Outcome::Flaky | Outcome::Xpass);
+        let status = if case.target == "gone" {
+            Outcome::SkipUnavailable
+        } else {
+            states[(at + turn) % states.len()]
+        };
+        let has_run = matches!(
+            status,
+            Outcome::Pass | Outcome::PassFallback | Outcome::Flaky | Outcome::Xpass
+        );
         CaseResult {
             case: case.id(),
             dims: case.dims.clone(),
@@ -129,33 +150,63 @@ fn between<'t>(text: &'t str, before: &str, after: &str) -> Option<&'t str> {
 
 fn of_json(doc: &ReportDoc) -> Vec<String> {
     let value: serde_json::Value = serde_json::from_str(&json::render(doc)).unwrap();
-    let cases = ["cases", "excluded"].map(|list| value[list].as_array().unwrap().clone()).concat();
+    let cases = ["cases", "excluded"]
+        .map(|list| value[list].as_array().unwrap().clone())
+        .concat();
     assert!(cases.iter().all(|case| case["dims"].is_object()));
-    cases.iter().map(|case| case["case"].as_str().unwrap().to_owned()).collect()
+    cases
+        .iter()
+        .map(|case| case["case"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 fn of_junit(doc: &ReportDoc) -> Vec<String> {
     let xml = junit::render(doc);
     let count: usize = between(&xml, "tests=\"", "\"").unwrap().parse().unwrap();
-    let attribute = |test: &str, name: &str| between(test, &format!("{name}=\""), "\"").unwrap().to_owned();
+    let attribute = |test: &str, name: &str| {
+        between(test, &format!("{name}=\""), "\"")
+            .unwrap()
+            .to_owned()
+    };
     let tests = xml.split("<testcase ").skip(1);
-    let found: Vec<_> =
-        tests.map(|test| format!("{}:{}", attribute(test, "name"), attribute(test, "classname"))).collect();
+    let found: Vec<_> = tests
+        .map(|test| {
+            format!(
+                "{}:{}",
+                attribute(test, "name"),
+                attribute(test, "classname")
+            )
+        })
+        .collect();
     assert_eq!(count, found.len());
     found
 }
 
 fn of_markdown(doc: &ReportDoc) -> Vec<String> {
     let page = markdown::render(doc).replace('\\', "");
-    let table: Vec<&str> = page.lines().skip_while(|line| !line.starts_with("| model |")).collect();
-    let cells =
-        |line: &str| -> Vec<String> { line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect() };
+    let table: Vec<&str> = page
+        .lines()
+        .skip_while(|line| !line.starts_with("| model |"))
+        .collect();
+    let cells = |line: &str| -> Vec<String> {
+        line.trim_matches('|')
+            .split('|')
+            .map(|cell| cell.trim().to_owned())
+            .collect()
+    };
     let header = cells(table[0]);
-    let rows = table[2..].iter().take_while(|line| line.starts_with('|')).map(|line| cells(line));
+    let rows = table[2..]
+        .iter()
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| cells(line));
     let in_row = |row: Vec<String>| -> Vec<String> {
         // The first two are of the model.
         assert_eq!(header[1], "parameters");
-        let filled = row.iter().zip(&header).skip(2).filter(|(cell, _)| !cell.is_empty());
+        let filled = row
+            .iter()
+            .zip(&header)
+            .skip(2)
+            .filter(|(cell, _)| !cell.is_empty());
         filled.map(|(_, column)| id(&row[0], column)).collect()
     };
     rows.flat_map(in_row).collect()
@@ -182,7 +233,10 @@ fn of_html(doc: &ReportDoc) -> Vec<String> {
             // A link leads to the details of this very case.
             if let Some(at) = between(cell, "href=\"#case=", "\"") {
                 let (model, variant) = id.split_once(':').unwrap();
-                assert_eq!(data["details"][at.parse::<usize>().unwrap()]["name"], format!("{model} on {variant}"));
+                assert_eq!(
+                    data["details"][at.parse::<usize>().unwrap()]["name"],
+                    format!("{model} on {variant}")
+                );
             }
             found.push(id);
         }
@@ -204,7 +258,8 @@ fn of_console(page: &str) -> (Vec<String>, usize) {
         (0..chars.len()).filter(begins).map(word).collect()
     };
     for line in page.lines() {
-        if line.starts_with(['✗', '—', '⊘', '·', '…', '≈', '↪', '∅', '⊖', '⊕', '?']) || line.starts_with("half ")
+        if line.starts_with(['✗', '—', '⊘', '·', '…', '≈', '↪', '∅', '⊖', '⊕', '?'])
+            || line.starts_with("half ")
         {
             break;
         }
@@ -216,8 +271,14 @@ fn of_console(page: &str) -> (Vec<String>, usize) {
                 let chars: Vec<char> = row.chars().collect();
                 let name: String = chars.iter().take_while(|c| **c != ' ').collect();
                 for (at, (start, column)) in header.iter().enumerate() {
-                    let end = header.get(at + 1).map_or(chars.len(), |(next, _)| *next).min(chars.len());
-                    if chars.get(*start..end).is_some_and(|cell| cell.iter().any(|c| *c != ' ')) {
+                    let end = header
+                        .get(at + 1)
+                        .map_or(chars.len(), |(next, _)| *next)
+                        .min(chars.len());
+                    if chars
+                        .get(*start..end)
+                        .is_some_and(|cell| cell.iter().any(|c| *c != ' '))
+                    {
                         found.push(id(&name, column));
                     }
                 }
@@ -225,8 +286,15 @@ fn of_console(page: &str) -> (Vec<String>, usize) {
         }
     }
     let unwrapped = page.replace("\n  ", " ");
-    let groups = unwrapped.lines().filter(|line| line.starts_with('—') && line.contains(" unavailable: "));
-    let count = |line: &str| between(line, "(", " case").unwrap().parse::<usize>().unwrap();
+    let groups = unwrapped
+        .lines()
+        .filter(|line| line.starts_with('—') && line.contains(" unavailable: "));
+    let count = |line: &str| {
+        between(line, "(", " case")
+            .unwrap()
+            .parse::<usize>()
+            .unwrap()
+    };
     (found, groups.map(count).sum())
 }
 
@@ -236,14 +304,19 @@ fn same(what: &str, expected: &BTreeSet<String>, found: Vec<String>) {
     assert_eq!(found.len(), set.len(), "{what} has a case twice: {found:?}");
     let lost: Vec<_> = expected.difference(&set).collect();
     let new: Vec<_> = set.difference(expected).collect();
-    assert!(lost.is_empty() && new.is_empty(), "{what} lacks {lost:?} and makes up {new:?}");
+    assert!(
+        lost.is_empty() && new.is_empty(),
+        "{what} lacks {lost:?} and makes up {new:?}"
+    );
 }
 
 #[test]
 fn the_cases_of_each_format_are_those_of_the_plan() {
     for (at, (_, matrix)) in matrices().iter().enumerate() {
         let cases = matrix.cases.iter().map(|case| case.id());
-        let all: Vec<_> = cases.chain(matrix.excluded.iter().map(|excluded| excluded.case.id())).collect();
+        let all: Vec<_> = cases
+            .chain(matrix.excluded.iter().map(|excluded| excluded.case.id()))
+            .collect();
         let expected: BTreeSet<String> = all.iter().cloned().collect();
         assert_eq!(all.len(), expected.len(), "two cases have one id: {all:?}");
         let doc = doc(matrix, at);
@@ -269,44 +342,84 @@ fn console_is_right(doc: &ReportDoc, page: &str, expected: &BTreeSet<String>) {
     let mut there: BTreeMap<String, bool> = BTreeMap::new();
     for case in &doc.cases {
         let is_there = case.status != Outcome::SkipUnavailable;
-        *there.entry(format!(":{}-{}", case.target, case.precision)).or_default() |= is_there;
+        *there
+            .entry(format!(":{}-{}", case.target, case.precision))
+            .or_default() |= is_there;
     }
-    let gone: Vec<&String> = there.iter().filter(|(_, is_there)| !**is_there).map(|(column, _)| column).collect();
+    let gone: Vec<&String> = there
+        .iter()
+        .filter(|(_, is_there)| !**is_there)
+        .map(|(column, _)| column)
+        .collect();
     let is_in = |id: &str, column: &str| {
         let sizes = id.split_once(column).map(|(_, sizes)| sizes);
-        sizes.is_some_and(|sizes| sizes.is_empty() || sizes.starts_with("-b") || sizes.starts_with("-s"))
+        sizes.is_some_and(|sizes| {
+            sizes.is_empty() || sizes.starts_with("-b") || sizes.starts_with("-s")
+        })
     };
-    let mut shown: BTreeSet<String> =
-        expected.iter().filter(|id| !gone.iter().any(|column| is_in(id, column))).cloned().collect();
+    let mut shown: BTreeSet<String> = expected
+        .iter()
+        .filter(|id| !gone.iter().any(|column| is_in(id, column)))
+        .cloned()
+        .collect();
     let row = |id: &str| {
         let column = there.keys().find(|column| is_in(id, column));
-        column.map_or_else(|| id.to_owned(), |column| id.replacen(column.as_str(), "", 1))
+        column.map_or_else(
+            || id.to_owned(),
+            |column| id.replacen(column.as_str(), "", 1),
+        )
     };
     let rows: BTreeSet<String> = found.iter().map(|id| row(id)).collect();
-    let left_out: BTreeSet<String> = shown.iter().map(|id| row(id)).filter(|row| !rows.contains(row)).collect();
+    let left_out: BTreeSet<String> = shown
+        .iter()
+        .map(|id| row(id))
+        .filter(|row| !rows.contains(row))
+        .collect();
     let told = page.lines().find(|line| line.ends_with(UNREACHED));
-    let count = told.map_or(0, |line| between(line, "of ", " model").unwrap().parse().unwrap());
+    let count = told.map_or(0, |line| {
+        between(line, "of ", " model").unwrap().parse().unwrap()
+    });
     assert_eq!(count, left_out.len(), "{page}\n{shown:?}");
     let nothing = [Outcome::Incomplete, Outcome::SkipUnavailable];
-    let of_those = doc.cases.iter().filter(|case| left_out.contains(&row(&case.case)));
-    assert!(of_those.clone().all(|case| nothing.contains(&case.status)), "{left_out:?}");
+    let of_those = doc
+        .cases
+        .iter()
+        .filter(|case| left_out.contains(&row(&case.case)));
+    assert!(
+        of_those.clone().all(|case| nothing.contains(&case.status)),
+        "{left_out:?}"
+    );
     shown.retain(|id| !left_out.contains(&row(id)));
     same("the console", &shown, found);
-    assert_eq!(unavailable, doc.cases.iter().filter(|case| case.status == Outcome::SkipUnavailable).count());
+    assert_eq!(
+        unavailable,
+        doc.cases
+            .iter()
+            .filter(|case| case.status == Outcome::SkipUnavailable)
+            .count()
+    );
 }
 
 /// The table that stands in place of a long matrix.
 fn counts_are_right(doc: &ReportDoc, page: &str) {
     let mut counted: BTreeMap<&str, usize> = BTreeMap::new();
-    for line in page.lines().take_while(|line| !line.starts_with("the matrix has")) {
+    for line in page
+        .lines()
+        .take_while(|line| !line.starts_with("the matrix has"))
+    {
         let mut words = line.split_whitespace();
         let Some(name) = words.next() else { continue };
-        *counted.entry(name).or_default() += words.filter_map(|word| word.parse::<usize>().ok()).sum::<usize>();
+        *counted.entry(name).or_default() += words
+            .filter_map(|word| word.parse::<usize>().ok())
+            .sum::<usize>();
     }
     let cases = doc.cases.iter().map(|case| (&case.target, &case.precision));
     let mut expected: BTreeMap<String, usize> = BTreeMap::new();
-    for (target, precision) in cases.chain(doc.excluded.iter().map(|excluded| (&excluded.target, &excluded.precision)))
-    {
+    for (target, precision) in cases.chain(
+        doc.excluded
+            .iter()
+            .map(|excluded| (&excluded.target, &excluded.precision)),
+    ) {
         *expected.entry(format!("{target}-{precision}")).or_default() += 1;
     }
     for (column, count) in expected {
@@ -322,7 +435,11 @@ fn counts_in_place_of_a_long_matrix_are_those_of_the_plan() {
     for copy in 0..100 {
         for case in &cases {
             let model = format!("{}-with-a-long-name-of-its-own-{copy}", case.model);
-            doc.cases.push(CaseResult { case: case.case.replacen(&case.model, &model, 1), model, ..case.clone() });
+            doc.cases.push(CaseResult {
+                case: case.case.replacen(&case.model, &model, 1),
+                model,
+                ..case.clone()
+            });
         }
     }
     doc.summary = Summary::of(&doc.cases, &doc.excluded);
@@ -344,13 +461,30 @@ fn nothing_is_named_after_two_things() {
         for planned in &plan.cases {
             let test: TestContext = plan.step(planned.test).params.parse().unwrap();
             // Steps of one name are one step: what a case was given must be of its own sizes.
-            let size = planned.case.dims.get("batch").copied().filter(|_| planned.case.model != "fixed");
+            let size = planned
+                .case
+                .dims
+                .get("batch")
+                .copied()
+                .filter(|_| planned.case.model != "fixed");
             let shape = test.inputs[0].shape.clone();
             assert_eq!(size.unwrap_or(1), shape[0], "{}", planned.case.id());
-            let inputs = planned.chain.iter().map(|id| plan.step(*id)).find(|step| step.name.starts_with("inputs:"));
+            let inputs = planned
+                .chain
+                .iter()
+                .map(|id| plan.step(*id))
+                .find(|step| step.name.starts_with("inputs:"));
             let recipe: serde_json::Value = inputs.unwrap().params.parse().unwrap();
-            let sizes: Vec<_> = shape.iter().map(|size| serde_json::json!({"fixed": size})).collect();
-            assert_eq!(recipe["inputs"]["ids"]["shape"], serde_json::json!(sizes), "{}", planned.case.id());
+            let sizes: Vec<_> = shape
+                .iter()
+                .map(|size| serde_json::json!({"fixed": size}))
+                .collect();
+            assert_eq!(
+                recipe["inputs"]["ids"]["shape"],
+                serde_json::json!(sizes),
+                "{}",
+                planned.case.id()
+            );
             let other = files.insert(test.file_name(), planned.case.id());
             assert_eq!(other, None, "{}", test.file_name());
             for (label, source) in &plan.step(planned.run).inputs {
@@ -361,8 +495,14 @@ fn nothing_is_named_after_two_things() {
                     _ => continue,
                 };
                 let folder = format!("{}/{artefact}", test.instance);
-                let other = folders.insert(folder.clone(), *from).filter(|other| other != from);
-                assert!(other.is_none(), "{folder} is of {:?} and of another", plan.step(*from).name);
+                let other = folders
+                    .insert(folder.clone(), *from)
+                    .filter(|other| other != from);
+                assert!(
+                    other.is_none(),
+                    "{folder} is of {:?} and of another",
+                    plan.step(*from).name
+                );
             }
         }
     }

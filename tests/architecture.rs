@@ -22,7 +22,17 @@ const HOMES: &[(&str, &[&str])] = &[
     ("ash", &["device/native/vulkan.rs"]),
     ("nvml_wrapper", &["device/native/nvml.rs"]),
     ("blake3", &["base/digest.rs"]),
-    ("rustix", &["base/", "browser/", "device/", "reapi/connect.rs", "store/", "worker/"]),
+    (
+        "rustix",
+        &[
+            "base/",
+            "browser/",
+            "device/",
+            "reapi/connect.rs",
+            "store/",
+            "worker/",
+        ],
+    ),
     ("landlock", &["confine/landlock.rs", "confine.rs"]),
     ("sha2", &["base/digest.rs"]),
     ("clap", &["cli/"]),
@@ -43,7 +53,10 @@ const HOMES: &[(&str, &[&str])] = &[
     ("similar", &["cli/cmd/accept.rs"]),
     ("toml", &["config.rs", "config/"]),
     ("opendal", &["store/remote/hub/service.rs"]),
-    ("opendal_http_transport_reqwest", &["store/remote/hub/service.rs"]),
+    (
+        "opendal_http_transport_reqwest",
+        &["store/remote/hub/service.rs"],
+    ),
     ("reqwest", &["store/remote/hub/service.rs"]),
     ("rustls", &["store/remote/hub/service.rs"]),
     ("tokio", &["store/remote/", "reapi/"]),
@@ -72,7 +85,11 @@ const NAMED: &[&str] = &[
 const OTHERWISE: &[(&str, &str, &str)] = &[
     ("history/rows.rs", "cpu", "a column"),
     ("exec/away/mod.rs", "cpu", "a property of a worker"),
-    ("exec/away/perform.rs", "cpu", "a fact: the processor of a worker"),
+    (
+        "exec/away/perform.rs",
+        "cpu",
+        "a fact: the processor of a worker",
+    ),
     ("session/away.rs", "cpu", "a property of a worker"),
     ("session/memo.rs", "python", "an argument"),
     ("session/memo.rs", "browser", "an argument"),
@@ -91,10 +108,17 @@ const OTHERWISE: &[(&str, &str, &str)] = &[
 
 fn sources() -> Sources {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let files = walkdir::WalkDir::new(&root).into_iter().map(|entry| entry.unwrap().into_path());
+    let files = walkdir::WalkDir::new(&root)
+        .into_iter()
+        .map(|entry| entry.unwrap().into_path());
     let rust = files.filter(|path| path.extension().is_some_and(|extension| extension == "rs"));
     let named = rust.map(|path| {
-        let name = path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
+        let name = path
+            .strip_prefix(&root)
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .to_owned();
         (name, fs::read_to_string(&path).unwrap())
     });
     let found: Sources = named.collect();
@@ -108,13 +132,24 @@ fn one(path: &str, text: &str) -> Sources {
 
 /// Code without comments: what a comment names, it does not use.
 fn code(text: &str) -> String {
-    let lines = text.lines().map(|line| if line.trim_start().starts_with("//") { "" } else { line });
-    lines.map(|line| line.split(" // ").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
+    let lines = text.lines().map(|line| {
+        if line.trim_start().starts_with("//") {
+            ""
+        } else {
+            line
+        }
+    });
+    lines
+        .map(|line| line.split(" // ").next().unwrap_or_default())
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// Modules in the order of lib.rs.
 fn order(lib: &str) -> Vec<&str> {
-    lib.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';')).collect()
+    lib.lines()
+        .filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'))
+        .collect()
 }
 
 /// The top module that a file belongs to.
@@ -126,7 +161,12 @@ fn module(path: &str) -> &str {
 /// Every `crate::x` of a text, also inside `use crate::{a, b::c}`.
 fn used(text: &str) -> Vec<String> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    let word = |text: &str| text.trim_start().chars().take_while(|c| is_word(*c)).collect::<String>();
+    let word = |text: &str| {
+        text.trim_start()
+            .chars()
+            .take_while(|c| is_word(*c))
+            .collect::<String>()
+    };
     let mut found = Vec::new();
     for (at, _) in text.match_indices("crate::") {
         if text[..at].ends_with('$') || text[..at].ends_with(is_word) {
@@ -173,9 +213,9 @@ fn direction(lib: &str, sources: &Sources) -> Vec<String> {
         };
         for name in used(&code(text)) {
             match place(&name) {
-                Some(other) if other > at => {
-                    complaints.push(format!("{path}: `{own}` uses `{name}`, which stands below it"))
-                }
+                Some(other) if other > at => complaints.push(format!(
+                    "{path}: `{own}` uses `{name}`, which stands below it"
+                )),
                 Some(_) => {}
                 None => complaints.push(format!("{path}: `crate::{name}` is not in lib.rs")),
             }
@@ -189,9 +229,14 @@ fn homes(sources: &Sources) -> Vec<String> {
     for (path, text) in sources {
         let code = code(text);
         for (package, homes) in HOMES {
-            let is_home = homes.iter().any(|home| path == home || (home.ends_with('/') && path.starts_with(home)));
+            let is_home = homes
+                .iter()
+                .any(|home| path == home || (home.ends_with('/') && path.starts_with(home)));
             if !is_home && names_package(&code, package) {
-                complaints.push(format!("{path} uses `{package}`, which is at home in {}", homes.join(", ")));
+                complaints.push(format!(
+                    "{path} uses `{package}`, which is at home in {}",
+                    homes.join(", ")
+                ));
             }
         }
     }
@@ -200,8 +245,14 @@ fn homes(sources: &Sources) -> Vec<String> {
 
 /// All that the catalogue names. A model is more than an artefact.
 fn names() -> Vec<&'static str> {
-    let artefacts = ARTEFACTS.iter().map(|row| row.name).filter(|name| *name != "model");
-    let names = RUNTIMES.iter().map(|row| row.name).chain(BACKENDS.iter().map(|row| row.name));
+    let artefacts = ARTEFACTS
+        .iter()
+        .map(|row| row.name)
+        .filter(|name| *name != "model");
+    let names = RUNTIMES
+        .iter()
+        .map(|row| row.name)
+        .chain(BACKENDS.iter().map(|row| row.name));
     names.chain(artefacts).collect()
 }
 
@@ -209,14 +260,23 @@ fn names() -> Vec<&'static str> {
 fn matched(sources: &Sources) -> Vec<String> {
     let mut complaints = Vec::new();
     let is_test = |path: &str| path.ends_with("tests.rs") || path.contains("/tests/");
-    let elsewhere =
-        sources.iter().filter(|(path, _)| !NAMED.iter().any(|home| path.starts_with(home)) && !is_test(path));
+    let elsewhere = sources
+        .iter()
+        .filter(|(path, _)| !NAMED.iter().any(|home| path.starts_with(home)) && !is_test(path));
     for (path, text) in elsewhere {
-        let text = code(text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default());
+        let text = code(
+            text.split("#[cfg(test)]\nmod tests")
+                .next()
+                .unwrap_or_default(),
+        );
         for name in names() {
-            let is_meant = !OTHERWISE.iter().any(|(file, word, _)| file == path && *word == name);
+            let is_meant = !OTHERWISE
+                .iter()
+                .any(|(file, word, _)| file == path && *word == name);
             if is_meant && text.contains(&format!("\"{name}\"")) {
-                complaints.push(format!("{path} names `{name}`: what it decides by that is a field of its row"));
+                complaints.push(format!(
+                    "{path} names `{name}`: what it decides by that is a field of its row"
+                ));
             }
         }
     }
@@ -225,8 +285,17 @@ fn matched(sources: &Sources) -> Vec<String> {
 
 /// The scheduler decides, and others do: what of those that do it names.
 fn deciding(sources: &Sources) -> Vec<String> {
-    let doing = ["std::thread", "std::process", "mpsc", "Listener", "Instant::now", "figures::now"];
-    let own = sources.iter().filter(|(path, _)| path.starts_with("exec/schedule/") && !path.ends_with("tests.rs"));
+    let doing = [
+        "std::thread",
+        "std::process",
+        "mpsc",
+        "Listener",
+        "Instant::now",
+        "figures::now",
+    ];
+    let own = sources
+        .iter()
+        .filter(|(path, _)| path.starts_with("exec/schedule/") && !path.ends_with("tests.rs"));
     let named = |(path, text): (&String, &String)| {
         let text = code(text);
         doing
@@ -259,15 +328,23 @@ fn starting(sources: &Sources) -> Vec<String> {
     let is_test = |path: &str| path.ends_with("tests.rs") || path.contains("/tests/");
     let mut complaints = Vec::new();
     for (path, text) in sources.iter().filter(|(path, _)| !is_test(path)) {
-        let text = code(text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default());
+        let text = code(
+            text.split("#[cfg(test)]\nmod tests")
+                .next()
+                .unwrap_or_default(),
+        );
         for word in ["Command::new", "env::var"] {
             if PURE.contains(&module(path)) && text.contains(word) {
-                complaints
-                    .push(format!("{path} names `{word}`: what `{}` says depends on its input alone", module(path)));
+                complaints.push(format!(
+                    "{path} names `{word}`: what `{}` says depends on its input alone",
+                    module(path)
+                ));
             }
         }
         if text.contains("Command::new(\"git\")") && path != "session/git.rs" {
-            complaints.push(format!("{path} starts git, which is at home in session/git.rs"));
+            complaints.push(format!(
+                "{path} starts git, which is at home in session/git.rs"
+            ));
         }
     }
     complaints
@@ -277,20 +354,28 @@ fn starting(sources: &Sources) -> Vec<String> {
 fn names_package(code: &str, package: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let pattern = format!("{package}::");
-    let path = code.match_indices(&pattern).any(|(at, _)| !code[..at].ends_with(|c: char| is_word(c) || c == ':'));
-    path || code.lines().any(|line| line.trim() == format!("use {package};"))
+    let path = code
+        .match_indices(&pattern)
+        .any(|(at, _)| !code[..at].ends_with(|c: char| is_word(c) || c == ':'));
+    path || code
+        .lines()
+        .any(|line| line.trim() == format!("use {package};"))
 }
 
 fn headers(sources: &Sources) -> Vec<String> {
     let bare = sources.iter().filter(|(_, text)| !text.starts_with("//! "));
-    bare.map(|(path, _)| format!("{path} does not begin with `//! ` and its purpose")).collect()
+    bare.map(|(path, _)| format!("{path} does not begin with `//! ` and its purpose"))
+        .collect()
 }
 
 fn lengths(sources: &Sources) -> Vec<String> {
     let limit = |path: &str| if path == "main.rs" { 30 } else { MAX_LINES };
-    let long =
-        sources.iter().map(|(path, text)| (path, text.lines().count())).filter(|(path, lines)| *lines > limit(path));
-    long.map(|(path, lines)| format!("{path} has {lines} lines; {} are the most", limit(path))).collect()
+    let long = sources
+        .iter()
+        .map(|(path, text)| (path, text.lines().count()))
+        .filter(|(path, lines)| *lines > limit(path));
+    long.map(|(path, lines)| format!("{path} has {lines} lines; {} are the most", limit(path)))
+        .collect()
 }
 
 #[track_caller]
@@ -303,12 +388,23 @@ fn a_module_uses_only_what_stands_above_it() {
     let lib = "pub mod base;\npub mod spec;\n// pub mod no;\npub mod cli;";
     assert_eq!(order(lib), ["base", "spec", "cli"]);
     let bad = |text: &str| direction(lib, &one("spec/deep/a.rs", text));
-    assert_eq!(bad("use crate::cli::Exit;"), ["spec/deep/a.rs: `spec` uses `cli`, which stands below it"]);
+    assert_eq!(
+        bad("use crate::cli::Exit;"),
+        ["spec/deep/a.rs: `spec` uses `cli`, which stands below it"]
+    );
     assert_eq!(bad("use crate::{base::{Digest, fs}, cli};").len(), 1);
     assert_eq!(bad("fn f() -> crate::cli::Exit {}").len(), 1);
-    assert_eq!(bad("use crate::gone;"), ["spec/deep/a.rs: `crate::gone` is not in lib.rs"]);
-    none(bad("// crate::cli is below\nuse crate::base; use crate::spec::x; $crate::cli"));
-    assert_eq!(direction(lib, &one("stray.rs", "")), ["stray.rs: `stray` is not in lib.rs"]);
+    assert_eq!(
+        bad("use crate::gone;"),
+        ["spec/deep/a.rs: `crate::gone` is not in lib.rs"]
+    );
+    none(bad(
+        "// crate::cli is below\nuse crate::base; use crate::spec::x; $crate::cli",
+    ));
+    assert_eq!(
+        direction(lib, &one("stray.rs", "")),
+        ["stray.rs: `stray` is not in lib.rs"]
+    );
 
     let sources = sources();
     none(direction(&sources["lib.rs"], &sources));
@@ -316,19 +412,47 @@ fn a_module_uses_only_what_stands_above_it() {
 
 #[test]
 fn every_package_has_one_home() {
-    let bad =
-        homes(&one("exec/mod.rs", "use rayon::prelude::*;\nlet x = ::ort::init();\nuse crate::runtime::ort::run;"));
-    assert_eq!(bad, ["exec/mod.rs uses `rayon`, which is at home in store/, exec/schedule/steps.rs"]);
-    assert_eq!(homes(&one("spec/raw.rs", "serde_saphyr::from_str(x)")).len(), 1);
-    assert_eq!(homes(&one("report/mod.rs", "let s = port::of(sort::by(crate::runtime::ort::x));")).len(), 0);
+    let bad = homes(&one(
+        "exec/mod.rs",
+        "use rayon::prelude::*;\nlet x = ::ort::init();\nuse crate::runtime::ort::run;",
+    ));
+    assert_eq!(
+        bad,
+        ["exec/mod.rs uses `rayon`, which is at home in store/, exec/schedule/steps.rs"]
+    );
+    assert_eq!(
+        homes(&one("spec/raw.rs", "serde_saphyr::from_str(x)")).len(),
+        1
+    );
+    assert_eq!(
+        homes(&one(
+            "report/mod.rs",
+            "let s = port::of(sort::by(crate::runtime::ort::x));"
+        ))
+        .len(),
+        0
+    );
     none(homes(&sources()));
 }
 
 #[test]
 fn only_its_row_knows_the_name_of_a_runtime() {
-    let bad = matched(&one("exec/half.rs", "match runtime { \"ort\" => 1, _ => 2 }"));
-    assert_eq!(bad, ["exec/half.rs names `ort`: what it decides by that is a field of its row"]);
-    assert_eq!(matched(&one("plan/build.rs", "let x = target.backend.name == \"webgpu-browser\";")).len(), 1);
+    let bad = matched(&one(
+        "exec/half.rs",
+        "match runtime { \"ort\" => 1, _ => 2 }",
+    ));
+    assert_eq!(
+        bad,
+        ["exec/half.rs names `ort`: what it decides by that is a field of its row"]
+    );
+    assert_eq!(
+        matched(&one(
+            "plan/build.rs",
+            "let x = target.backend.name == \"webgpu-browser\";"
+        ))
+        .len(),
+        1
+    );
     none(matched(&one(
         "exec/half.rs",
         "// not \"ort\"\nlet a = \"ort-x\";\n#[cfg(test)]\nmod tests { let b = \"ort\"; }",
@@ -345,9 +469,15 @@ fn the_scheduler_does_nothing_itself() {
 
 #[test]
 fn programs_and_variables_are_the_business_of_some_rooms_alone() {
-    assert_eq!(starting(&one("report/html.rs", "std::env::var(\"HOME\")")).len(), 1);
+    assert_eq!(
+        starting(&one("report/html.rs", "std::env::var(\"HOME\")")).len(),
+        1
+    );
     let git = starting(&one("cli/cmd/x.rs", "Command::new(\"git\")"));
-    assert_eq!(git, ["cli/cmd/x.rs starts git, which is at home in session/git.rs"]);
+    assert_eq!(
+        git,
+        ["cli/cmd/x.rs starts git, which is at home in session/git.rs"]
+    );
     none(starting(&one("cli/cmd/x.rs", "Command::new(program)")));
     none(starting(&sources()));
 }
@@ -360,7 +490,10 @@ fn every_file_says_its_purpose_first() {
 
 #[test]
 fn files_are_short() {
-    assert_eq!(lengths(&one("main.rs", &"x\n".repeat(31))), ["main.rs has 31 lines; 30 are the most"]);
+    assert_eq!(
+        lengths(&one("main.rs", &"x\n".repeat(31))),
+        ["main.rs has 31 lines; 30 are the most"]
+    );
     assert_eq!(lengths(&one("a.rs", &"x\n".repeat(401))).len(), 1);
     none(lengths(&sources()));
 }

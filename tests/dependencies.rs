@@ -12,8 +12,12 @@ fn is_met(expression: &str, allowed: &BTreeSet<String>) -> bool {
     // Old crates write `MIT/Apache-2.0`. No crate nests `AND` below `OR` without brackets.
     let text = expression.replace('/', " OR ").replace(['(', ')'], "");
     match expression.contains(") AND ") || expression.contains(" AND (") {
-        true => text.split(" AND ").all(|part| part.split(" OR ").any(|one| allowed.contains(one.trim()))),
-        false => text.split(" OR ").any(|part| part.split(" AND ").all(|one| allowed.contains(one.trim()))),
+        true => text
+            .split(" AND ")
+            .all(|part| part.split(" OR ").any(|one| allowed.contains(one.trim()))),
+        false => text
+            .split(" OR ")
+            .any(|part| part.split(" AND ").all(|one| allowed.contains(one.trim()))),
     }
 }
 
@@ -21,16 +25,33 @@ fn is_met(expression: &str, allowed: &BTreeSet<String>) -> bool {
 fn every_crate_has_an_allowed_licence_and_comes_from_the_registry() {
     let settings: toml::Table = include_str!("../deny.toml").parse().unwrap();
     let allowed = settings["licenses"]["allow"].as_array().unwrap();
-    let allowed: BTreeSet<_> = allowed.iter().map(|name| name.as_str().unwrap().to_owned()).collect();
+    let allowed: BTreeSet<_> = allowed
+        .iter()
+        .map(|name| name.as_str().unwrap().to_owned())
+        .collect();
     let about = Command::new("rustc").arg("-vV").output().unwrap().stdout;
-    let host =
-        String::from_utf8(about).unwrap().lines().find_map(|line| line.strip_prefix("host: ").map(str::to_owned));
+    let host = String::from_utf8(about)
+        .unwrap()
+        .lines()
+        .find_map(|line| line.strip_prefix("host: ").map(str::to_owned));
     let metadata = Command::new(env!("CARGO"))
-        .args(["metadata", "--locked", "--all-features", "--format-version", "1", "--filter-platform", &host.unwrap()])
+        .args([
+            "metadata",
+            "--locked",
+            "--all-features",
+            "--format-version",
+            "1",
+            "--filter-platform",
+            &host.unwrap(),
+        ])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .unwrap();
-    assert!(metadata.status.success(), "{}", String::from_utf8_lossy(&metadata.stderr));
+    assert!(
+        metadata.status.success(),
+        "{}",
+        String::from_utf8_lossy(&metadata.stderr)
+    );
     let metadata: Value = serde_json::from_slice(&metadata.stdout).unwrap();
     let packages = metadata["packages"].as_array().unwrap();
     assert!(packages.len() > 100, "{}", packages.len());

@@ -13,13 +13,24 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Each page that people read, from the root.
 fn pages() -> Vec<String> {
-    let docs = fs::read_dir(Path::new(ROOT).join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let docs = fs::read_dir(Path::new(ROOT).join("docs"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
     let docs = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
     let name = |path: PathBuf| path.strip_prefix(ROOT).unwrap().display().to_string();
     let examples = fs::read_dir(Path::new(ROOT).join("examples")).unwrap();
     let examples = examples.map(|entry| entry.unwrap().path().join("README.md"));
-    let own = ["README.md", "CONTRIBUTING.md", "cache/README.md", "benches/README.md", "suites/onnx/README.md"];
-    own.map(str::to_owned).into_iter().chain(docs.chain(examples).map(name)).collect()
+    let own = [
+        "README.md",
+        "CONTRIBUTING.md",
+        "cache/README.md",
+        "benches/README.md",
+        "suites/onnx/README.md",
+    ];
+    own.map(str::to_owned)
+        .into_iter()
+        .chain(docs.chain(examples).map(name))
+        .collect()
 }
 
 fn text(page: &str) -> String {
@@ -28,17 +39,30 @@ fn text(page: &str) -> String {
 
 /// Where a page's links lead, without those to other hosts.
 fn links(text: &str) -> Vec<&str> {
-    let found = text.match_indices("](").map(|(at, _)| text[at + 2..].split(')').next().unwrap());
-    found.filter(|link| !link.contains("://") && !link.contains(' ')).collect()
+    let found = text
+        .match_indices("](")
+        .map(|(at, _)| text[at + 2..].split(')').next().unwrap());
+    found
+        .filter(|link| !link.contains("://") && !link.contains(' '))
+        .collect()
 }
 
 /// As GitHub and mdBook name the anchor of a heading.
 fn anchors(text: &str) -> BTreeSet<String> {
     let anchor = |heading: &str| {
-        let kept = heading.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
-        kept.chars().filter(|c| c.is_alphanumeric() || "-_".contains(*c)).collect()
+        let kept = heading
+            .trim_start_matches('#')
+            .trim()
+            .to_lowercase()
+            .replace(' ', "-");
+        kept.chars()
+            .filter(|c| c.is_alphanumeric() || "-_".contains(*c))
+            .collect()
     };
-    text.lines().filter(|line| line.starts_with('#')).map(anchor).collect()
+    text.lines()
+        .filter(|line| line.starts_with('#'))
+        .map(anchor)
+        .collect()
 }
 
 #[test]
@@ -49,9 +73,16 @@ fn every_link_leads_to_a_file_and_a_heading() {
         for link in links(&own) {
             let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
             let at = Path::new(ROOT).join(&page).parent().unwrap().join(path);
-            let target = if path.is_empty() { Some(own.clone()) } else { fs::read_to_string(&at).ok() };
+            let target = if path.is_empty() {
+                Some(own.clone())
+            } else {
+                fs::read_to_string(&at).ok()
+            };
             let is_there = path.is_empty() || at.exists();
-            if !is_there || (!anchor.is_empty() && !target.is_some_and(|text| anchors(&text).contains(anchor))) {
+            if !is_there
+                || (!anchor.is_empty()
+                    && !target.is_some_and(|text| anchors(&text).contains(anchor)))
+            {
                 dead.push(format!("{page}: {link}"));
             }
         }
@@ -63,8 +94,12 @@ fn every_link_leads_to_a_file_and_a_heading() {
 fn every_page_is_in_the_book() {
     let summary = text("docs/SUMMARY.md");
     let book: BTreeSet<&str> = links(&summary).into_iter().collect();
-    let docs = pages().into_iter().filter_map(|page| Some(page.strip_prefix("docs/")?.to_owned()));
-    let left_out: Vec<_> = docs.filter(|page| page != "SUMMARY.md" && !book.contains(&**page)).collect();
+    let docs = pages()
+        .into_iter()
+        .filter_map(|page| Some(page.strip_prefix("docs/")?.to_owned()));
+    let left_out: Vec<_> = docs
+        .filter(|page| page != "SUMMARY.md" && !book.contains(&**page))
+        .collect();
     assert!(left_out.is_empty(), "{left_out:?}");
 }
 
@@ -84,7 +119,9 @@ fn code(text: &str) -> Vec<String> {
         }
     }
     // What stands between backticks may go on in the next line, but not beyond its paragraph.
-    let spans = prose.split("\n\n").flat_map(|paragraph| paragraph.split('`').skip(1).step_by(2));
+    let spans = prose
+        .split("\n\n")
+        .flat_map(|paragraph| paragraph.split('`').skip(1).step_by(2));
     found.extend(spans.map(str::to_owned));
     found
 }
@@ -103,10 +140,14 @@ fn commands(line: &str) -> Vec<String> {
         before = c;
     }
     let is_variable = |word: &&str| {
-        word.split_once('=').is_some_and(|(name, _)| name.chars().all(|c| c.is_ascii_uppercase() || c == '_'))
+        word.split_once('=')
+            .is_some_and(|(name, _)| name.chars().all(|c| c.is_ascii_uppercase() || c == '_'))
     };
     let plain = |part: String| {
-        let words = part.trim_start_matches(|c| "|;&<>()".contains(c)).split_whitespace().skip_while(is_variable);
+        let words = part
+            .trim_start_matches(|c| "|;&<>()".contains(c))
+            .split_whitespace()
+            .skip_while(is_variable);
         let command = words.collect::<Vec<_>>().join(" ").replace('…', "");
         match command.split_once(" -- ") {
             Some((cargo, orch_s)) if cargo.starts_with("cargo run ") => format!("orch {orch_s}"),
@@ -119,8 +160,13 @@ fn commands(line: &str) -> Vec<String> {
 /// Each command of each page that begins so, with its page.
 fn calls(begin: &str) -> BTreeSet<(String, String)> {
     let of = |page: String| {
-        let all: Vec<_> = code(&text(&page)).iter().flat_map(|line| commands(line)).collect();
-        all.into_iter().filter(|command| command.starts_with(begin)).map(move |command| (page.clone(), command))
+        let all: Vec<_> = code(&text(&page))
+            .iter()
+            .flat_map(|line| commands(line))
+            .collect();
+        all.into_iter()
+            .filter(|command| command.starts_with(begin))
+            .map(move |command| (page.clone(), command))
     };
     pages().into_iter().flat_map(of).collect()
 }
@@ -130,9 +176,20 @@ fn commands_are_found_wherever_they_stand() {
     let page = "Say `orch a\n  b`.\n\n| x | `A_B=1 orch c` |\n\n    zstd -dc x | orch d -    # and `orch e`\n\n\
         ```console\n$ cargo run --release -- f '#;orch x' > g && just h\n`orch y`\n```\n";
     let found: Vec<_> = code(page).iter().flat_map(|line| commands(line)).collect();
-    let is_expected = |command: &&String| command.starts_with("orch ") || command.starts_with("just ");
+    let is_expected =
+        |command: &&String| command.starts_with("orch ") || command.starts_with("just ");
     let found: Vec<_> = found.iter().filter(is_expected).collect();
-    assert_eq!(found, ["orch d -", "orch f '#;orch x'", "just h", "orch a b", "orch c", "orch e"]);
+    assert_eq!(
+        found,
+        [
+            "orch d -",
+            "orch f '#;orch x'",
+            "just h",
+            "orch a b",
+            "orch c",
+            "orch e"
+        ]
+    );
 }
 
 /// A folder whose `orch` is the one under test.
@@ -147,10 +204,21 @@ fn on_path(sandbox: &Sandbox) -> String {
 fn shell(sandbox: &Sandbox, line: &str, path: &str) -> (bool, String) {
     let orch = sandbox.command([] as [&str; 0]);
     let mut command = Command::new("sh");
-    command.args(["-c", &format!("exec 2>&1; {line}")]).current_dir(sandbox.path("")).env_clear();
-    command.envs(orch.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("PATH", path);
+    command
+        .args(["-c", &format!("exec 2>&1; {line}")])
+        .current_dir(sandbox.path(""))
+        .env_clear();
+    command
+        .envs(
+            orch.get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
+        .env("PATH", path);
     let output = command.output().unwrap();
-    (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+    (
+        output.status.success(),
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+    )
 }
 
 #[test]
@@ -158,12 +226,24 @@ fn every_command_that_orch_has_is_on_its_page() {
     let help = Sandbox::new().run(["--help"]).success().stdout;
     let (_, commands) = help.split_once("\nCommands:\n").unwrap();
     let lines = commands.lines().take_while(|line| !line.is_empty());
-    let named = lines.filter_map(|line| line.strip_prefix("  ")?.split(' ').next().filter(|name| !name.is_empty()));
+    let named = lines.filter_map(|line| {
+        line.strip_prefix("  ")?
+            .split(' ')
+            .next()
+            .filter(|name| !name.is_empty())
+    });
     let page = text("docs/commands.md");
-    let is_missing =
-        |name: &&str| !page.contains(&format!("\n    orch {name}")) && !page.contains(&format!("`orch {name}`"));
-    let missing: Vec<_> = named.inspect(|name| assert!(name.is_ascii(), "{name}")).filter(is_missing).collect();
-    assert!(commands.contains("\n  completions ") && missing.is_empty(), "{missing:?}");
+    let is_missing = |name: &&str| {
+        !page.contains(&format!("\n    orch {name}")) && !page.contains(&format!("`orch {name}`"))
+    };
+    let missing: Vec<_> = named
+        .inspect(|name| assert!(name.is_ascii(), "{name}"))
+        .filter(is_missing)
+        .collect();
+    assert!(
+        commands.contains("\n  completions ") && missing.is_empty(),
+        "{missing:?}"
+    );
 }
 
 #[test]
@@ -191,8 +271,13 @@ fn every_command_is_one_that_orch_has() {
 #[test]
 fn every_recipe_is_in_the_justfile() {
     let justfile = text("justfile");
-    let heads = justfile.lines().filter(|line| !line.starts_with([' ', '#'])).filter_map(|line| line.split_once(':'));
-    let recipes: BTreeSet<&str> = heads.filter_map(|(head, _)| head.split(' ').next()).collect();
+    let heads = justfile
+        .lines()
+        .filter(|line| !line.starts_with([' ', '#']))
+        .filter_map(|line| line.split_once(':'));
+    let recipes: BTreeSet<&str> = heads
+        .filter_map(|(head, _)| head.split(' ').next())
+        .collect();
     let mut calls = calls("just ");
     assert!(calls.len() > 15, "{calls:?}");
     calls.retain(|(_, call)| !recipes.contains(call.split(' ').nth(1).unwrap()));
@@ -209,10 +294,17 @@ fn every_script_is_there_and_has_the_options() {
         assert!(Path::new(ROOT).join(script).is_file(), "{page}: {call}");
         let options: Vec<_> = words.filter(|word| word.starts_with("--")).collect();
         if !options.is_empty() {
-            let output = Command::new("python3").args([script, "--help"]).current_dir(ROOT).output().unwrap();
+            let output = Command::new("python3")
+                .args([script, "--help"])
+                .current_dir(ROOT)
+                .output()
+                .unwrap();
             let help = String::from_utf8(output.stdout).unwrap();
             let known: BTreeSet<&str> = help.split([' ', '\n', ',', '[', ']']).collect();
-            assert!(options.iter().all(|option| known.contains(option)), "{page}: {call}\n{help}");
+            assert!(
+                options.iter().all(|option| known.contains(option)),
+                "{page}: {call}\n{help}"
+            );
         }
     }
 }
@@ -226,16 +318,37 @@ fn the_example_of_one_s_own_programs_does_what_it_says() {
         sandbox.write(&path, fs::read(Path::new(ROOT).join(&path)).unwrap());
     }
     let path = on_path(&sandbox);
-    let calls: Vec<_> = calls("orch ").into_iter().filter(|(page, _)| page == "examples/command/README.md").collect();
+    let calls: Vec<_> = calls("orch ")
+        .into_iter()
+        .filter(|(page, _)| page == "examples/command/README.md")
+        .collect();
     assert_eq!(calls.len(), 3, "{calls:?}");
     for (_, call) in calls {
         let (succeeded, said) = shell(&sandbox, &call, &path);
         assert!(succeeded, "{call}\n{said}");
     }
     let spec = "examples/command/specs/all.yaml";
-    sandbox.run(["run", spec, "--json"]).success().summary([("executed", 0), ("passed", 1)]);
-    let card = sandbox.run(["output", "command:card", "--spec", spec, "--cat", "card.json"]).success().json();
-    assert!(card["sha256"].as_str().is_some_and(|digest| digest.len() == 64), "{card}");
+    sandbox
+        .run(["run", spec, "--json"])
+        .success()
+        .summary([("executed", 0), ("passed", 1)]);
+    let card = sandbox
+        .run([
+            "output",
+            "command:card",
+            "--spec",
+            spec,
+            "--cat",
+            "card.json",
+        ])
+        .success()
+        .json();
+    assert!(
+        card["sha256"]
+            .as_str()
+            .is_some_and(|digest| digest.len() == 64),
+        "{card}"
+    );
 }
 
 /// What a page shows of a terminal: a command, and lines of what it prints. Or a file, whose name is its first line's comment.
@@ -252,12 +365,18 @@ fn shown(text: &str) -> Vec<Shown> {
             (None, Some(kind)) => block = Some(kind),
             (Some(_), Some(_)) => block = None,
             (Some("console"), None) => match (line.strip_prefix("$ "), found.last_mut()) {
-                (Some(line), _) => found.push(Shown::Command { line: line.to_owned(), printed: Vec::new() }),
+                (Some(line), _) => found.push(Shown::Command {
+                    line: line.to_owned(),
+                    printed: Vec::new(),
+                }),
                 (None, Some(Shown::Command { printed, .. })) => printed.push(line.to_owned()),
                 (None, _) => panic!("{line:?} is printed by nothing"),
             },
             (Some("python"), None) => match (line.strip_prefix("# "), found.last_mut()) {
-                (Some(name), _) => found.push(Shown::File { name: name.to_owned(), text: String::new() }),
+                (Some(name), _) => found.push(Shown::File {
+                    name: name.to_owned(),
+                    text: String::new(),
+                }),
                 (None, Some(Shown::File { text, .. })) => text.extend([line, "\n"]),
                 (None, _) => panic!("{line:?} belongs to no file"),
             },
@@ -270,7 +389,9 @@ fn shown(text: &str) -> Vec<Shown> {
 /// Without figures, and spaces that depend on their width; up to where a page leaves something out.
 fn plain(line: &str) -> String {
     let line = line.split('…').next().unwrap();
-    let words = line.split_whitespace().map(|word| word.replace(|c: char| c.is_ascii_digit() || c == '.', ""));
+    let words = line
+        .split_whitespace()
+        .map(|word| word.replace(|c: char| c.is_ascii_digit() || c == '.', ""));
     words.collect::<Vec<_>>().join(" ")
 }
 
@@ -290,21 +411,37 @@ fn follow(page: &str, sandbox: &Sandbox) {
         let (succeeded, said) = shell(sandbox, &line, &path);
         assert!(succeeded, "{page}: {line}\n{said}");
         let mut lines = said.lines().map(plain);
-        for expected in printed.iter().map(|line| plain(line)).filter(|line| !line.is_empty()) {
+        for expected in printed
+            .iter()
+            .map(|line| plain(line))
+            .filter(|line| !line.is_empty())
+        {
             let is_printed = lines.any(|own| own.starts_with(&expected));
-            assert!(is_printed, "{page}: {line}: no {expected:?}, or not in its place\n{said}");
+            assert!(
+                is_printed,
+                "{page}: {line}: no {expected:?}, or not in its place\n{said}"
+            );
         }
     }
 }
 
 #[test]
 fn the_readme_shows_what_is_printed() {
-    assert!(text("README.md").split_whitespace().count() < 700, "it is one screen, and the rest is in docs/");
+    assert!(
+        text("README.md").split_whitespace().count() < 700,
+        "it is one screen, and the rest is in docs/"
+    );
     let sandbox = Sandbox::new().installs();
-    for entry in fs::read_dir(Path::new(ROOT).join("specs")).unwrap().map(|entry| entry.unwrap()) {
+    for entry in fs::read_dir(Path::new(ROOT).join("specs"))
+        .unwrap()
+        .map(|entry| entry.unwrap())
+    {
         if entry.file_type().unwrap().is_file() {
             let name = entry.file_name();
-            sandbox.write(&format!("specs/{}", name.to_str().unwrap()), fs::read(entry.path()).unwrap());
+            sandbox.write(
+                &format!("specs/{}", name.to_str().unwrap()),
+                fs::read(entry.path()).unwrap(),
+            );
         }
     }
     follow("README.md", &sandbox);

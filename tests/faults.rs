@@ -27,15 +27,33 @@ const fn fault(
     reason: &'static str,
     code: &'static str,
 ) -> Fault {
-    Fault { name, code, outcome, reason, times }
+    Fault {
+        name,
+        code,
+        outcome,
+        reason,
+        times,
+    }
 }
 
 /// Steps of the user's own; `MARK` becomes what the test looks for, `ESCAPE` a process in a session of its own, whose
 /// parent has ended, and whose environment is empty.
 const COMMANDS: &[Fault] = &[
     fault("good", 6, "PASS", "", "echo well > out"),
-    fault("exit", 6, "FAIL", "ended with exit status: 7: no such thing", "echo no such thing >&2; exit 7"),
-    fault("none", 4, "FAIL", "did not make its declared output `out`", "true"),
+    fault(
+        "exit",
+        6,
+        "FAIL",
+        "ended with exit status: 7: no such thing",
+        "echo no such thing >&2; exit 7",
+    ),
+    fault(
+        "none",
+        4,
+        "FAIL",
+        "did not make its declared output `out`",
+        "true",
+    ),
     fault("segv", 6, "CRASH", "SIGSEGV", "kill -SEGV $$"),
     fault("kill", 4, "CRASH", "SIGKILL", "kill -KILL $$"),
     fault("hang", 6, "TIMEOUT", "within 1 s", "sleep 300; : MARK"),
@@ -46,14 +64,50 @@ const COMMANDS: &[Fault] = &[
         "within 1 s",
         "trap '' TERM; sh -c \"trap '' TERM; sleep 300; : MARK\" & wait; sleep 300",
     ),
-    fault("below", 6, "PASS", "", "sh -c 'sleep 300; : MARK' & echo > out"),
+    fault(
+        "below",
+        6,
+        "PASS",
+        "",
+        "sh -c 'sleep 300; : MARK' & echo > out",
+    ),
     fault("escape", 8, "PASS", "", "ESCAPE; echo > out"),
-    fault("escape-crash", 6, "CRASH", "SIGABRT", "ESCAPE; kill -ABRT $$"),
-    fault("escape-hang", 4, "TIMEOUT", "within 1 s", "ESCAPE; sleep 300"),
-    fault("flood", 3, "PASS", "", "yes 'MARK' | head -c 60000000; echo > out"),
+    fault(
+        "escape-crash",
+        6,
+        "CRASH",
+        "SIGABRT",
+        "ESCAPE; kill -ABRT $$",
+    ),
+    fault(
+        "escape-hang",
+        4,
+        "TIMEOUT",
+        "within 1 s",
+        "ESCAPE; sleep 300",
+    ),
+    fault(
+        "flood",
+        3,
+        "PASS",
+        "",
+        "yes 'MARK' | head -c 60000000; echo > out",
+    ),
     fault("drown", 2, "TIMEOUT", "within 1 s", "yes 'MARK'"),
-    fault("eat", 2, "OOM", "more than its limit of 1.5 GiB", "exec python3 -c \"EAT\" MARK"),
-    fault("eat-below", 1, "OOM", "more than its limit of 1.5 GiB", "python3 -c \"EAT\" MARK & wait"),
+    fault(
+        "eat",
+        2,
+        "OOM",
+        "more than its limit of 1.5 GiB",
+        "exec python3 -c \"EAT\" MARK",
+    ),
+    fault(
+        "eat-below",
+        1,
+        "OOM",
+        "more than its limit of 1.5 GiB",
+        "python3 -c \"EAT\" MARK & wait",
+    ),
 ];
 
 const EAT: &str = "import itertools\nb = [bytearray(b'x') * (16 << 20) for i in itertools.count()]";
@@ -63,7 +117,9 @@ impl Fault {
     /// Its outcome, and words of the reason. Where the kernel keeps signals inside a sandbox, nobody kills a server.
     fn ending(&self) -> (&'static str, &'static str) {
         match (self.name, orch::confine::Enforced::here()) {
-            ("run-server", orch::confine::Enforced::Landlock(6..)) => ("FAIL", "Operation not permitted"),
+            ("run-server", orch::confine::Enforced::Landlock(6..)) => {
+                ("FAIL", "Operation not permitted")
+            }
             _ => (self.outcome, self.reason),
         }
     }
@@ -73,9 +129,21 @@ impl Fault {
 const MADE: &[Fault] = &[
     fault("segv", 3, "CRASH", "SIGSEGV", "ctypes.string_at(0)"),
     fault("exit", 2, "CRASH", "exited with code 9", "os._exit(9)"),
-    fault("raise", 2, "FAIL", "KeyError: 'no such thing'", "raise KeyError('no such thing')"),
+    fault(
+        "raise",
+        2,
+        "FAIL",
+        "KeyError: 'no such thing'",
+        "raise KeyError('no such thing')",
+    ),
     fault("memory", 2, "OOM", "MemoryError", "raise MemoryError"),
-    fault("eat", 1, "OOM", "more than its limit of 1.5 GiB", "b = [bytearray(b'x') * (16 << 20) for i in range(1000)]"),
+    fault(
+        "eat",
+        1,
+        "OOM",
+        "more than its limit of 1.5 GiB",
+        "b = [bytearray(b'x') * (16 << 20) for i in range(1000)]",
+    ),
     fault(
         "junk",
         2,
@@ -83,11 +151,35 @@ const MADE: &[Fault] = &[
         "it wrote junk to the descriptor",
         "os.write(answer(), b'{\"output\": 7}\\n'); time.sleep(60)",
     ),
-    fault("half", 2, "FAIL", "half a line", "os.write(answer(), b'{\"out'); os._exit(0)"),
-    fault("long", 1, "FAIL", "a line of more than", "[os.write(answer(), b'x' * 65536) for i in range(1000)]"),
-    fault("shut", 2, "CRASH", "exited with code 1", "os.close(answer())"),
+    fault(
+        "half",
+        2,
+        "FAIL",
+        "half a line",
+        "os.write(answer(), b'{\"out'); os._exit(0)",
+    ),
+    fault(
+        "long",
+        1,
+        "FAIL",
+        "a line of more than",
+        "[os.write(answer(), b'x' * 65536) for i in range(1000)]",
+    ),
+    fault(
+        "shut",
+        2,
+        "CRASH",
+        "exited with code 1",
+        "os.close(answer())",
+    ),
     fault("escape", 3, "PASS", "", "escape()"),
-    fault("escape-crash", 3, "CRASH", "SIGABRT", "escape(); os.abort()"),
+    fault(
+        "escape-crash",
+        3,
+        "CRASH",
+        "SIGABRT",
+        "escape(); os.abort()",
+    ),
     fault("flood", 1, "PASS", "", "print('x' * 30_000_000)"),
     fault("good", 2, "PASS", "", ""),
 ];
@@ -95,7 +187,13 @@ const MADE: &[Fault] = &[
 /// Code of models, executed when they are run.
 const RUN: &[Fault] = &[
     fault("run-segv", 2, "CRASH", "SIGSEGV", "ctypes.string_at(0)"),
-    fault("run-deaf", 1, "TIMEOUT", "within 3 s", "signal.signal(15, signal.SIG_IGN); escape(); time.sleep(300)"),
+    fault(
+        "run-deaf",
+        1,
+        "TIMEOUT",
+        "within 3 s",
+        "signal.signal(15, signal.SIG_IGN); escape(); time.sleep(300)",
+    ),
     fault(
         "run-eat",
         1,
@@ -185,9 +283,13 @@ fn weights() -> Vec<u8> {
 /// Processes that an orch has started, directly or not, by the mark that each of them carries.
 fn carriers(orch: u32) -> Vec<u32> {
     let mark = format!("ORCH_RUN={orch}-");
-    let pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let pids = fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let carries = |pid: &u32| {
-        fs::read(format!("/proc/{pid}/environ")).is_ok_and(|all| String::from_utf8_lossy(&all).contains(&mark))
+        fs::read(format!("/proc/{pid}/environ"))
+            .is_ok_and(|all| String::from_utf8_lossy(&all).contains(&mark))
     };
     pids.filter(carries).collect()
 }
@@ -206,10 +308,20 @@ fn a_hundred_runs_that_misbehave_leave_a_right_report_and_no_process() {
     // By step.
     let mut expected = BTreeMap::new();
     for (faults, at_run) in [(MADE, "False"), (RUN, "True")] {
-        for (fault, n) in faults.iter().flat_map(|fault| (0..fault.times).map(move |n| (fault, n))) {
+        for (fault, n) in faults
+            .iter()
+            .flat_map(|fault| (0..fault.times).map(move |n| (fault, n)))
+        {
             let name = format!("{}-{n}", fault.name);
-            let code = if fault.code.is_empty() { "pass" } else { fault.code };
-            let text = MODEL.replace("AT_RUN", at_run).replace("CODE", code).replace("MARK", &mark);
+            let code = if fault.code.is_empty() {
+                "pass"
+            } else {
+                fault.code
+            };
+            let text = MODEL
+                .replace("AT_RUN", at_run)
+                .replace("CODE", code)
+                .replace("MARK", &mark);
             sandbox.write(&format!("odd/{name}/odd.py"), text);
             sandbox.write(&format!("odd/{name}/model.safetensors"), weights());
             // The name is there so that no two models are the same and one is made for both.
@@ -226,25 +338,56 @@ fn a_hundred_runs_that_misbehave_leave_a_right_report_and_no_process() {
             )
             .unwrap();
             // What passed when it was made is run, too.
-            let step = if at_run == "False" && fault.outcome != "PASS" { "generate" } else { "run" };
-            let target = if fault.outcome == "TIMEOUT" { "short" } else { "eager" };
-            let step = if step == "run" { format!("run:{name}:{target}-fp32") } else { format!("generate:{name}") };
+            let step = if at_run == "False" && fault.outcome != "PASS" {
+                "generate"
+            } else {
+                "run"
+            };
+            let target = if fault.outcome == "TIMEOUT" {
+                "short"
+            } else {
+                "eager"
+            };
+            let step = if step == "run" {
+                format!("run:{name}:{target}-fp32")
+            } else {
+                format!("generate:{name}")
+            };
             expected.insert(step, fault);
         }
     }
     spec.push_str("commands:\n");
-    for (fault, n) in COMMANDS.iter().flat_map(|fault| (0..fault.times).map(move |n| (fault, n))) {
+    for (fault, n) in COMMANDS
+        .iter()
+        .flat_map(|fault| (0..fault.times).map(move |n| (fault, n)))
+    {
         let name = format!("{}-{n}", fault.name);
-        let code = fault.code.replace("ESCAPE", ESCAPE).replace("EAT", EAT).replace("MARK", &mark);
+        let code = fault
+            .code
+            .replace("ESCAPE", ESCAPE)
+            .replace("EAT", EAT)
+            .replace("MARK", &mark);
         let argv = serde_json::to_string(&["sh", "-c", &code, &name]).unwrap();
         let seconds = if fault.outcome == "TIMEOUT" { 1 } else { 60 };
-        writeln!(spec, "  {name}: {{argv: {argv}, outputs: [out], timeout_seconds: {seconds}}}").unwrap();
+        writeln!(
+            spec,
+            "  {name}: {{argv: {argv}, outputs: [out], timeout_seconds: {seconds}}}"
+        )
+        .unwrap();
         expected.insert(format!("command:{name}"), fault);
     }
     assert_eq!(expected.len(), 100);
     let sandbox = sandbox.file("spec.yaml", spec);
 
-    let child = sandbox.spawn(["run", "spec.yaml", "--json", "--jobs", "4", "--job-memory", "1536MiB"]);
+    let child = sandbox.spawn([
+        "run",
+        "spec.yaml",
+        "--json",
+        "--jobs",
+        "4",
+        "--job-memory",
+        "1536MiB",
+    ]);
     let orch = child.id();
     let ended = sandbox.wait(child).code(1);
     assert_eq!(processes_with(&mark), Vec::<u32>::new());
@@ -252,7 +395,10 @@ fn a_hundred_runs_that_misbehave_leave_a_right_report_and_no_process() {
 
     let runs = sandbox.run(["what-ran", "--json"]).success().json();
     let steps = runs["runs"][0]["steps"].as_array().unwrap();
-    let found: BTreeMap<_, _> = steps.iter().map(|step| (step["step"].as_str().unwrap(), step)).collect();
+    let found: BTreeMap<_, _> = steps
+        .iter()
+        .map(|step| (step["step"].as_str().unwrap(), step))
+        .collect();
     let mut wrong = String::new();
     for (step, fault) in &expected {
         let Some(found) = found.get(step.as_str()) else {
@@ -261,8 +407,16 @@ fn a_hundred_runs_that_misbehave_leave_a_right_report_and_no_process() {
         };
         let reason = found["reason"].as_str().unwrap_or_default();
         let (outcome, words) = fault.ending();
-        if found["outcome"] != outcome || !reason.contains(words) || reason.is_empty() != words.is_empty() {
-            writeln!(wrong, "{step}: {} ({reason}), expected {outcome} ({words})", found["outcome"]).unwrap();
+        if found["outcome"] != outcome
+            || !reason.contains(words)
+            || reason.is_empty() != words.is_empty()
+        {
+            writeln!(
+                wrong,
+                "{step}: {} ({reason}), expected {outcome} ({words})",
+                found["outcome"]
+            )
+            .unwrap();
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
@@ -270,12 +424,18 @@ fn a_hundred_runs_that_misbehave_leave_a_right_report_and_no_process() {
     // Each cell of the report says the same.
     for case in ended.json()["cases"].as_array().unwrap() {
         let name = case["model"].as_str().unwrap();
-        let fault =
-            MADE.iter().chain(RUN).find(|fault| Some(fault.name) == name.rsplit_once('-').map(|(name, _)| name));
+        let fault = MADE
+            .iter()
+            .chain(RUN)
+            .find(|fault| Some(fault.name) == name.rsplit_once('-').map(|(name, _)| name));
         assert_eq!(case["status"], fault.unwrap().ending().0, "{case}");
     }
     for log in sandbox.stored_files("logs") {
-        assert!(fs::metadata(&log).unwrap().len() < 11 << 20, "{}", log.display());
+        assert!(
+            fs::metadata(&log).unwrap().len() < 11 << 20,
+            "{}",
+            log.display()
+        );
     }
     sandbox.run(["cache", "verify"]).success();
 }

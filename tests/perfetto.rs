@@ -27,10 +27,23 @@ commands:
 /// The rows that each query gives.
 fn ask(trace: &Path, queries: &[&str]) -> Vec<Vec<Value>> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/perfetto/query.mjs");
-    let output = installed::node().arg(script).arg(installed::perfetto()).arg(trace).args(queries).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = installed::node()
+        .arg(script)
+        .arg(installed::perfetto())
+        .arg(trace)
+        .args(queries)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let answers = String::from_utf8(output.stdout).unwrap();
-    let answers: Vec<Vec<Value>> = answers.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let answers: Vec<Vec<Value>> = answers
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     assert_eq!(answers.len(), queries.len());
     answers
 }
@@ -38,7 +51,9 @@ fn ask(trace: &Path, queries: &[&str]) -> Vec<Vec<Value>> {
 #[test]
 fn perfetto_reads_all_of_a_trace() {
     let sandbox = Sandbox::new().file("spec.yaml", spec());
-    sandbox.run(["run", "spec.yaml", "--jobs", "3", "--trace", "trace.json"]).code(1);
+    sandbox
+        .run(["run", "spec.yaml", "--jobs", "3", "--trace", "trace.json"])
+        .code(1);
     let trace: Value = serde_json::from_str(&sandbox.read("trace.json")).unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
     let count = |phase: &str| events.iter().filter(|event| event["ph"] == phase).count();
@@ -59,25 +74,57 @@ fn perfetto_reads_all_of_a_trace() {
             "select name from process where name is not null",
         ],
     );
-    let [troubles, slices, flows, rows, critical, outcome, counters, process] = &answers[..] else {
+    let [
+        troubles,
+        slices,
+        flows,
+        rows,
+        critical,
+        outcome,
+        counters,
+        process,
+    ] = &answers[..]
+    else {
         panic!("{answers:?}")
     };
     assert_eq!(troubles, &Vec::<Value>::new());
-    assert_eq!(slices, &[json!([count("X"), 1, 0])], "all of them, none longer than its row has room for");
-    assert_eq!((flows, count("s")), (&vec![json!([2])], 2), "first to second to third");
+    assert_eq!(
+        slices,
+        &[json!([count("X"), 1, 0])],
+        "all of them, none longer than its row has room for"
+    );
+    assert_eq!(
+        (flows, count("s")),
+        (&vec![json!([2])], 2),
+        "first to second to third"
+    );
 
     let mut steps: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for row in rows {
-        steps.entry(row[0].as_str().unwrap()).or_default().push(row[1].as_str().unwrap());
+        steps
+            .entry(row[0].as_str().unwrap())
+            .or_default()
+            .push(row[1].as_str().unwrap());
     }
     let chain = ["command:first", "command:second", "command:third"];
     assert_eq!(steps["critical path"], chain);
     assert_eq!(critical, &chain.map(|name| json!([name])));
     assert_eq!(trace["otherData"]["critical path"], json!(chain));
-    let in_slots: usize = steps.iter().filter(|(row, _)| row.starts_with("job ")).map(|(_, steps)| steps.len()).sum();
+    let in_slots: usize = steps
+        .iter()
+        .filter(|(row, _)| row.starts_with("job "))
+        .map(|(_, steps)| steps.len())
+        .sum();
     assert_eq!(in_slots, 404, "{:?}", steps.keys());
-    assert!(steps.keys().filter(|row| row.starts_with("job ")).count() <= 3, "{:?}", steps.keys());
+    assert!(
+        steps.keys().filter(|row| row.starts_with("job ")).count() <= 3,
+        "{:?}",
+        steps.keys()
+    );
     assert_eq!(outcome, &[json!(["FAIL"])]);
-    assert_eq!(counters, &["steps ready", "steps running"].map(|name| json!([name])));
+    assert_eq!(
+        counters,
+        &["steps ready", "steps running"].map(|name| json!([name]))
+    );
     assert_eq!(process, &[json!(["orch run"])]);
 }

@@ -21,7 +21,12 @@ fn a_reader_finds_sorts_and_compares() {
     fs::create_dir_all(&scratch).unwrap();
     let doc: ReportDoc = serde_json::from_str(include_str!("fixtures/report/doc.json")).unwrap();
     let page = Served::Bytes(html::render(&doc).unwrap().into_bytes());
-    let launch = Launch { program: &browser, api: Api::Wasm, adapter: Adapter::Software, scratch: &scratch };
+    let launch = Launch {
+        program: &browser,
+        api: Api::Wasm,
+        adapter: Adapter::Software,
+        scratch: &scratch,
+    };
     let shown = Page {
         script: include_str!("report_page.mjs"),
         params: &Value::Null,

@@ -22,25 +22,38 @@ fn page(doc: &ReportDoc) -> String {
 
 /// The tags of a page, `(name, attributes)`; panics where an element is not closed in the order it was opened.
 fn elements(page: &str) -> Vec<(String, String)> {
-    const VOID: [&str; 8] = ["meta", "br", "input", "line", "polyline", "rect", "link", "img"];
+    const VOID: [&str; 8] = [
+        "meta", "br", "input", "line", "polyline", "rect", "link", "img",
+    ];
     let mut found = Vec::new();
     let mut open: Vec<String> = Vec::new();
     let mut rest = page;
     while let Some(at) = rest.find('<') {
-        let tag = &rest[at + 1..rest[at..].find('>').map(|end| at + end).expect("a tag without an end")];
+        let tag = &rest[at + 1
+            ..rest[at..]
+                .find('>')
+                .map(|end| at + end)
+                .expect("a tag without an end")];
         rest = &rest[at + tag.len() + 2..];
         if tag.starts_with('!') {
             continue;
         }
         if let Some(name) = tag.strip_prefix('/') {
-            assert_eq!(open.pop().as_deref(), Some(name), "before {}", &rest[..rest.len().min(200)]);
+            assert_eq!(
+                open.pop().as_deref(),
+                Some(name),
+                "before {}",
+                &rest[..rest.len().min(200)]
+            );
             continue;
         }
         let (name, attributes) = tag.split_once([' ', '\n']).unwrap_or((tag, ""));
         let name = name.trim_end_matches('/').to_owned();
         found.push((name.clone(), attributes.to_owned()));
         if name == "script" || name == "style" {
-            let end = rest.find(&format!("</{name}>")).expect("a script or style without an end");
+            let end = rest
+                .find(&format!("</{name}>"))
+                .expect("a script or style without an end");
             rest = &rest[end + name.len() + 3..];
         } else if !VOID.contains(&name.as_str()) {
             open.push(name);
@@ -65,7 +78,12 @@ fn every_case_has_a_cell_and_its_details() {
         std::fs::write(path, &page).unwrap();
     }
     let elements = elements(&page);
-    let count = |name: &str, part: &str| elements.iter().filter(|(n, a)| n == name && a.contains(part)).count();
+    let count = |name: &str, part: &str| {
+        elements
+            .iter()
+            .filter(|(n, a)| n == name && a.contains(part))
+            .count()
+    };
     assert_eq!(count("td", "data-k=\"pass\""), 119);
     assert_eq!(count("td", "data-k=\"fail\""), 8);
     assert_eq!(count("td", "data-k=\"unavailable\""), 75);
@@ -74,8 +92,18 @@ fn every_case_has_a_cell_and_its_details() {
     let data = data(&page);
     assert_eq!(data["details"].as_array().unwrap().len(), doc.cases.len());
     for (at, case) in doc.cases.iter().enumerate() {
-        assert_eq!(count("a", &format!("class=\"cell\" href=\"#case={at}\"")), 1, "case {at}");
-        assert!(data["details"][at]["name"].as_str().unwrap().starts_with(&case.model), "case {at}");
+        assert_eq!(
+            count("a", &format!("class=\"cell\" href=\"#case={at}\"")),
+            1,
+            "case {at}"
+        );
+        assert!(
+            data["details"][at]["name"]
+                .as_str()
+                .unwrap()
+                .starts_with(&case.model),
+            "case {at}"
+        );
     }
     assert_eq!(data["document"], json::render(&doc));
 }
@@ -84,9 +112,15 @@ fn every_case_has_a_cell_and_its_details() {
 fn the_page_asks_for_nothing_from_outside() {
     let page = without_plot(&page(&doc()));
     for (name, attributes) in elements(&page) {
-        assert!(!["link", "img", "iframe", "object", "embed", "base"].contains(&name.as_str()), "{name}");
+        assert!(
+            !["link", "img", "iframe", "object", "embed", "base"].contains(&name.as_str()),
+            "{name}"
+        );
         assert!(!attributes.contains("src="), "{name} {attributes}");
-        for (_, after) in attributes.match_indices("href=\"").map(|(at, m)| attributes.split_at(at + m.len())) {
+        for (_, after) in attributes
+            .match_indices("href=\"")
+            .map(|(at, m)| attributes.split_at(at + m.len()))
+        {
             assert!(after.starts_with('#'), "{name} {attributes}");
         }
     }
@@ -95,7 +129,11 @@ fn the_page_asks_for_nothing_from_outside() {
     }
     let plot = include_str!("../node/plot/plot.min.js");
     let addresses = ["http", "fetch(", "@import"].map(|part| plot.matches(part).count());
-    assert_eq!(addresses, [plot.matches("http://www.w3.org/").count(), 0, 0], "names of namespaces, and nothing else");
+    assert_eq!(
+        addresses,
+        [plot.matches("http://www.w3.org/").count(), 0, 0],
+        "names of namespaces, and nothing else"
+    );
 }
 
 #[test]
@@ -115,7 +153,12 @@ fn hostile_names_stay_text() {
         case.placement = [(evil.to_owned(), 1)].into();
         case.steps = vec![evil.into()];
         if let Some(numerics) = &mut case.numerics {
-            numerics.tensors = numerics.tensors.values().cloned().map(|tensor| (evil.to_owned(), tensor)).collect();
+            numerics.tensors = numerics
+                .tensors
+                .values()
+                .cloned()
+                .map(|tensor| (evil.to_owned(), tensor))
+                .collect();
         }
     }
     doc.cases[0].target = evil.into();
@@ -126,10 +169,15 @@ fn hostile_names_stay_text() {
     doc.backends[0].devices[0].name = evil.into();
     let page = page(&doc);
     let elements = elements(&page);
-    assert_eq!(elements.iter().filter(|(name, _)| name == "script").count(), 3);
+    assert_eq!(
+        elements.iter().filter(|(name, _)| name == "script").count(),
+        3
+    );
     assert_eq!(elements.iter().filter(|(name, _)| name == "img").count(), 0);
     assert!(!page.contains("<img"));
-    assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;&quot;&#x27;&amp;&lt;&#x2f;script&gt;"));
+    assert!(
+        page.contains("&lt;img src=x onerror=alert(1)&gt;&quot;&#x27;&amp;&lt;&#x2f;script&gt;")
+    );
     assert!(page.contains("{{ 1 }}"), "the text is shown as it is");
     let data = data(&page);
     assert_eq!(data["document"], json::render(&doc));
@@ -162,13 +210,30 @@ fn what_the_tolerance_cannot_tell_is_told() {
 fn stand_ins_are_labelled_and_never_compared() {
     let page = page(&doc());
     let matrix = section(&page, "matrix");
-    assert_eq!(matrix.matches("ms</span><small class=\"label\">emulated</small>").count(), 11);
-    assert_eq!(matrix.matches("ms</span><small class=\"label\">software</small>").count(), 12);
+    assert_eq!(
+        matrix
+            .matches("ms</span><small class=\"label\">emulated</small>")
+            .count(),
+        11
+    );
+    assert_eq!(
+        matrix
+            .matches("ms</span><small class=\"label\">software</small>")
+            .count(),
+        12
+    );
     let latency = section(&page, "latency");
-    assert!(latency.contains("openvino-int8") && !latency.contains("qnn") && !latency.contains("webgpu"));
+    assert!(
+        latency.contains("openvino-int8")
+            && !latency.contains("qnn")
+            && !latency.contains("webgpu")
+    );
     assert!(latency.contains("2 emulated or software results left out"));
     // A wrong result has no place in a comparison either.
-    let gpt2 = latency.split("<figure").find(|figure| figure.contains("<b>gpt2</b>")).unwrap();
+    let gpt2 = latency
+        .split("<figure")
+        .find(|figure| figure.contains("<b>gpt2</b>"))
+        .unwrap();
     assert!(!gpt2.contains("openvino-int8") && gpt2.contains("openvino-fp16"));
 }
 
@@ -183,14 +248,23 @@ fn cached_figures_show_their_day() {
 #[test]
 fn the_page_of_the_key_models_is_below_3_mb() {
     let mut doc = doc();
-    let measured = doc.cases.iter_mut().filter_map(|case| case.metrics.as_mut());
+    let measured = doc
+        .cases
+        .iter_mut()
+        .filter_map(|case| case.metrics.as_mut());
     for metrics in measured {
         // Samples that do not compress: no two digits of two are alike.
-        let sample = |at: u32| metrics.median_ms * (1.0 + f64::from(at.wrapping_mul(2_654_435_761) % 100_000) / 1e6);
+        let sample = |at: u32| {
+            metrics.median_ms * (1.0 + f64::from(at.wrapping_mul(2_654_435_761) % 100_000) / 1e6)
+        };
         metrics.samples_ms = (0..5 * 250).map(sample).collect();
         metrics.samples = 5 * 250;
         metrics.rounds = (1..=5)
-            .map(|round| orch::report::Round { round, min_ms: metrics.median_ms, ..Default::default() })
+            .map(|round| orch::report::Round {
+                round,
+                min_ms: metrics.median_ms,
+                ..Default::default()
+            })
             .collect();
     }
     let size = page(&doc).len();
@@ -207,11 +281,24 @@ fn absent_parts_leave_no_empty_sections() {
     let page = page(&doc);
     elements(&page);
     assert!(page.contains("No cases."));
-    for id in ["failures", "unavailable", "excluded", "latency", "performance", "numerics", "devices", "versions"] {
-        assert!(!page.contains(&format!("id=\"{id}\"")) && !page.contains(&format!("href=\"#{id}\"")), "{id}");
+    for id in [
+        "failures",
+        "unavailable",
+        "excluded",
+        "latency",
+        "performance",
+        "numerics",
+        "devices",
+        "versions",
+    ] {
+        assert!(
+            !page.contains(&format!("id=\"{id}\"")) && !page.contains(&format!("href=\"#{id}\"")),
+            "{id}"
+        );
     }
     doc.cases = self::doc().cases;
-    doc.cases.retain(|case| case.status == Outcome::SkipUnavailable);
+    doc.cases
+        .retain(|case| case.status == Outcome::SkipUnavailable);
     elements(&self::page(&doc));
 }
 
@@ -234,10 +321,18 @@ fn ten_thousand_cases_are_no_trouble() {
     }
     assert!(doc.cases.len() > 10_000);
     let last = doc.cases.last().unwrap().model.clone();
-    let pages = [json::render(&doc), markdown::render(&doc), junit::render(&doc), page(&doc)];
+    let pages = [
+        json::render(&doc),
+        markdown::render(&doc),
+        junit::render(&doc),
+        page(&doc),
+    ];
     assert!(pages.iter().all(|page| page.contains(&last)));
     assert!(pages[3].len() < 16 << 20, "{}", pages[3].len());
     let at = |text: &str| pages[3].find(text);
-    assert!(at("<section id=\"failures\"") < at("<section id=\"matrix\""), "of a long matrix nobody sees the end");
+    assert!(
+        at("<section id=\"failures\"") < at("<section id=\"matrix\""),
+        "of a long matrix nobody sees the end"
+    );
     assert_eq!(data(&pages[3]).get("document"), None, "matrix.json has it");
 }

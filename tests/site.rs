@@ -20,9 +20,17 @@ fn doc() -> ReportDoc {
 
 fn made() -> Files {
     let (mut base, head) = (doc(), doc());
-    base.cases.iter_mut().take(5).for_each(|case| case.status = orch::record::Outcome::Fail);
+    base.cases
+        .iter_mut()
+        .take(5)
+        .for_each(|case| case.status = orch::record::Outcome::Fail);
     base.cases.pop();
-    site(&head, Some(&compare(("base", &base), ("head", &head), &Noises::new())), &Trends::new()).unwrap()
+    site(
+        &head,
+        Some(&compare(("base", &base), ("head", &head), &Noises::new())),
+        &Trends::new(),
+    )
+    .unwrap()
 }
 
 /// A page with all that it loads in it: in a frame it has no folder.
@@ -40,14 +48,23 @@ fn whole(files: &Files, name: &str) -> String {
 
 /// What a page refers to, as it stands there.
 fn references(page: &str) -> BTreeSet<&str> {
-    let of = |name: &'static str| page.split(name).skip(1).map(|rest| rest.split('"').next().unwrap());
+    let of = |name: &'static str| {
+        page.split(name)
+            .skip(1)
+            .map(|rest| rest.split('"').next().unwrap())
+    };
     of(" href=\"").chain(of(" src=\"")).collect()
 }
 
 /// The path below the site that a reference of the page `from` means.
 fn meant(from: &str, reference: &str) -> String {
     let mut path = PathBuf::new();
-    for part in Path::new(from).parent().unwrap().join(reference.split('#').next().unwrap()).components() {
+    for part in Path::new(from)
+        .parent()
+        .unwrap()
+        .join(reference.split('#').next().unwrap())
+        .components()
+    {
         match part {
             Component::ParentDir => assert!(path.pop(), "{from}: {reference} leaves the site"),
             Component::Normal(name) => path.push(name),
@@ -61,46 +78,84 @@ fn meant(from: &str, reference: &str) -> String {
 fn every_link_leads_to_a_page_and_every_page_can_be_reached() {
     let files = made();
     let mut reached = BTreeSet::from(["index.html".to_owned(), "badge.svg".to_owned()]);
-    for (name, text) in files.iter().filter(|(name, _)| name.ends_with(".html") || name.ends_with(".xml")) {
+    for (name, text) in files
+        .iter()
+        .filter(|(name, _)| name.ends_with(".html") || name.ends_with(".xml"))
+    {
         let text = &text.replace("&#x2f;", "/");
         for reference in references(text) {
             let target = meant(name, reference);
-            assert!(files.contains_key(&target), "{name} refers to `{reference}`, which is `{target}`");
+            assert!(
+                files.contains_key(&target),
+                "{name} refers to `{reference}`, which is `{target}`"
+            );
             reached.insert(target);
         }
-        let asks = ["http://", "https://", "//cdn", "@import", "fetch("].into_iter().find(|asks| text.contains(asks));
-        assert!(asks.is_none() || name.ends_with(".xml") || text.contains("<code>"), "{name}: {asks:?}");
+        let asks = ["http://", "https://", "//cdn", "@import", "fetch("]
+            .into_iter()
+            .find(|asks| text.contains(asks));
+        assert!(
+            asks.is_none() || name.ends_with(".xml") || text.contains("<code>"),
+            "{name}: {asks:?}"
+        );
     }
     let all: BTreeSet<String> = files.keys().cloned().collect();
-    let lost: Vec<_> = all.difference(&reached).filter(|name| !name.starts_with("badges/")).collect();
+    let lost: Vec<_> = all
+        .difference(&reached)
+        .filter(|name| !name.starts_with("badges/"))
+        .collect();
     assert_eq!(lost, Vec::<&String>::new(), "nothing leads there");
 }
 
 #[test]
 fn each_case_has_a_page_that_says_how_it_ended() {
     let (doc, files) = (doc(), made());
-    let pages: Vec<_> = files.iter().filter(|(name, _)| name.starts_with("pairs/")).collect();
+    let pages: Vec<_> = files
+        .iter()
+        .filter(|(name, _)| name.starts_with("pairs/"))
+        .collect();
     assert_eq!(pages.len(), doc.cases.len());
     let page = |case: &CaseResult| {
         let (_, variant) = case.case.split_once(':').unwrap();
         let end = format!("{variant}.html");
         pages.iter().find(|(name, text)| {
-            name.contains(&format!("/{}/", case.model)) && name.ends_with(&format!("/{end}")) && !text.is_empty()
+            name.contains(&format!("/{}/", case.model))
+                && name.ends_with(&format!("/{end}"))
+                && !text.is_empty()
         })
     };
-    for case in doc.cases.iter().filter(|case| case.dims.is_empty() || case.case.ends_with(&case.precision)) {
+    for case in doc
+        .cases
+        .iter()
+        .filter(|case| case.dims.is_empty() || case.case.ends_with(&case.precision))
+    {
         let (name, text) = page(case).unwrap_or_else(|| panic!("no page of {}", case.case));
-        assert!(text.contains(&format!("--case {}", case.case)) || text.contains("--case &#x27;"), "{name}");
+        assert!(
+            text.contains(&format!("--case {}", case.case)) || text.contains("--case &#x27;"),
+            "{name}"
+        );
         let is_green = text.contains("<span class=\"pill pass\">");
-        assert_eq!(is_green, case.status == orch::record::Outcome::Pass, "{name}");
+        assert_eq!(
+            is_green,
+            case.status == orch::record::Outcome::Pass,
+            "{name}"
+        );
     }
     let changes = &files["changes.html"];
-    assert!(changes.contains("<h2>fixed <small>") && changes.contains("<h2>new <small>1</small>"), "{changes}");
+    assert!(
+        changes.contains("<h2>fixed <small>") && changes.contains("<h2>new <small>1</small>"),
+        "{changes}"
+    );
     let feed = roxmltree::Document::parse(&files["feed.xml"]).unwrap();
-    let ids: Vec<_> =
-        feed.descendants().filter(|node| node.has_tag_name(("http://www.w3.org/2005/Atom", "id"))).collect();
+    let ids: Vec<_> = feed
+        .descendants()
+        .filter(|node| node.has_tag_name(("http://www.w3.org/2005/Atom", "id")))
+        .collect();
     let different: BTreeSet<_> = ids.iter().map(|id| id.text().unwrap()).collect();
-    assert!(ids.len() > 3 && different.len() == ids.len(), "{different:?}");
+    assert!(
+        ids.len() > 3 && different.len() == ids.len(),
+        "{different:?}"
+    );
 }
 
 #[test]
@@ -109,9 +164,15 @@ fn what_a_spec_says_is_text_on_every_page() {
     let evil = "<img src=x onerror=alert(1)>\"'&";
     doc.spec = evil.to_owned();
     for case in &mut doc.cases {
-        (case.family, case.task, case.reason) = (evil.to_owned(), evil.to_owned(), Some(evil.to_owned()));
+        (case.family, case.task, case.reason) =
+            (evil.to_owned(), evil.to_owned(), Some(evil.to_owned()));
     }
-    let files = site(&doc, Some(&compare((evil, &self::doc()), (evil, &doc), &Noises::new())), &Trends::new()).unwrap();
+    let files = site(
+        &doc,
+        Some(&compare((evil, &self::doc()), (evil, &doc), &Noises::new())),
+        &Trends::new(),
+    )
+    .unwrap();
     for (name, text) in files.iter().filter(|(name, _)| !name.ends_with(".js")) {
         assert!(!text.contains("<img"), "{name}");
     }
@@ -125,18 +186,38 @@ fn a_folder_is_brought_up_to_date_and_what_is_somebody_elses_stays() {
     fewer.cases.retain(|case| case.model != "bert");
     sandbox.write("b.json", serde_json::to_string(&fewer).unwrap());
     sandbox.write("site/CNAME", "models.example.org");
-    let site = |report: &str| sandbox.run(["site", "site", "--report", report, "--json"]).success().json();
+    let site = |report: &str| {
+        sandbox
+            .run(["site", "site", "--report", report, "--json"])
+            .success()
+            .json()
+    };
     let first = site("a.json");
-    assert_eq!((&first["as_before"], &first["removed"]), (&json!(0), &json!(0)));
-    assert_eq!(first["written"].as_u64().unwrap() as usize, made().len() - 2, "without changes and feed");
+    assert_eq!(
+        (&first["as_before"], &first["removed"]),
+        (&json!(0), &json!(0))
+    );
+    assert_eq!(
+        first["written"].as_u64().unwrap() as usize,
+        made().len() - 2,
+        "without changes and feed"
+    );
     let again = site("a.json");
-    assert_eq!((&again["written"], &again["as_before"]), (&json!(0), &first["written"]));
+    assert_eq!(
+        (&again["written"], &again["as_before"]),
+        (&json!(0), &first["written"])
+    );
     let less = site("b.json");
     assert!(less["removed"].as_u64().unwrap() > 10, "{less}");
-    assert!(!sandbox.path("site/pairs/bert").exists() && sandbox.path("site/models/gpt2.html").exists());
+    assert!(
+        !sandbox.path("site/pairs/bert").exists() && sandbox.path("site/models/gpt2.html").exists()
+    );
     assert_eq!(sandbox.read("site/CNAME"), "models.example.org");
     sandbox.write("site/index.html", "mine");
-    sandbox.run(["site", "site", "--report", "b.json"]).success().stderr_has("index.html` was edited: it is");
+    sandbox
+        .run(["site", "site", "--report", "b.json"])
+        .success()
+        .stderr_has("index.html` was edited: it is");
     assert_eq!(sandbox.read("site/index.html.edited"), "mine");
 }
 
@@ -146,9 +227,28 @@ fn answered(script: &str, params: &Value, files: BTreeMap<String, String>) -> Va
     let browser = support::browser(&sandbox);
     let scratch = sandbox.path("profile");
     fs::create_dir_all(&scratch).unwrap();
-    let launch = Launch { program: &browser, api: Api::Wasm, adapter: Adapter::Software, scratch: &scratch };
-    let files = files.into_iter().map(|(name, text)| (name, Served::Bytes(text.into_bytes()))).collect();
-    open(&launch, &Page { script, params, files, imports: &[] }, &|_| {}).unwrap().answer
+    let launch = Launch {
+        program: &browser,
+        api: Api::Wasm,
+        adapter: Adapter::Software,
+        scratch: &scratch,
+    };
+    let files = files
+        .into_iter()
+        .map(|(name, text)| (name, Served::Bytes(text.into_bytes())))
+        .collect();
+    open(
+        &launch,
+        &Page {
+            script,
+            params,
+            files,
+            imports: &[],
+        },
+        &|_| {},
+    )
+    .unwrap()
+    .answer
 }
 
 #[test]
@@ -165,9 +265,16 @@ fn pages_fit_a_narrow_screen() {
     let whose = ("bert:cpu-fp32".to_owned(), doc.host.name.clone());
     let trends = Trends::from([(whose, (1..=12).map(executed).collect())]);
     let mut base = self::doc();
-    base.cases.iter_mut().for_each(|case| case.status = orch::record::Outcome::Fail);
+    base.cases
+        .iter_mut()
+        .for_each(|case| case.status = orch::record::Outcome::Fail);
     let base = ("run 20260131T080000.123Z-1a2b3c4d5e6f at 1a2b3c4d5+", &base);
-    let files = site(&doc, Some(&compare(base, ("head", &doc), &Noises::new())), &trends).unwrap();
+    let files = site(
+        &doc,
+        Some(&compare(base, ("head", &doc), &Noises::new())),
+        &trends,
+    )
+    .unwrap();
     let longest = |folder: &str| {
         let own = files.iter().filter(|(name, _)| name.starts_with(folder));
         own.max_by_key(|(_, text)| text.len()).unwrap().0.as_str()
@@ -182,12 +289,24 @@ fn pages_fit_a_narrow_screen() {
         longest("pairs/"),
         with_trend,
     ];
-    let names: BTreeMap<String, &str> = named.iter().enumerate().map(|(at, name)| (at.to_string(), *name)).collect();
-    let pages = names.iter().map(|(at, name)| (at.clone(), whole(&files, name))).collect();
-    let found = answered(include_str!("site_narrow.mjs"), &json!(names.keys().collect::<Vec<_>>()), pages);
+    let names: BTreeMap<String, &str> = named
+        .iter()
+        .enumerate()
+        .map(|(at, name)| (at.to_string(), *name))
+        .collect();
+    let pages = names
+        .iter()
+        .map(|(at, name)| (at.clone(), whole(&files, name)))
+        .collect();
+    let found = answered(
+        include_str!("site_narrow.mjs"),
+        &json!(names.keys().collect::<Vec<_>>()),
+        pages,
+    );
     for (at, name) in names {
         let charts = u32::from(name == with_trend);
-        let fits = json!({"sideways": 0, "beyond": [], "height": true, "search": true, "charts": charts});
+        let fits =
+            json!({"sideways": 0, "beyond": [], "height": true, "search": true, "charts": charts});
         assert_eq!(found[&at], fits, "{name}");
     }
 }
@@ -198,8 +317,19 @@ fn a_reader_finds_a_model_by_its_name() {
     // A page in a frame has no folder: what it refers to stands in it.
     let index = files.remove("index.html").unwrap();
     let script = |name: &str| format!("<script>{}</script>", files[name]);
-    let page = index.replace("</body>", &format!("{}{}</body>", script("search-index.js"), script("search.js")));
-    let found = answered(include_str!("site_page.mjs"), &Value::Null, BTreeMap::from([("page".to_owned(), page)]));
+    let page = index.replace(
+        "</body>",
+        &format!(
+            "{}{}</body>",
+            script("search-index.js"),
+            script("search.js")
+        ),
+    );
+    let found = answered(
+        include_str!("site_page.mjs"),
+        &Value::Null,
+        BTreeMap::from([("page".to_owned(), page)]),
+    );
     let expected = json!({
         "hidden": true,
         "bert": ["models/bert.html", "models/roberta.html", "models/distilbert.html"],

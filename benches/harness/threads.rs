@@ -20,9 +20,20 @@ impl Sample {
         let process = Path::new("/proc").join(pid.to_string());
         let (_, all) = spent(&process)?;
         let (_, main) = spent(&process.join(format!("task/{pid}")))?;
-        let threads = fs::read_dir(process.join("task")).ok()?.flatten().filter_map(|thread| spent(&thread.path()));
-        let named = threads.filter(|(known, _)| known == name).map(|(_, seconds)| seconds).sum();
-        Some(Self { all, main, named, memory: memory(&process)? })
+        let threads = fs::read_dir(process.join("task"))
+            .ok()?
+            .flatten()
+            .filter_map(|thread| spent(&thread.path()));
+        let named = threads
+            .filter(|(known, _)| known == name)
+            .map(|(_, seconds)| seconds)
+            .sum();
+        Some(Self {
+            all,
+            main,
+            named,
+            memory: memory(&process)?,
+        })
     }
 }
 
@@ -30,12 +41,21 @@ impl Sample {
 fn spent(at: &Path) -> Option<(String, f64)> {
     let stat = fs::read_to_string(at.join("stat")).ok()?;
     let (before, after) = stat.rsplit_once(')')?;
-    let ticks = after.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<f64>().ok());
-    Some((before.split_once('(')?.1.to_owned(), ticks.sum::<f64>() / 100.0))
+    let ticks = after
+        .split_whitespace()
+        .skip(11)
+        .take(2)
+        .filter_map(|field| field.parse::<f64>().ok());
+    Some((
+        before.split_once('(')?.1.to_owned(),
+        ticks.sum::<f64>() / 100.0,
+    ))
 }
 
 fn memory(process: &Path) -> Option<f64> {
     let status = fs::read_to_string(process.join("status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
     Some(line.split_whitespace().next()?.parse::<f64>().ok()? * 1024.0)
 }

@@ -74,7 +74,11 @@ impl Sha256 {
 
     /// 64 lower-case digits.
     pub fn hex(self) -> String {
-        self.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        self.0
+            .finalize()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
     }
 }
 
@@ -167,7 +171,9 @@ impl FromStr for Digest {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        blake3::Hash::from_hex(text).map(|hash| Self(*hash.as_bytes())).map_err(|e| format!("bad digest `{text}`: {e}"))
+        blake3::Hash::from_hex(text)
+            .map(|hash| Self(*hash.as_bytes()))
+            .map_err(|e| format!("bad digest `{text}`: {e}"))
     }
 }
 
@@ -179,7 +185,9 @@ impl Serialize for Digest {
 
 impl<'de> Deserialize<'de> for Digest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
     }
 }
 
@@ -195,7 +203,10 @@ mod tests {
         assert!(!secret.is_code(b"Bytes", &code));
         assert!(!Secret::of("purpose", "other").is_code(b"bytes", &code));
         assert!(!Secret::of("other", "words").is_code(b"bytes", &code));
-        assert!(!secret.is_code(b"bytes", &Digest::of(b"bytes")), "a plain digest is no code");
+        assert!(
+            !secret.is_code(b"bytes", &Digest::of(b"bytes")),
+            "a plain digest is no code"
+        );
         assert_eq!(format!("{secret:?}"), "Secret(…)");
     }
 
@@ -210,11 +221,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         let around = |size: u64| [size - 1, size, size + 1];
-        let sizes = [0, 1].into_iter().chain([LITTLE, WORTH_SHARING as u64, AT_ONCE, 2 * AT_ONCE].map(around).concat());
+        let sizes = [0, 1].into_iter().chain(
+            [LITTLE, WORTH_SHARING as u64, AT_ONCE, 2 * AT_ONCE]
+                .map(around)
+                .concat(),
+        );
         for size in sizes {
             let bytes: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
             std::fs::write(&path, &bytes).unwrap();
-            assert_eq!(Digest::of_file(&path).unwrap(), Digest::of(&bytes), "{size} bytes");
+            assert_eq!(
+                Digest::of_file(&path).unwrap(),
+                Digest::of(&bytes),
+                "{size} bytes"
+            );
         }
     }
 

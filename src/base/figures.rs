@@ -53,7 +53,9 @@ pub fn now() -> String {
 
 /// This moment to the millisecond: `2026-01-02T03:04:05.678Z`.
 pub fn exactly_now() -> String {
-    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+    Timestamp::now()
+        .strftime("%Y-%m-%dT%H:%M:%S%.3fZ")
+        .to_string()
 }
 
 /// The day in UTC: `2026-01-02`.
@@ -68,17 +70,35 @@ mod tests {
     #[test]
     fn figures_are_as_people_read_them() {
         assert_eq!(
-            [bytes(512), bytes(1536), bytes(312 << 20), bytes(1000 << 20), bytes(126 << 30)],
+            [
+                bytes(512),
+                bytes(1536),
+                bytes(312 << 20),
+                bytes(1000 << 20),
+                bytes(126 << 30)
+            ],
             ["512 B", "1.5 KiB", "312 MiB", "1.0 GiB", "126 GiB"]
         );
         assert_eq!(
-            [amount(999), amount(83_904), amount(512_000), amount(7_000_000_000)],
+            [
+                amount(999),
+                amount(83_904),
+                amount(512_000),
+                amount(7_000_000_000)
+            ],
             ["999", "83.9 k", "512 k", "7.0 B"]
         );
         assert_eq!(
-            [counted(0, "case"), counted(1_u64, "case"), counted(2_usize, "case")],
+            [
+                counted(0, "case"),
+                counted(1_u64, "case"),
+                counted(2_usize, "case")
+            ],
             ["0 cases", "1 case", "2 cases"]
         );
-        assert_eq!(moment(Timestamp::from_second(1_767_323_045).unwrap()), "2026-01-02T03:04:05Z");
+        assert_eq!(
+            moment(Timestamp::from_second(1_767_323_045).unwrap()),
+            "2026-01-02T03:04:05Z"
+        );
     }
 }

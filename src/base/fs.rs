@@ -39,7 +39,9 @@ pub fn persist<T, E: From<io::Error>>(
 
 /// The folder that a file lies in.
 pub fn parent(path: &Path) -> &Path {
-    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    path.parent()
+        .filter(|dir| !dir.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
 }
 
 /// All regular files below `root`, as sorted paths relative to it, with `/` between components.
@@ -57,15 +59,24 @@ pub fn below(root: &Path) -> io::Result<(Vec<String>, Vec<String>)> {
         for entry in fs::read_dir(root.join(&folder))? {
             let entry = entry?;
             let name = entry.file_name();
-            let name = name.to_str().ok_or_else(|| io::Error::other(format!("{name:?} is not valid UTF-8")))?;
-            let path = if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
+            let name = name
+                .to_str()
+                .ok_or_else(|| io::Error::other(format!("{name:?} is not valid UTF-8")))?;
+            let path = if folder.is_empty() {
+                name.to_owned()
+            } else {
+                format!("{folder}/{name}")
+            };
             let kind = entry.file_type()?;
             if kind.is_dir() {
                 open.push(path);
             } else if kind.is_file() {
                 files.push(path);
             } else {
-                return Err(io::Error::other(format!("{} is not a regular file", entry.path().display())));
+                return Err(io::Error::other(format!(
+                    "{} is not a regular file",
+                    entry.path().display()
+                )));
             }
         }
         folders.extend(Some(folder).filter(|folder| !folder.is_empty()));
@@ -114,10 +125,19 @@ pub fn make_private(dir: &Path) -> io::Result<()> {
 ///
 /// A name that becomes something else after it was looked at is refused as well: the open file is asked.
 pub fn open_regular(path: &Path) -> io::Result<(fs::File, fs::Metadata)> {
-    let check = |meta: fs::Metadata| if meta.is_file() { Ok(meta) } else { Err(not_regular(&meta)) };
+    let check = |meta: fs::Metadata| {
+        if meta.is_file() {
+            Ok(meta)
+        } else {
+            Err(not_regular(&meta))
+        }
+    };
     // Opening a device may do something already.
     check(fs::metadata(path)?)?;
-    let file = fs::File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    let file = fs::File::options()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)?;
     let meta = check(file.metadata()?)?;
     Ok((file, meta))
 }
@@ -128,7 +148,9 @@ fn not_regular(meta: &fs::Metadata) -> io::Error {
         kind if kind.is_fifo() => "a FIFO",
         _ => "a device or a socket",
     };
-    io::Error::other(format!("it is {what} and not a regular file; hint: write its content to one"))
+    io::Error::other(format!(
+        "it is {what} and not a regular file; hint: write its content to one"
+    ))
 }
 
 /// The text of a regular file of at most `limit` bytes.
@@ -140,9 +162,13 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
         file.take(limit + 1).read_to_end(&mut bytes)?;
     }
     if meta.len().max(bytes.len() as u64) > limit {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {} MiB", limit >> 20)));
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("it has more than {} MiB", limit >> 20),
+        ));
     }
-    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
+    String::from_utf8(bytes)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
 }
 
 /// When anything about a file changed last, its name and permissions included.
@@ -158,12 +184,18 @@ pub fn is_executable(meta: &fs::Metadata) -> bool {
 /// Lets whoever may read a file execute it.
 pub fn make_executable(path: &Path) -> io::Result<()> {
     let mode = fs::metadata(path)?.mode();
-    fs::set_permissions(path, fs::Permissions::from_mode(mode | ((mode & 0o444) >> 2)))
+    fs::set_permissions(
+        path,
+        fs::Permissions::from_mode(mode | ((mode & 0o444) >> 2)),
+    )
 }
 
 /// Makes a file read-only, so that a careless tool cannot change published content.
 pub fn protect(path: &Path, executable: bool) -> io::Result<()> {
-    fs::set_permissions(path, fs::Permissions::from_mode(if executable { 0o555 } else { 0o444 }))
+    fs::set_permissions(
+        path,
+        fs::Permissions::from_mode(if executable { 0o555 } else { 0o444 }),
+    )
 }
 
 /// Makes a file that is protected as by [`protect`], in place of any other.
@@ -192,7 +224,14 @@ pub fn move_file(from: &Path, to: &Path) -> io::Result<()> {
 pub fn link_or_copy(from: &Path, to: &Path) -> io::Result<()> {
     match fs::hard_link(from, to) {
         Ok(()) => Ok(()),
-        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists) => Err(e),
+        Err(e)
+            if matches!(
+                e.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists
+            ) =>
+        {
+            Err(e)
+        }
         // Another file system, one without links, or too many links to one file.
         Err(_) => fs::copy(from, to).map(drop),
     }
@@ -205,12 +244,14 @@ pub fn free_bytes(path: &Path) -> Option<u64> {
 }
 
 /// What to do about a full disk.
-pub const FULL_DISK: &str =
-    "free some space, e.g. by `orch cache gc`, or name another disk by `--cache-dir`; then run again";
+pub const FULL_DISK: &str = "free some space, e.g. by `orch cache gc`, or name another disk by `--cache-dir`; then run again";
 
 /// Tells what to do about a full disk, which is no fault of whatever met it.
 pub fn with_remedy(error: io::Error) -> io::Error {
-    if !matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
+    if !matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    ) {
         return error;
     }
     io::Error::new(error.kind(), format!("{error}; hint: {FULL_DISK}"))
@@ -230,7 +271,10 @@ impl Nonce {
 /// Removes a folder if it is there. Never across a mount: what lies behind one is somebody else's.
 pub fn remove_dir(path: &Path) -> io::Result<()> {
     if let Some(point) = mounts::below(path)?.first() {
-        let why = format!("`{}` is a mount point, so nothing is removed; hint: `umount` it", point.display());
+        let why = format!(
+            "`{}` is a mount point, so nothing is removed; hint: `umount` it",
+            point.display()
+        );
         return Err(io::Error::other(why));
     }
     match fs::remove_dir_all(path) {
@@ -251,7 +295,11 @@ pub fn remove_left(path: &Path) -> io::Result<()> {
         return Ok(());
     }
     // A folder is opened before the walk enters it.
-    for entry in walkdir::WalkDir::new(path).into_iter().flatten().filter(|entry| entry.file_type().is_dir()) {
+    for entry in walkdir::WalkDir::new(path)
+        .into_iter()
+        .flatten()
+        .filter(|entry| entry.file_type().is_dir())
+    {
         let _ = fs::set_permissions(entry.path(), fs::Permissions::from_mode(0o700));
     }
     remove_dir(path)
@@ -278,6 +326,11 @@ mod tests {
     fn a_link_inside_a_tree_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("/etc/hostname", dir.path().join("x")).unwrap();
-        assert!(files_below(dir.path()).unwrap_err().to_string().contains("not a regular file"));
+        assert!(
+            files_below(dir.path())
+                .unwrap_err()
+                .to_string()
+                .contains("not a regular file")
+        );
     }
 }

@@ -6,7 +6,8 @@ pub fn matches(pattern: &str, text: &str) -> bool {
     if !pattern.contains(['*', '?']) {
         return pattern == text;
     }
-    let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
+    let (pattern, text): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), text.chars().collect());
     let (mut p, mut t) = (0, 0);
     // Where to go back to on a mismatch: behind the last star, with one character more taken by it.
     let mut retry: Option<(usize, usize)> = None;
@@ -35,7 +36,10 @@ pub fn matches(pattern: &str, text: &str) -> bool {
 
 /// Whether any pattern matches; an empty list of patterns matches everything.
 pub fn any<S: AsRef<str>>(patterns: &[S], text: &str) -> bool {
-    patterns.is_empty() || patterns.iter().any(|pattern| matches(pattern.as_ref(), text))
+    patterns.is_empty()
+        || patterns
+            .iter()
+            .any(|pattern| matches(pattern.as_ref(), text))
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ pub fn is_on(folder: &Path) -> bool {
 
 /// Marks a folder, which is made if it is not there.
 pub fn put(folder: &Path, what: &str) -> io::Result<()> {
-    let text = format!("{WORDS}: {what}. It removes what lies here when nothing needs it any more.\n");
+    let text =
+        format!("{WORDS}: {what}. It removes what lies here when nothing needs it any more.\n");
     write_atomic(&folder.join(NAME), text.as_bytes())
 }

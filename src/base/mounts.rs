@@ -16,8 +16,13 @@ pub fn below(folder: &Path) -> io::Result<Vec<PathBuf>> {
         other => other?,
     };
     let table = std::fs::read("/proc/self/mountinfo")?;
-    let points = table.split(|byte| *byte == b'\n').filter_map(|line| line.split(|byte| *byte == b' ').nth(4));
-    Ok(points.map(unescaped).filter(|point| point.starts_with(&folder)).collect())
+    let points = table
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| line.split(|byte| *byte == b' ').nth(4));
+    Ok(points
+        .map(unescaped)
+        .filter(|point| point.starts_with(&folder))
+        .collect())
 }
 
 /// `\040` is a blank, and so on.
@@ -25,8 +30,12 @@ fn unescaped(text: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((first, tail)) = rest.split_first() {
-        let octal = tail.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        let escaped = octal.filter(|_| *first == b'\\').and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        let octal = tail
+            .get(..3)
+            .and_then(|digits| std::str::from_utf8(digits).ok());
+        let escaped = octal
+            .filter(|_| *first == b'\\')
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
         bytes.push(escaped.unwrap_or(*first));
         rest = if escaped.is_some() { &tail[3..] } else { tail };
     }
@@ -41,7 +50,11 @@ mod tests {
     fn mount_points_are_found_by_their_written_names() {
         assert_eq!(unescaped(br"/a\040b\134c"), Path::new(r"/a b\c"));
         if cfg!(target_os = "linux") {
-            assert!(below(Path::new("/")).unwrap().contains(&PathBuf::from("/proc")));
+            assert!(
+                below(Path::new("/"))
+                    .unwrap()
+                    .contains(&PathBuf::from("/proc"))
+            );
             let dir = tempfile::tempdir().unwrap();
             assert!(below(dir.path()).unwrap().is_empty());
             assert!(below(&dir.path().join("gone")).unwrap().is_empty());

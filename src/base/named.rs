@@ -35,11 +35,15 @@ pub struct Target(pub PathBuf, Option<fs::Permissions>);
 impl Named {
     pub fn of(path: &Path) -> io::Result<Self> {
         match fs::metadata(path) {
-            Ok(meta) if meta.is_file() => Ok(Self::Whole(Target(fs::canonicalize(path)?, Some(meta.permissions())))),
+            Ok(meta) if meta.is_file() => Ok(Self::Whole(Target(
+                fs::canonicalize(path)?,
+                Some(meta.permissions()),
+            ))),
             Ok(_) => Ok(Self::Open(fs::File::options().write(true).open(path)?)),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                Ok(Self::Whole(Target(std::path::absolute(link_target(path)?)?, None)))
-            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Self::Whole(Target(
+                std::path::absolute(link_target(path)?)?,
+                None,
+            ))),
             Err(e) => Err(e),
         }
     }

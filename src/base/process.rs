@@ -12,20 +12,37 @@ const LONGEST: u64 = 64 << 20;
 
 /// Runs `command` to its end, with nothing on its stdin. None if it was killed because `limit` passed. With a process
 /// group of its own, the group is killed in any case: who is left behind would keep the pipes open.
-pub fn run_within(command: &mut Command, limit: Duration, own_group: bool) -> io::Result<Option<Output>> {
+pub fn run_within(
+    command: &mut Command,
+    limit: Duration,
+    own_group: bool,
+) -> io::Result<Option<Output>> {
     if own_group {
         std::os::unix::process::CommandExt::process_group(command, 0);
     }
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let (stdout, stderr) = (collected(child.stdout.take()), collected(child.stderr.take()));
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let (stdout, stderr) = (
+        collected(child.stdout.take()),
+        collected(child.stderr.take()),
+    );
     let status = wait(&mut child, limit);
     if own_group {
         // SAFETY: kill with a negative process id signals that group, which is this child's own.
         unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
     }
-    let Some(status) = status? else { return Ok(None) };
+    let Some(status) = status? else {
+        return Ok(None);
+    };
     let bytes = |reader: JoinHandle<Vec<u8>>| reader.join().unwrap_or_default();
-    Ok(Some(Output { status, stdout: bytes(stdout), stderr: bytes(stderr) }))
+    Ok(Some(Output {
+        status,
+        stdout: bytes(stdout),
+        stderr: bytes(stderr),
+    }))
 }
 
 fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
@@ -89,7 +106,9 @@ pub fn family_cpu_seconds() -> Option<f64> {
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
     let of = |usage: libc::rusage| seconds(usage.ru_utime) + seconds(usage.ru_stime);
     let own = of(usage(libc::RUSAGE_SELF)?) + of(usage(libc::RUSAGE_CHILDREN)?);
-    let living = descendants(std::process::id() as i32).into_iter().filter_map(Stat::of);
+    let living = descendants(std::process::id() as i32)
+        .into_iter()
+        .filter_map(Stat::of);
     Some(own + living.map(|stat| stat.cpu as f64).sum::<f64>() / ticks_per_second()?)
 }
 
@@ -112,8 +131,10 @@ pub struct Switches {
 /// None on systems that are not Linux.
 pub fn switches() -> Option<Switches> {
     #[cfg(target_os = "linux")]
-    return usage(libc::RUSAGE_THREAD)
-        .map(|usage| Switches { involuntary: usage.ru_nivcsw as u64, voluntary: usage.ru_nvcsw as u64 });
+    return usage(libc::RUSAGE_THREAD).map(|usage| Switches {
+        involuntary: usage.ru_nivcsw as u64,
+        voluntary: usage.ru_nvcsw as u64,
+    });
     #[cfg(not(target_os = "linux"))]
     None
 }
@@ -138,7 +159,10 @@ pub fn process_cpu() -> Option<Duration> {
 }
 
 fn clock(which: libc::clockid_t) -> Option<Duration> {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: the time lives as long as the call.
     let code = unsafe { libc::clock_gettime(which, &mut time) };
     (code == 0).then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
@@ -146,7 +170,9 @@ fn clock(which: libc::clockid_t) -> Option<Duration> {
 
 /// How many threads this process has. None without /proc.
 pub fn own_threads() -> Option<u32> {
-    std::fs::read_dir("/proc/self/task").ok().map(|entries| entries.count() as u32)
+    std::fs::read_dir("/proc/self/task")
+        .ok()
+        .map(|entries| entries.count() as u32)
 }
 
 /// The most memory that a living process held, by the kernel's mark of its address space, bytes. None without /proc.
@@ -166,8 +192,16 @@ fn of_status(pid: i32, name: &str) -> Option<u64> {
 
 /// A figure of one of the kernel's tables of `Name: 1 kB` lines, bytes.
 pub fn kernel_bytes(table: &str, name: &str) -> Option<u64> {
-    let figure = table.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.strip_suffix("kB"))?;
-    figure.trim().parse::<u64>().ok().map(|kib| kib.saturating_mul(1024))
+    let figure = table.lines().find_map(|line| {
+        line.strip_prefix(name)?
+            .strip_prefix(':')?
+            .strip_suffix("kB")
+    })?;
+    figure
+        .trim()
+        .parse::<u64>()
+        .ok()
+        .map(|kib| kib.saturating_mul(1024))
 }
 
 /// A process, as /proc has it.
@@ -193,7 +227,12 @@ impl Stat {
         for ticks in fields.by_ref().take(4) {
             cpu += ticks.parse::<u64>().ok()?;
         }
-        Some(Self { state, parent, cpu, started: fields.nth(4)?.parse().ok()? })
+        Some(Self {
+            state,
+            parent,
+            cpu,
+            started: fields.nth(4)?.parse().ok()?,
+        })
     }
 
     /// Neither a zombie nor gone.
@@ -214,10 +253,18 @@ pub fn descendants(leader: i32) -> Vec<i32> {
     let mut found = vec![leader];
     // Where the kernel keeps no lists of children (CONFIG_PROC_CHILDREN), every process tells its parent.
     let has_lists = Path::new("/proc/thread-self/children").exists();
-    let all: Vec<_> = if has_lists { Vec::new() } else { all().map(|(pid, stat)| (pid, stat.parent)).collect() };
+    let all: Vec<_> = if has_lists {
+        Vec::new()
+    } else {
+        all().map(|(pid, stat)| (pid, stat.parent)).collect()
+    };
     let mut at = 0;
     while let Some(pid) = found.get(at).copied() {
-        found.extend(all.iter().filter(|(_, parent)| *parent == pid).map(|(child, _)| *child));
+        found.extend(
+            all.iter()
+                .filter(|(_, parent)| *parent == pid)
+                .map(|(child, _)| *child),
+        );
         if has_lists {
             found.extend(listed(pid));
         }
@@ -228,14 +275,19 @@ pub fn descendants(leader: i32) -> Vec<i32> {
 
 /// The children that all threads of a process have.
 fn listed(pid: i32) -> Vec<i32> {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
     let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
     lists.flat_map(|list| numbers(&list)).collect()
 }
 
 /// Of a list of children. Each number is followed by a space; one that is cut off is left for the next look.
 pub fn numbers(list: &str) -> Vec<i32> {
-    list.split_inclusive(' ').filter_map(|word| word.strip_suffix(' ')?.parse().ok()).collect()
+    list.split_inclusive(' ')
+        .filter_map(|word| word.strip_suffix(' ')?.parse().ok())
+        .collect()
 }
 
 #[cfg(test)]
@@ -250,7 +302,10 @@ mod tests {
     fn a_program_answers_and_a_slow_one_is_killed_with_its_children() {
         const LIMIT: Duration = Duration::from_secs(10);
         let said = sh("echo hello; echo sorry >&2; exit 3", LIMIT).unwrap();
-        assert_eq!((said.status.code(), &*said.stdout, &*said.stderr), (Some(3), &b"hello\n"[..], &b"sorry\n"[..]));
+        assert_eq!(
+            (said.status.code(), &*said.stdout, &*said.stderr),
+            (Some(3), &b"hello\n"[..], &b"sorry\n"[..])
+        );
         let start = Instant::now();
         assert!(sh("sleep 30 & sleep 30", Duration::from_millis(50)).is_none());
         assert_eq!(sh("sleep 30 & echo done", LIMIT).unwrap().stdout, b"done\n");
@@ -260,10 +315,15 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn cpu_time_of_descendants_counts_while_their_parents_live() {
-        let script = "sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'; echo done; read line";
+        let script =
+            "sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'; echo done; read line";
         let before = family_cpu_seconds().unwrap();
-        let mut child =
-            Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = Command::new("sh")
+            .args(["-c", script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut told = [0; 5];
         child.stdout.take().unwrap().read_exact(&mut told).unwrap();
         // It waited for the one that computed, and this process for neither.

@@ -15,7 +15,9 @@ impl FromStr for Size {
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = || format!("`{text}` is no size\n  hint: {REMEDY}");
         let text = text.trim();
-        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let end = text
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(text.len());
         let number: f64 = text[..end].parse().map_err(|_| bad())?;
         let unit = text[end..].trim().to_ascii_lowercase();
         let (letter, rest) = unit.split_at(unit.chars().next().map_or(0, char::len_utf8));
@@ -34,7 +36,11 @@ impl FromStr for Size {
             _ => return Err(bad()),
         };
         let bytes = number * base.powi(power);
-        if (letter != "b" || rest.is_empty()) && bytes < u64::MAX as f64 { Ok(Self(bytes as u64)) } else { Err(bad()) }
+        if (letter != "b" || rest.is_empty()) && bytes < u64::MAX as f64 {
+            Ok(Self(bytes as u64))
+        } else {
+            Err(bad())
+        }
     }
 }
 
@@ -60,9 +66,23 @@ mod tests {
         ] {
             assert_eq!(size(text), Ok(bytes), "{text}");
         }
-        for bad in
-            ["", "G", "-1G", "1X", "1GG", "1GiBs", "1 2", "1bb", "99999999P", "1.2.3G", "1e3", "4 é", "10é", "1Kİ", "١"]
-        {
+        for bad in [
+            "",
+            "G",
+            "-1G",
+            "1X",
+            "1GG",
+            "1GiBs",
+            "1 2",
+            "1bb",
+            "99999999P",
+            "1.2.3G",
+            "1e3",
+            "4 é",
+            "10é",
+            "1Kİ",
+            "١",
+        ] {
             assert_eq!(size(bad), Err(()), "{bad}");
         }
     }

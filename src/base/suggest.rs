@@ -5,7 +5,12 @@ pub fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
     let limit = (given.chars().count() / 3).max(1);
     known
         .into_iter()
-        .map(|name| (strsim::damerau_levenshtein(&given.to_lowercase(), &name.to_lowercase()), name))
+        .map(|name| {
+            (
+                strsim::damerau_levenshtein(&given.to_lowercase(), &name.to_lowercase()),
+                name,
+            )
+        })
         .filter(|(distance, _)| *distance <= limit)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
@@ -13,7 +18,10 @@ pub fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
 
 /// A hint for an unknown name: the nearest one, or other words.
 pub fn hint_or<'a>(given: &str, known: impl IntoIterator<Item = &'a str>, other: &str) -> String {
-    nearest(given, known).map_or_else(|| other.to_owned(), |name| format!("did you mean `{name}`?"))
+    nearest(given, known).map_or_else(
+        || other.to_owned(),
+        |name| format!("did you mean `{name}`?"),
+    )
 }
 
 /// How many known names a hint lists before it only counts them.
@@ -28,7 +36,11 @@ pub fn hint<'a>(given: &str, known: impl IntoIterator<Item = &'a str> + Clone) -
     match names.len() {
         0 => "none is declared".to_owned(),
         1..=LISTED => format!("known: {}", names.join(", ")),
-        count => format!("known: {} and {} more", names[..LISTED].join(", "), count - LISTED),
+        count => format!(
+            "known: {} and {} more",
+            names[..LISTED].join(", "),
+            count - LISTED
+        ),
     }
 }
 

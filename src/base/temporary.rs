@@ -33,9 +33,15 @@ pub fn is_named(name: &OsStr) -> bool {
 
 /// Removes a file that was being written by a process that is gone, and nothing else. Gives its size.
 pub fn remove_left(path: &Path) -> Option<u64> {
-    let is_ours = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(PREFIX.as_bytes()));
-    let meta = fs::symlink_metadata(path).ok().filter(|meta| is_ours && meta.is_file())?;
-    is_free(path).then(|| fs::remove_file(path).ok())?.map(|()| meta.len())
+    let is_ours = path
+        .file_name()
+        .is_some_and(|name| name.as_encoded_bytes().starts_with(PREFIX.as_bytes()));
+    let meta = fs::symlink_metadata(path)
+        .ok()
+        .filter(|meta| is_ours && meta.is_file())?;
+    is_free(path)
+        .then(|| fs::remove_file(path).ok())?
+        .map(|()| meta.len())
 }
 
 fn is_free(path: &Path) -> bool {
@@ -44,7 +50,14 @@ fn is_free(path: &Path) -> bool {
 
 /// What killed processes left in a folder of orch's own, not in those below it.
 pub fn left_in(dir: &Path) -> Vec<fs::DirEntry> {
-    let is_old = |meta: fs::Metadata| meta.modified().is_ok_and(|time| time.elapsed().is_ok_and(|age| age > LONG));
+    let is_old = |meta: fs::Metadata| {
+        meta.modified()
+            .is_ok_and(|time| time.elapsed().is_ok_and(|age| age > LONG))
+    };
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    entries.filter(|e| is_named(&e.file_name()) && e.metadata().is_ok_and(is_old) && is_free(&e.path())).collect()
+    entries
+        .filter(|e| {
+            is_named(&e.file_name()) && e.metadata().is_ok_and(is_old) && is_free(&e.path())
+        })
+        .collect()
 }

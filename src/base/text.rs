@@ -5,14 +5,19 @@ use std::error::Error;
 
 /// URLs in `text` without the user's name and password, and without queries: those of signed addresses open doors.
 pub fn without_secrets(text: &str) -> Cow<'_, str> {
-    let Some(first) = text.find("://") else { return Cow::Borrowed(text) };
+    let Some(first) = text.find("://") else {
+        return Cow::Borrowed(text);
+    };
     let mut told = String::with_capacity(text.len());
     let (mut rest, mut at) = (text, first);
     loop {
         let (before, url) = rest.split_at(at + 3);
         told.push_str(before);
-        let ends =
-            |c: char| c.is_whitespace() || c.is_control() || matches!(c, '"' | '\'' | '`' | '<' | '>' | ')' | ',');
+        let ends = |c: char| {
+            c.is_whitespace()
+                || c.is_control()
+                || matches!(c, '"' | '\'' | '`' | '<' | '>' | ')' | ',')
+        };
         let url_end = url.find(ends).unwrap_or(url.len());
         push_url(&mut told, &url[..url_end]);
         rest = &url[url_end..];
@@ -33,7 +38,9 @@ fn push_url(told: &mut String, url: &str) {
     let is_port = |(_, port): (&str, &str)| port.bytes().all(|byte| byte.is_ascii_digit());
     match host.rsplit_once('@') {
         Some((_, host)) => told.extend([host, path]),
-        None if host.starts_with('[') || host.split_once(':').is_none_or(is_port) => told.extend([host, path]),
+        None if host.starts_with('[') || host.split_once(':').is_none_or(is_port) => {
+            told.extend([host, path])
+        }
         None => return told.push('…'),
     }
     if !query.is_empty() {
@@ -50,8 +57,14 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 /// [`printable`], with its colours: for text that has orch's own in it.
 pub fn with_colours(text: &str) -> Cow<'_, str> {
     let is_colour = |sequence: &str| {
-        let parameters = sequence.strip_prefix("\u{1b}[").and_then(|rest| rest.strip_suffix('m'));
-        parameters.is_some_and(|parameters| parameters.bytes().all(|byte| byte.is_ascii_digit() || byte == b';'))
+        let parameters = sequence
+            .strip_prefix("\u{1b}[")
+            .and_then(|rest| rest.strip_suffix('m'));
+        parameters.is_some_and(|parameters| {
+            parameters
+                .bytes()
+                .all(|byte| byte.is_ascii_digit() || byte == b';')
+        })
     };
     cleaned(text, is_colour)
 }
@@ -74,7 +87,11 @@ pub fn with_causes(said: String, error: &dyn Error) -> String {
     std::iter::successors(error.source(), |&cause| cause.source()).fold(said, |text, cause| {
         let cause = cause.to_string();
         let cause = cause.lines().next().unwrap_or_default();
-        if text.contains(cause) { text } else { format!("{text}: {cause}") }
+        if text.contains(cause) {
+            text
+        } else {
+            format!("{text}: {cause}")
+        }
     })
 }
 
@@ -115,9 +132,18 @@ pub fn is_unseen(c: char) -> bool {
 
 /// The length of the sequence that `text` begins with: `ESC [`, parameters, a letter. Longer ones could hide what follows.
 fn sequence_len(text: &str) -> usize {
-    let Some(body) = text.strip_prefix("\u{1b}[") else { return 0 };
-    let parameters = body.bytes().take(32).take_while(|byte| (0x20..0x40).contains(byte)).count();
-    let ends = body.as_bytes().get(parameters).is_some_and(|byte| (0x40..0x7f).contains(byte));
+    let Some(body) = text.strip_prefix("\u{1b}[") else {
+        return 0;
+    };
+    let parameters = body
+        .bytes()
+        .take(32)
+        .take_while(|byte| (0x20..0x40).contains(byte))
+        .count();
+    let ends = body
+        .as_bytes()
+        .get(parameters)
+        .is_some_and(|byte| (0x40..0x7f).contains(byte));
     if ends { parameters + 3 } else { 0 }
 }
 
@@ -127,7 +153,10 @@ mod tests {
 
     #[test]
     fn a_text_is_cut_between_characters_and_only_if_it_is_longer() {
-        assert_eq!([0, 2, 3, 4].map(|most| shortened("añb", most).into_owned()), ["…", "añ…", "añb", "añb"]);
+        assert_eq!(
+            [0, 2, 3, 4].map(|most| shortened("añb", most).into_owned()),
+            ["…", "añ…", "añb", "añb"]
+        );
         assert_eq!(last_line("a\n  b \n\n \t\n"), Some("b"));
         assert_eq!([last_line(""), last_line(" \n\n")], [None, None]);
     }
@@ -136,13 +165,22 @@ mod tests {
     fn nothing_that_a_terminal_obeys_is_left() {
         for (text, told) in [
             ("plain é\n\ttext", "plain é\n\ttext"),
-            ("\u{1b}[1;31mred\u{1b}[0m \u{1b}[2K10 %\r20 %\r\n", "red 10 % 20 %\n"),
-            ("\u{1b}]0;title\u{7} all \u{1b}[", "\\u{1b}]0;title\\u{7} all \\u{1b}["),
+            (
+                "\u{1b}[1;31mred\u{1b}[0m \u{1b}[2K10 %\r20 %\r\n",
+                "red 10 % 20 %\n",
+            ),
+            (
+                "\u{1b}]0;title\u{7} all \u{1b}[",
+                "\\u{1b}]0;title\\u{7} all \\u{1b}[",
+            ),
             ("\u{9b}31m \u{202e}abc \0", "\\u{9b}31m \\u{202e}abc \\u{0}"),
         ] {
             assert_eq!(printable(text), told, "{text:?}");
         }
-        assert_eq!(with_colours("\u{1b}[1;31mred\u{1b}[0m\u{1b}[2K\u{1b}[<m\r"), "\u{1b}[1;31mred\u{1b}[0m ");
+        assert_eq!(
+            with_colours("\u{1b}[1;31mred\u{1b}[0m\u{1b}[2K\u{1b}[<m\r"),
+            "\u{1b}[1;31mred\u{1b}[0m "
+        );
     }
 
     #[test]
@@ -150,11 +188,20 @@ mod tests {
         for (text, told) in [
             ("no URL: at all?", "no URL: at all?"),
             ("s3://bucket/a@b", "s3://bucket/a@b"),
-            ("GET https://me:pw@host:80/a?sig=x#y, then", "GET https://host:80/a?…, then"),
-            ("(https://h?sig=x) `http://u@h/p`", "(https://h?…) `http://h/p`"),
+            (
+                "GET https://me:pw@host:80/a?sig=x#y, then",
+                "GET https://host:80/a?…, then",
+            ),
+            (
+                "(https://h?sig=x) `http://u@h/p`",
+                "(https://h?…) `http://h/p`",
+            ),
             ("webdav://me:p/w@host/x", "webdav://…"),
             ("webdav://me:p?w@host/x", "webdav://…"),
-            ("http://[::1]:80/x http://h:8080", "http://[::1]:80/x http://h:8080"),
+            (
+                "http://[::1]:80/x http://h:8080",
+                "http://[::1]:80/x http://h:8080",
+            ),
             ("://", "://"),
             ("x://é:ü@ö/ß?", "x://ö/ß?…"),
         ] {

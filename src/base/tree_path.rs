@@ -33,7 +33,18 @@ mod tests {
     #[test]
     fn a_path_has_one_spelling_and_stays_inside() {
         let (name, path) = ("a".repeat(255), "a/".repeat(511) + "aa");
-        for good in ["a", "a-b", "a/c/d", "..a", "b..", "c.d", "ä \"'", ".hidden", name.as_str(), path.as_str()] {
+        for good in [
+            "a",
+            "a-b",
+            "a/c/d",
+            "..a",
+            "b..",
+            "c.d",
+            "ä \"'",
+            ".hidden",
+            name.as_str(),
+            path.as_str(),
+        ] {
             assert_eq!(fault(good), None, "{good}");
         }
         let (name, path) = ("a".repeat(256), "a/".repeat(512) + "a");
@@ -53,7 +64,11 @@ mod tests {
             (name.as_str(), "255"),
             (path.as_str(), "1024"),
         ] {
-            assert!(fault(bad).is_some_and(|what| what.contains(why)), "{bad}: {:?}", fault(bad));
+            assert!(
+                fault(bad).is_some_and(|what| what.contains(why)),
+                "{bad}: {:?}",
+                fault(bad)
+            );
         }
     }
 }

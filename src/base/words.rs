@@ -62,7 +62,12 @@ macro_rules! rows {
         impl<'de> serde::Deserialize<'de> for &'static $type {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 let name = std::borrow::Cow::<str>::deserialize(deserializer)?;
-                let unknown = || serde::de::Error::custom(format!(concat!("no ", $what, " is called `{}`"), name));
+                let unknown = || {
+                    serde::de::Error::custom(format!(
+                        concat!("no ", $what, " is called `{}`"),
+                        name
+                    ))
+                };
                 $type::named(&name).ok_or_else(unknown)
             }
         }

@@ -27,7 +27,9 @@ unsafe extern "C" {
 }
 
 fn main() -> ExitCode {
-    serve_one(|job, progress| job.perform("torch", &[("run", run), ("reference", reference)], progress))
+    serve_one(|job, progress| {
+        job.perform("torch", &[("run", run), ("reference", reference)], progress)
+    })
 }
 
 #[derive(Deserialize)]
@@ -45,28 +47,51 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     let mut params: RunParams = job.params()?;
     let device = device(&params.device, params.lease.as_ref()).map_err(|error| {
         // Why there is none CUDA's driver tells better than libtorch.
-        let nvidia = params.lease.as_mut().filter(|lease| lease.id.starts_with("cuda"));
-        nvidia.and_then(|lease| shown::nvidia(lease).err()).map_or(error, Refusal::unavailable)
+        let nvidia = params
+            .lease
+            .as_mut()
+            .filter(|lease| lease.id.starts_with("cuda"));
+        nvidia
+            .and_then(|lease| shown::nvidia(lease).err())
+            .map_or(error, Refusal::unavailable)
     })?;
-    let nvidia = params.lease.as_mut().filter(|lease| device.is_cuda() && lease.id.starts_with("cuda"));
-    let shown = nvidia.map(shown::nvidia).transpose().map_err(Refusal::unavailable)?;
+    let nvidia = params
+        .lease
+        .as_mut()
+        .filter(|lease| device.is_cuda() && lease.id.starts_with("cuda"));
+    let shown = nvidia
+        .map(shown::nvidia)
+        .transpose()
+        .map_err(Refusal::unavailable)?;
     if let Some(threads) = params.threads {
-        ensure!(threads > 0, "`threads` is 0; give a number, or leave it out for torch's own choice");
+        ensure!(
+            threads > 0,
+            "`threads` is 0; give a number, or leave it out for torch's own choice"
+        );
         utils::set_num_threads(i32::try_from(threads)?);
     }
     let tree = job.artefact()?;
     // The profiling executor specialises the graph anew in each of the first calls, up to a second each.
     jit::f_set_profiling_mode(false)?;
-    let meter = params.lease.as_ref().map(|lease| vram::Meter::start(lease, params.measure.is_some()));
+    let meter = params
+        .lease
+        .as_ref()
+        .map(|lease| vram::Meter::start(lease, params.measure.is_some()));
     let _no_grad = tch::no_grad_guard();
     progress(&format!("loading onto {}", name(device)));
     let (modules, timings) = match Loop::read(tree)? {
         Some(looped) => run_loop(job, tree, &looped, &params, device)?,
         None => run_one(job, tree, &params, device)?,
     };
-    let state = meter.as_ref().filter(|_| params.measure.is_some()).and_then(vram::Meter::state);
+    let state = meter
+        .as_ref()
+        .filter(|_| params.measure.is_some())
+        .and_then(vram::Meter::state);
 
-    let actual = params.lease.as_ref().map_or_else(|| name(device), |lease| lease.id.clone());
+    let actual = params
+        .lease
+        .as_ref()
+        .map_or_else(|| name(device), |lease| lease.id.clone());
     let mut raw = timings.on(sync(device), &params.device, &actual);
     raw.placement.insert(actual, 1);
     raw.device = state;
@@ -82,7 +107,9 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
             facts["device_memory"] = json!(held);
         }
     }
-    let parameters = modules.iter().map(|module| Ok(module.named_parameters()?.len()));
+    let parameters = modules
+        .iter()
+        .map(|module| Ok(module.named_parameters()?.len()));
     facts["parameters"] = Value::from(parameters.sum::<Result<usize>>()?);
     facts["profiling_executor"] = Value::from(false);
     if device.is_cuda() {
@@ -94,7 +121,12 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
 }
 
 /// Measures one module, and writes its outputs.
-fn run_one(job: &Job, tree: &Path, params: &RunParams, device: Device) -> Result<(Vec<CModule>, RawMeasure)> {
+fn run_one(
+    job: &Job,
+    tree: &Path,
+    params: &RunParams,
+    device: Device,
+) -> Result<(Vec<CModule>, RawMeasure)> {
     let manifest = Manifest::read(tree)?;
     let inputs = tensors::read(&tree.join(tensors::INPUTS))?;
     let load = || load(&tree.join("model.pt"), &manifest, &inputs, device);
@@ -103,9 +135,13 @@ fn run_one(job: &Job, tree: &Path, params: &RunParams, device: Device) -> Result
         wait(device, &outputs)?;
         Ok(outputs)
     };
-    let ((module, _), outputs, timings) = measure::run(params.measure.as_ref(), load, infer).map_err(classified)?;
+    let ((module, _), outputs, timings) =
+        measure::run(params.measure.as_ref(), load, infer).map_err(classified)?;
 
-    tensors::write(&job.out.join(tensors::OUTPUTS), &named(outputs, &manifest, device)?)?;
+    tensors::write(
+        &job.out.join(tensors::OUTPUTS),
+        &named(outputs, &manifest, device)?,
+    )?;
     let mut again = |inputs: &Tensors| called(&module, &manifest, inputs, device);
     tensors::run_control(tree, &job.out, again)?;
     generation::run(job, tree, &mut again)?;
@@ -124,22 +160,44 @@ fn run_loop(
     let components = looped.components(tree)?;
     let open = |component: &Component| {
         let own = tensors::read(&component.tree.join(tensors::INPUTS))?;
-        load(&component.tree.join("model.pt"), &component.manifest, &own, device).map(|(module, _)| module)
+        load(
+            &component.tree.join("model.pt"),
+            &component.manifest,
+            &own,
+            device,
+        )
+        .map(|(module, _)| module)
     };
-    let infer = |module: &mut CModule, manifest: &Manifest, inputs: &Tensors| called(module, manifest, inputs, device);
-    let (mut modules, outputs, timings) =
-        looped.measure(&components, &inputs, params.measure.as_ref(), open, infer).map_err(classified)?;
-    looped.write(job, tree, outputs, |inputs| looped.run_loaded(&mut modules, inputs, infer))?;
-    Ok((modules.into_values().map(|(_, module)| module).collect(), timings))
+    let infer = |module: &mut CModule, manifest: &Manifest, inputs: &Tensors| {
+        called(module, manifest, inputs, device)
+    };
+    let (mut modules, outputs, timings) = looped
+        .measure(&components, &inputs, params.measure.as_ref(), open, infer)
+        .map_err(classified)?;
+    looped.write(job, tree, outputs, |inputs| {
+        looped.run_loaded(&mut modules, inputs, infer)
+    })?;
+    Ok((
+        modules.into_values().map(|(_, module)| module).collect(),
+        timings,
+    ))
 }
 
-fn called(module: &CModule, manifest: &Manifest, inputs: &Tensors, device: Device) -> Result<Tensors> {
+fn called(
+    module: &CModule,
+    manifest: &Manifest,
+    inputs: &Tensors,
+    device: Device,
+) -> Result<Tensors> {
     let outputs = module.forward_is(&placed(manifest, inputs, device)?)?;
     wait(device, &outputs)?;
     named(outputs, manifest, device)
 }
 
-const BY: Witness = Witness { name: "torch cpu", is_tested: true };
+const BY: Witness = Witness {
+    name: "torch cpu",
+    is_tested: true,
+};
 
 /// `reference`: what a ready module gives on the control's inputs, on the CPU.
 fn reference(job: &Job, _: &dyn Fn(&str)) -> Result<JobOutput> {
@@ -148,8 +206,12 @@ fn reference(job: &Job, _: &dyn Fn(&str)) -> Result<JobOutput> {
     let _no_grad = tch::no_grad_guard();
     let start = |manifest: &Manifest| {
         let manifest = manifest.clone();
-        let module = CModule::load_on_device(tree.join("model.pt"), Device::Cpu).context("failed to load model.pt")?;
-        Ok(Box::new(move |inputs: &Tensors| called(&module, &manifest, inputs, Device::Cpu)) as Box<Infer<'_>>)
+        let module = CModule::load_on_device(tree.join("model.pt"), Device::Cpu)
+            .context("failed to load model.pt")?;
+        Ok(
+            Box::new(move |inputs: &Tensors| called(&module, &manifest, inputs, Device::Cpu))
+                as Box<Infer<'_>>,
+        )
     };
     let mut facts = versions();
     facts["reference"] = Value::Object(control::reference(tree, &job.out, &BY, start)?);
@@ -157,12 +219,26 @@ fn reference(job: &Job, _: &dyn Fn(&str)) -> Result<JobOutput> {
 }
 
 /// The module with every parameter on the device, and its inputs there in the module's own order.
-fn load(path: &Path, manifest: &Manifest, inputs: &Tensors, device: Device) -> Result<(CModule, Vec<IValue>)> {
-    ensure!(path.is_file(), "no TorchScript module at `{}`", path.display());
+fn load(
+    path: &Path,
+    manifest: &Manifest,
+    inputs: &Tensors,
+    device: Device,
+) -> Result<(CModule, Vec<IValue>)> {
+    ensure!(
+        path.is_file(),
+        "no TorchScript module at `{}`",
+        path.display()
+    );
     let module = CModule::load_on_device(path, device).context("failed to load model.pt")?;
     for (parameter, tensor) in module.named_parameters()? {
         let found = tensor.device();
-        ensure!(found == device, "parameter `{parameter}` is on {}, not on {}", name(found), name(device));
+        ensure!(
+            found == device,
+            "parameter `{parameter}` is on {}, not on {}",
+            name(found),
+            name(device)
+        );
     }
     let placed = placed(manifest, inputs, device)?;
     wait(device, &IValue::None)?;
@@ -172,8 +248,12 @@ fn load(path: &Path, manifest: &Manifest, inputs: &Tensors, device: Device) -> R
 /// The inputs on the device, in the module's own order.
 fn placed(manifest: &Manifest, inputs: &Tensors, device: Device) -> Result<Vec<IValue>> {
     let placed = manifest.inputs.iter().map(|input| {
-        let tensor = inputs.get(input).with_context(|| format!("the artefact's tensors lack the input `{input}`"))?;
-        Ok(IValue::Tensor(to_device(tensor, device).with_context(|| format!("input `{input}`"))?))
+        let tensor = inputs
+            .get(input)
+            .with_context(|| format!("the artefact's tensors lack the input `{input}`"))?;
+        Ok(IValue::Tensor(
+            to_device(tensor, device).with_context(|| format!("input `{input}`"))?,
+        ))
     });
     placed.collect()
 }
@@ -196,7 +276,10 @@ fn named(outputs: IValue, manifest: &Manifest, device: Device) -> Result<Tensors
             name(found),
             name(device)
         );
-        files.insert(output.clone(), to_host(tensor).with_context(|| format!("output `{output}`"))?);
+        files.insert(
+            output.clone(),
+            to_host(tensor).with_context(|| format!("output `{output}`"))?,
+        );
     }
     Ok(files)
 }
@@ -207,12 +290,19 @@ fn device(asked: &str, lease: Option<&Lease>) -> Result<Device> {
         ("cpu", "0") => Ok(Device::Cpu),
         ("mps", "0") => mps(),
         (vendor @ ("cuda" | "rocm"), number) => {
-            let number = number.parse().with_context(|| format!("device `{asked}` has no number behind its colon"))?;
-            lease.map_or(Ok(()), Lease::check).map_err(anyhow::Error::msg)?;
+            let number = number
+                .parse()
+                .with_context(|| format!("device `{asked}` has no number behind its colon"))?;
+            lease
+                .map_or(Ok(()), Lease::check)
+                .map_err(anyhow::Error::msg)?;
             let device = gpu(if lease.is_some() { 0 } else { number })?;
             // Both builds of torch call their devices `cuda`; which vendor's they are only the build tells.
-            let (is, of) =
-                if utils::has_hip() { ("rocm", "AMD's GPUs (HIP)") } else { ("cuda", "NVIDIA's GPUs (CUDA)") };
+            let (is, of) = if utils::has_hip() {
+                ("rocm", "AMD's GPUs (HIP)")
+            } else {
+                ("cuda", "NVIDIA's GPUs (CUDA)")
+            };
             if vendor != is {
                 let why = format!(
                     "`{asked}` was asked for, and this libtorch is built for {of}; name a torch of the other build with ORCH_PYTHON"
@@ -221,7 +311,9 @@ fn device(asked: &str, lease: Option<&Lease>) -> Result<Device> {
             }
             Ok(device)
         }
-        _ => bail!("torch has no device `{asked}` here; known: `cpu`, `cuda:<number>`, `rocm:<number>`, `mps`"),
+        _ => bail!(
+            "torch has no device `{asked}` here; known: `cpu`, `cuda:<number>`, `rocm:<number>`, `mps`"
+        ),
     }
 }
 
@@ -237,7 +329,9 @@ fn gpu(index: usize) -> Result<Device> {
         ));
     }
     if index >= count {
-        return Err(Refusal::unavailable(format!("torch sees {count} CUDA devices, so there is no cuda:{index}")));
+        return Err(Refusal::unavailable(format!(
+            "torch sees {count} CUDA devices, so there is no cuda:{index}"
+        )));
     }
     Ok(Device::Cuda(index))
 }
@@ -254,15 +348,22 @@ fn load_gpu_library() -> Result<(), String> {
                 std::mem::forget(library);
                 return Ok(());
             }
-            Err(error) => errors.push(std::error::Error::source(&error).map_or(error.to_string(), |e| e.to_string())),
+            Err(error) => errors.push(
+                std::error::Error::source(&error).map_or(error.to_string(), |e| e.to_string()),
+            ),
         }
     }
-    Err(format!("this libtorch has no CUDA that loads: {}", errors.join("; ")))
+    Err(format!(
+        "this libtorch has no CUDA that loads: {}",
+        errors.join("; ")
+    ))
 }
 
 fn mps() -> Result<Device> {
     if !utils::has_mps() {
-        return Err(Refusal::unavailable("this libtorch has no MPS: it needs macOS on Apple silicon"));
+        return Err(Refusal::unavailable(
+            "this libtorch has no MPS: it needs macOS on Apple silicon",
+        ));
     }
     // With it set, operators that MPS lacks run on the CPU without a word, and no output tensor shows it.
     if std::env::var("PYTORCH_ENABLE_MPS_FALLBACK").is_ok_and(|value| value != "0") {
@@ -278,7 +379,10 @@ fn wait(device: Device, outputs: &IValue) -> Result<()> {
         // tch has no call that waits for MPS; reading one element does, because a stream works in order.
         Device::Mps => {
             if let Some(tensor) = first(outputs).filter(|tensor| tensor.numel() > 0) {
-                let _waited = tensor.f_reshape([-1])?.f_narrow(0, 0, 1)?.f_to_device(Device::Cpu)?;
+                let _waited = tensor
+                    .f_reshape([-1])?
+                    .f_narrow(0, 0, 1)?
+                    .f_to_device(Device::Cpu)?;
             }
         }
         _ => {}
@@ -331,11 +435,22 @@ const ELEMENTS: &[(Element, Kind)] = &[
 ];
 
 fn to_device(tensor: &HostTensor, device: Device) -> Result<Tensor> {
-    let Some((_, kind)) = ELEMENTS.iter().copied().find(|row| row.0 == tensor.element()) else {
-        let reason = format!("TorchScript modules here take no tensors of {}", tensor.element().word());
+    let Some((_, kind)) = ELEMENTS
+        .iter()
+        .copied()
+        .find(|row| row.0 == tensor.element())
+    else {
+        let reason = format!(
+            "TorchScript modules here take no tensors of {}",
+            tensor.element().word()
+        );
         return Err(Refusal::because(JobStatus::Unsupported, reason));
     };
-    let shape = tensor.shape().iter().map(|size| i64::try_from(*size)).collect::<Result<Vec<_>, _>>()?;
+    let shape = tensor
+        .shape()
+        .iter()
+        .map(|size| i64::try_from(*size))
+        .collect::<Result<Vec<_>, _>>()?;
     Ok(Tensor::f_from_data_size(tensor.bytes(), &shape, kind)?.f_to_device(device)?)
 }
 
@@ -345,7 +460,11 @@ fn to_host(tensor: &Tensor) -> Result<HostTensor> {
         bail!("torch's type {kind:?} has no counterpart in safetensors files here");
     };
     let tensor = tensor.f_to_device(Device::Cpu)?.f_contiguous()?;
-    let shape = tensor.size().into_iter().map(usize::try_from).collect::<Result<Vec<_>, _>>()?;
+    let shape = tensor
+        .size()
+        .into_iter()
+        .map(usize::try_from)
+        .collect::<Result<Vec<_>, _>>()?;
     let mut bytes = vec![0; tensor.numel() * element.size()];
     tensor.f_copy_data_u8(&mut bytes, tensor.numel())?;
     HostTensor::new(*element, shape, bytes)
@@ -355,12 +474,23 @@ fn to_host(tensor: &Tensor) -> Result<HostTensor> {
 fn classified(error: anyhow::Error) -> anyhow::Error {
     // The rest of torch's message is its C++ stack.
     let text = format!("{error:#}");
-    let lines: Vec<_> = text.lines().take_while(|line| !line.starts_with("Exception raised from")).collect();
+    let lines: Vec<_> = text
+        .lines()
+        .take_while(|line| !line.starts_with("Exception raised from"))
+        .collect();
     let message = lines.join(" ");
     let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
-    let status = if says(&["out of memory", "can't allocate memory", "not enough memory"]) {
+    let status = if says(&[
+        "out of memory",
+        "can't allocate memory",
+        "not enough memory",
+    ]) {
         JobStatus::Oom
-    } else if says(&["Could not run 'aten::", "not currently implemented for", "not implemented for the MPS"]) {
+    } else if says(&[
+        "Could not run 'aten::",
+        "not currently implemented for",
+        "not implemented for the MPS",
+    ]) {
         JobStatus::Unsupported
     } else {
         JobStatus::Error

@@ -33,11 +33,24 @@ impl Control {
         let (reader, commands) = io::pipe()?;
         let (events, writer) = io::pipe()?;
         let mapped = vec![
-            FdMapping { parent_fd: reader.into(), child_fd: COMMANDS },
-            FdMapping { parent_fd: writer.into(), child_fd: EVENTS },
+            FdMapping {
+                parent_fd: reader.into(),
+                child_fd: COMMANDS,
+            },
+            FdMapping {
+                parent_fd: writer.into(),
+                child_fd: EVENTS,
+            },
         ];
-        command.fd_mappings(mapped).map_err(|e| io::Error::other(e.to_string()))?;
-        Ok(Self { commands, events: listen(events)?, sent: 0, crashed: BTreeMap::new() })
+        command
+            .fd_mappings(mapped)
+            .map_err(|e| io::Error::other(e.to_string()))?;
+        Ok(Self {
+            commands,
+            events: listen(events)?,
+            sent: 0,
+            crashed: BTreeMap::new(),
+        })
     }
 
     /// Makes a context: a profile in memory, which no other context sees. From now on crashes are told.
@@ -49,12 +62,16 @@ impl Control {
 
     /// Opens a page and gives its target.
     pub(super) fn open(&mut self, context: &str, url: &str) -> Result<String, Trouble> {
-        let answer = self.ask("Target.createTarget", json!({"url": url, "browserContextId": context}))?;
+        let answer = self.ask(
+            "Target.createTarget",
+            json!({"url": url, "browserContextId": context}),
+        )?;
         word(&answer, "targetId")
     }
 
     pub(super) fn close(&mut self, target: &str) -> Result<(), Trouble> {
-        self.ask("Target.closeTarget", json!({"targetId": target})).map(drop)
+        self.ask("Target.closeTarget", json!({"targetId": target}))
+            .map(drop)
     }
 
     /// How the process of a page ended, if it has.
@@ -67,21 +84,28 @@ impl Control {
 
     fn ask(&mut self, method: &str, params: Value) -> Result<Value, Trouble> {
         self.sent += 1;
-        let mut message = json!({"id": self.sent, "method": method, "params": params}).to_string().into_bytes();
+        let mut message = json!({"id": self.sent, "method": method, "params": params})
+            .to_string()
+            .into_bytes();
         message.push(0);
-        let failed =
-            |why: &dyn std::fmt::Display| Trouble::Died(format!("the browser does not answer {method}: {why}"));
+        let failed = |why: &dyn std::fmt::Display| {
+            Trouble::Died(format!("the browser does not answer {method}: {why}"))
+        };
         self.commands.write_all(&message).map_err(|e| failed(&e))?;
         let until = Instant::now() + PATIENCE;
         loop {
-            let answer = self.events.recv_timeout(until.saturating_duration_since(Instant::now()));
+            let answer = self
+                .events
+                .recv_timeout(until.saturating_duration_since(Instant::now()));
             let answer = answer.map_err(|e| failed(&e))?;
             if answer["id"] != self.sent {
                 self.note(&answer);
                 continue;
             }
             return match answer.get("error") {
-                Some(error) => Err(Trouble::Broken(format!("the browser refuses {method}: {error}"))),
+                Some(error) => Err(Trouble::Broken(format!(
+                    "the browser refuses {method}: {error}"
+                ))),
                 None => Ok(answer["result"].clone()),
             };
         }
@@ -91,7 +115,14 @@ impl Control {
         if event["method"] == "Target.targetCrashed" {
             let of = &event["params"];
             let target = of["targetId"].as_str().unwrap_or_default().to_owned();
-            self.crashed.insert(target, format!("{} {}", of["status"].as_str().unwrap_or("crashed"), of["errorCode"]));
+            self.crashed.insert(
+                target,
+                format!(
+                    "{} {}",
+                    of["status"].as_str().unwrap_or("crashed"),
+                    of["errorCode"]
+                ),
+            );
         }
     }
 }
@@ -99,19 +130,21 @@ impl Control {
 /// Messages end with a zero byte.
 fn listen(pipe: PipeReader) -> io::Result<Receiver<Value>> {
     let (sender, receiver) = channel();
-    std::thread::Builder::new().name("browser-events".into()).spawn(move || {
-        let mut pipe = BufReader::new(pipe);
-        let mut message = Vec::new();
-        while pipe.read_until(0, &mut message).is_ok_and(|read| read > 0) {
-            message.pop();
-            if let Ok(event) = serde_json::from_slice(&message)
-                && sender.send(event).is_err()
-            {
-                return;
+    std::thread::Builder::new()
+        .name("browser-events".into())
+        .spawn(move || {
+            let mut pipe = BufReader::new(pipe);
+            let mut message = Vec::new();
+            while pipe.read_until(0, &mut message).is_ok_and(|read| read > 0) {
+                message.pop();
+                if let Ok(event) = serde_json::from_slice(&message)
+                    && sender.send(event).is_err()
+                {
+                    return;
+                }
+                message.clear();
             }
-            message.clear();
-        }
-    })?;
+        })?;
     Ok(receiver)
 }
 

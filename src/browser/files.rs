@@ -11,5 +11,8 @@ pub const ORT_WEB: &str = "node_modules/onnxruntime-web/dist";
 
 /// The folder with libraries that came with the executable, if it came with any.
 pub(super) fn libraries(program: &Path) -> Option<PathBuf> {
-    program.parent().map(|folder| folder.join(LIBRARIES)).filter(|folder| folder.join("libnss3.so").is_file())
+    program
+        .parent()
+        .map(|folder| folder.join(LIBRARIES))
+        .filter(|folder| folder.join("libnss3.so").is_file())
 }

@@ -62,7 +62,10 @@ const MANY_PAGES: &[&str] = &[
 
 /// [`flags`] of a browser that shows one page after another.
 pub(super) fn of_many_pages(api: Api, adapter: Adapter) -> Vec<String> {
-    flags(api, adapter).into_iter().chain(MANY_PAGES.iter().map(|flag| (*flag).to_owned())).collect()
+    flags(api, adapter)
+        .into_iter()
+        .chain(MANY_PAGES.iter().map(|flag| (*flag).to_owned()))
+        .collect()
 }
 
 /// All but those that name a path or an address of this machine.
@@ -103,7 +106,14 @@ mod tests {
             (Api::Wasm, Adapter::Software),
         ] {
             let flags = flags(api, adapter);
-            assert!(flags.iter().filter(|flag| flag.starts_with("--enable-features")).count() <= 1, "{flags:?}");
+            assert!(
+                flags
+                    .iter()
+                    .filter(|flag| flag.starts_with("--enable-features"))
+                    .count()
+                    <= 1,
+                "{flags:?}"
+            );
             let forced = flags.iter().any(|flag| flag.contains("swiftshader"));
             assert_eq!(forced, (api, adapter) == (Api::WebGpu, Adapter::Software));
         }

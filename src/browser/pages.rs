@@ -35,8 +35,20 @@ impl Pages {
         let begun = Instant::now();
         let (mut child, mut control) = Child::start(launch, &flags, port.number(), Control::of)?;
         let version = ask_version(launch.program);
-        let context = control.context().map_err(|trouble| child.why_not_started(trouble))?;
-        Ok(Self { child, control, context, port, api: launch.api, flags, version, begun, shown: 0 })
+        let context = control
+            .context()
+            .map_err(|trouble| child.why_not_started(trouble))?;
+        Ok(Self {
+            child,
+            control,
+            context,
+            port,
+            api: launch.api,
+            flags,
+            version,
+            begun,
+            shown: 0,
+        })
     }
 
     /// Opens the page, waits for its answer and closes it. After trouble the browser is of no use any more.
@@ -54,11 +66,27 @@ impl Pages {
             self.control.open(&self.context, &keeper)?;
         }
         self.child.forget_gpu();
-        let target = self.control.open(&self.context, &server.address(&format!("page-{before}.{SITE}")))?;
+        let target = self.control.open(
+            &self.context,
+            &server.address(&format!("page-{before}.{SITE}")),
+        )?;
         let control = &mut self.control;
-        let heard = hear(&mut self.child, &server, self.api, clock, progress, &mut || control.crash(&target))?;
+        let heard = hear(
+            &mut self.child,
+            &server,
+            self.api,
+            clock,
+            progress,
+            &mut || control.crash(&target),
+        )?;
         let processes = self.child.processes(memory);
         self.control.close(&target)?;
-        Ok(Talk { processes, before: Some(before), flags: self.flags.clone(), version: self.version.clone(), ..heard })
+        Ok(Talk {
+            processes,
+            before: Some(before),
+            flags: self.flags.clone(),
+            version: self.version.clone(),
+            ..heard
+        })
     }
 }

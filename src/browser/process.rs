@@ -56,27 +56,50 @@ impl Child {
         also: impl FnOnce(&mut Command) -> io::Result<T>,
     ) -> Result<(Self, T), Trouble> {
         let profile = launch.scratch.join("browser-profile");
-        std::fs::create_dir_all(&profile)
-            .map_err(|e| broken(&format!("make a profile below `{}`", launch.scratch.display()), &e))?;
+        std::fs::create_dir_all(&profile).map_err(|e| {
+            broken(
+                &format!("make a profile below `{}`", launch.scratch.display()),
+                &e,
+            )
+        })?;
         let made = Log::open().and_then(|(log, out)| Ok((log, out.try_clone()?, out)));
         let (log, out, err) = made.map_err(|e| broken("listen to the browser", &e))?;
         let mut command = Command::new(launch.program);
-        command.args(flags).arg(format!("--user-data-dir={}", profile.display()));
+        command
+            .args(flags)
+            .arg(format!("--user-data-dir={}", profile.display()));
         // It looks for a session bus, a display and a home to write to; it has none here.
         command
             .env("HOME", &profile)
             .env("TMPDIR", launch.scratch)
             .env_remove("DBUS_SESSION_BUS_ADDRESS")
             .env_remove("DISPLAY");
-        command.stdin(Stdio::null()).stdout(out).stderr(err).current_dir(launch.scratch);
+        command
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(err)
+            .current_dir(launch.scratch);
         with_libraries(&mut command, launch.program);
         let also = also(&mut command).map_err(|e| broken("prepare the browser", &e))?;
-        hold(&mut command, launch.scratch, port).map_err(|e| broken("make the browser's sandbox", &e))?;
+        hold(&mut command, launch.scratch, port)
+            .map_err(|e| broken("make the browser's sandbox", &e))?;
         let child = command.spawn().map_err(|e| Trouble::Unavailable {
-            reason: format!("the browser `{}` does not start: {e}", launch.program.display()),
+            reason: format!(
+                "the browser `{}` does not start: {e}",
+                launch.program.display()
+            ),
             remedy: Some("`orch setup browser` installs one; ORCH_BROWSER names another".into()),
         })?;
-        Ok((Self { child, profile, log, gpu: None, ended: false }, also))
+        Ok((
+            Self {
+                child,
+                profile,
+                log,
+                gpu: None,
+                ended: false,
+            },
+            also,
+        ))
     }
 
     /// Why it takes no commands: if it has ended, or does so in a moment, that says more than the `trouble` with them.
@@ -98,10 +121,17 @@ impl Child {
 
     /// An error if it has ended. `worked`: it had opened its page.
     pub(super) fn check(&mut self, worked: bool) -> Result<(), Trouble> {
-        let status = self.child.try_wait().map_err(|e| broken("watch the browser", &e))?;
+        let status = self
+            .child
+            .try_wait()
+            .map_err(|e| broken("watch the browser", &e))?;
         let Some(status) = status else { return Ok(()) };
         Err(if worked {
-            Trouble::Died(format!("the browser {} while its page worked{}", ending(status), self.last_words()))
+            Trouble::Died(format!(
+                "the browser {} while its page worked{}",
+                ending(status),
+                self.last_words()
+            ))
         } else {
             not_started(&self.words(), &ending(status))
         })
@@ -110,7 +140,9 @@ impl Child {
     /// From now on the page needs the GPU process that lives now: another one would not have its device.
     pub(super) fn watch_gpu(&mut self) {
         if self.gpu.is_none() {
-            let found = family(self.child.id()).into_iter().find(|member| member.kind == "gpu-process");
+            let found = family(self.child.id())
+                .into_iter()
+                .find(|member| member.kind == "gpu-process");
             self.gpu = found.map(|member| (member, None));
         }
     }
@@ -127,7 +159,10 @@ impl Child {
         if let Some((gpu, gone)) = self.gpu.as_mut().filter(|(gpu, _)| !gpu.lives())
             && gone.get_or_insert_with(Instant::now).elapsed() > super::GRACE
         {
-            let text = format!("the browser's GPU process {} died while the page worked", gpu.pid);
+            let text = format!(
+                "the browser's GPU process {} died while the page worked",
+                gpu.pid
+            );
             self.check(true)?;
             return Err(Trouble::Died(format!("{text}{}", self.last_words())));
         }
@@ -137,7 +172,9 @@ impl Child {
     /// `how` follows what is said of it.
     pub(super) fn page_died(&self, how: &str) -> Trouble {
         let words = self.last_words();
-        Trouble::Died(format!("the browser's process of the page died while it worked{how}{words}"))
+        Trouble::Died(format!(
+            "the browser's process of the page died while it worked{how}{words}"
+        ))
     }
 
     /// `memory` gives the bytes of one process by its number.
@@ -155,13 +192,21 @@ impl Child {
     /// ` (its last words: …)`, or nothing.
     pub(super) fn last_words(&self) -> String {
         let words = self.words();
-        if words.is_empty() { words } else { format!(" (its last words: {words})") }
+        if words.is_empty() {
+            words
+        } else {
+            format!(" (its last words: {words})")
+        }
     }
 
     fn words(&self) -> String {
         let text = self.log.tail();
         let text = String::from_utf8_lossy(&text);
-        let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let lines: Vec<_> = text
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+            .collect();
         let tail = lines[lines.len().saturating_sub(WORDS.0)..].join(" | ");
         tail.chars().take(WORDS.1).collect()
     }
@@ -180,7 +225,10 @@ impl Child {
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
-        family.iter().filter(|member| member.lives()).for_each(Member::kill);
+        family
+            .iter()
+            .filter(|member| member.lives())
+            .for_each(Member::kill);
         self.log.drain();
         let _ = bfs::remove_dir(&self.profile);
     }
@@ -203,16 +251,18 @@ impl Log {
         let (mut pipe, writer) = io::pipe()?;
         let tail = Arc::new(Mutex::new(VecDeque::new()));
         let own = Arc::clone(&tail);
-        let reader = std::thread::Builder::new().name("browser-log".into()).spawn(move || {
-            let mut bytes = [0; 4096];
-            while let Ok(count @ 1..) = pipe.read(&mut bytes) {
-                let _ = io::stderr().write_all(&bytes[..count]);
-                let mut tail = lock(&own);
-                tail.extend(&bytes[..count]);
-                let surplus = tail.len().saturating_sub(TAIL);
-                tail.drain(..surplus);
-            }
-        })?;
+        let reader = std::thread::Builder::new()
+            .name("browser-log".into())
+            .spawn(move || {
+                let mut bytes = [0; 4096];
+                while let Ok(count @ 1..) = pipe.read(&mut bytes) {
+                    let _ = io::stderr().write_all(&bytes[..count]);
+                    let mut tail = lock(&own);
+                    tail.extend(&bytes[..count]);
+                    let surplus = tail.len().saturating_sub(TAIL);
+                    tail.drain(..surplus);
+                }
+            })?;
         Ok((Self { tail, reader }, writer))
     }
 
@@ -267,26 +317,47 @@ fn not_started(words: &str, ending: &str) -> Trouble {
     const LOADER: &str = "error while loading shared libraries: ";
     let (reason, remedy) = if let Some((_, rest)) = words.split_once(LOADER) {
         let library = rest.split(':').next().unwrap_or(rest).trim();
-        (format!("the browser needs the library {library}, which this system lacks"), package_of(library))
+        (
+            format!("the browser needs the library {library}, which this system lacks"),
+            package_of(library),
+        )
     } else if words.contains("Exec format error") || words.contains("cannot execute") {
-        (format!("the browser is not made for this machine: {words}"), "name another with ORCH_BROWSER".to_owned())
+        (
+            format!("the browser is not made for this machine: {words}"),
+            "name another with ORCH_BROWSER".to_owned(),
+        )
     } else if words.contains("No usable sandbox") {
         let remedy = "allow unprivileged user namespaces (sysctl kernel.apparmor_restrict_unprivileged_userns=0)";
-        ("the browser finds no sandbox that this user may use".to_owned(), remedy.to_owned())
+        (
+            "the browser finds no sandbox that this user may use".to_owned(),
+            remedy.to_owned(),
+        )
     } else {
-        return Trouble::Died(format!("the browser {ending} before it opened its page (its last words: {words})"));
+        return Trouble::Died(format!(
+            "the browser {ending} before it opened its page (its last words: {words})"
+        ));
     };
-    Trouble::Unavailable { reason, remedy: Some(remedy) }
+    Trouble::Unavailable {
+        reason,
+        remedy: Some(remedy),
+    }
 }
 
 fn package_of(library: &str) -> String {
     let package = match library {
         "libnspr4.so" | "libplc4.so" | "libplds4.so" => "libnspr4",
         name if name.starts_with("libexpat") => "libexpat1",
-        name if name.starts_with("libnss") || name.starts_with("libsoftokn") || name.starts_with("libfreebl") => {
+        name if name.starts_with("libnss")
+            || name.starts_with("libsoftokn")
+            || name.starts_with("libfreebl") =>
+        {
             "libnss3"
         }
-        _ => return format!("install the package with {library} (Debian: `apt-file search {library}` names it)"),
+        _ => {
+            return format!(
+                "install the package with {library} (Debian: `apt-file search {library}` names it)"
+            );
+        }
     };
     format!("apt-get install {package}, or what your system calls it")
 }
@@ -311,9 +382,17 @@ impl Member {
 
 /// A process and all that descend from it; empty where there is no /proc.
 fn family(root: u32) -> Vec<Member> {
-    let all = [root as i32].into_iter().chain(process::descendants(root as i32));
+    let all = [root as i32]
+        .into_iter()
+        .chain(process::descendants(root as i32));
     let living = all.filter_map(|pid| Some((pid, Stat::of(pid).filter(Stat::is_alive)?)));
-    living.map(|(pid, stat)| Member { pid, started: stat.started, kind: kind(pid) }).collect()
+    living
+        .map(|(pid, stat)| Member {
+            pid,
+            started: stat.started,
+            kind: kind(pid),
+        })
+        .collect()
 }
 
 /// `renderer`, by its own `--type=renderer`; the one without a type is the browser.
@@ -321,7 +400,9 @@ fn kind(pid: i32) -> String {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     // Chromium rewrites its children's command lines with blanks instead of zeros.
     let line = String::from_utf8_lossy(&line).replace('\0', " ");
-    let kind = line.split(' ').find_map(|word| word.strip_prefix("--type="));
+    let kind = line
+        .split(' ')
+        .find_map(|word| word.strip_prefix("--type="));
     kind.unwrap_or("browser").to_owned()
 }
 
@@ -332,23 +413,45 @@ mod tests {
     #[test]
     fn a_missing_library_is_named_with_its_package() {
         let words = "/x/chromium: error while loading shared libraries: libnss3.so: cannot open shared object file";
-        let Trouble::Unavailable { reason, remedy } = not_started(words, "ended with code 127") else { panic!() };
-        assert_eq!(reason, "the browser needs the library libnss3.so, which this system lacks");
+        let Trouble::Unavailable { reason, remedy } = not_started(words, "ended with code 127")
+        else {
+            panic!()
+        };
+        assert_eq!(
+            reason,
+            "the browser needs the library libnss3.so, which this system lacks"
+        );
         assert!(remedy.unwrap().contains("libnss3"));
-        assert!(matches!(not_started("", "was ended by signal 11"), Trouble::Died(why) if why.contains("signal 11")));
+        assert!(
+            matches!(not_started("", "was ended by signal 11"), Trouble::Died(why) if why.contains("signal 11"))
+        );
     }
 
     #[test]
     fn a_family_is_found_and_its_members_are_told_from_their_successors() {
-        let mut child = Command::new("sh").args(["-c", "sleep 30 & wait"]).spawn().unwrap();
+        let mut child = Command::new("sh")
+            .args(["-c", "sleep 30 & wait"])
+            .spawn()
+            .unwrap();
         let clock = Instant::now();
         while family(child.id()).len() < 2 && clock.elapsed() < Duration::from_secs(10) {
             std::thread::sleep(Duration::from_millis(10));
         }
         let found = family(child.id());
         assert_eq!(found.len(), 2);
-        assert!(found.iter().all(|member| member.lives() && member.kind == "browser"));
-        assert!(!Member { pid: found[0].pid, started: 0, kind: String::new() }.lives());
+        assert!(
+            found
+                .iter()
+                .all(|member| member.lives() && member.kind == "browser")
+        );
+        assert!(
+            !Member {
+                pid: found[0].pid,
+                started: 0,
+                kind: String::new()
+            }
+            .lives()
+        );
         found.iter().for_each(Member::kill);
         child.wait().unwrap();
     }

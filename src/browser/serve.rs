@@ -17,7 +17,8 @@ const PAGE: &str = include_str!("page.html");
 const IMPORTS: &str = "IMPORTS";
 /// Below the address of a page, the page that keeps what it compiles.
 pub(super) const KEEPER: &str = "keeper";
-const ISOLATING: &str = "Cross-Origin-Opener-Policy: same-origin\r\nCross-Origin-Embedder-Policy: require-corp\r\n";
+const ISOLATING: &str =
+    "Cross-Origin-Opener-Policy: same-origin\r\nCross-Origin-Embedder-Policy: require-corp\r\n";
 
 /// What the browser is to open.
 #[derive(Debug)]
@@ -60,11 +61,17 @@ pub(super) struct Port {
 
 impl Port {
     pub(super) fn open(isolates: bool) -> io::Result<Self> {
-        Ok(Self { server: tiny_http::Server::http("127.0.0.1:0").map_err(io::Error::other)?, isolates })
+        Ok(Self {
+            server: tiny_http::Server::http("127.0.0.1:0").map_err(io::Error::other)?,
+            isolates,
+        })
     }
 
     pub(super) fn number(&self) -> u16 {
-        self.server.server_addr().to_ip().map_or(0, |address| address.port())
+        self.server
+            .server_addr()
+            .to_ip()
+            .map_or(0, |address| address.port())
     }
 }
 
@@ -77,7 +84,11 @@ pub(super) struct Server<'p> {
 
 impl<'p> Server<'p> {
     pub(super) fn of(port: &'p Port, page: &'p Page<'p>) -> Self {
-        Self { port, token: format!("{:032x}", rand::rng().random::<u128>()), page }
+        Self {
+            port,
+            token: format!("{:032x}", rand::rng().random::<u128>()),
+            page,
+        }
     }
 
     /// Where the page is, at a name of this machine: 127.0.0.1, or what ends in `.localhost`. Both are secure contexts,
@@ -88,9 +99,17 @@ impl<'p> Server<'p> {
 
     /// Answers the next request, if one comes in time.
     pub(super) fn next(&self, patience: Duration) -> io::Result<Option<Said>> {
-        let Some(mut request) = self.port.server.recv_timeout(patience)? else { return Ok(None) };
-        let path = request.url().strip_prefix('/').and_then(|url| url.strip_prefix(self.token.as_str()));
-        let Some(path) = path.and_then(|path| path.strip_prefix('/')).map(str::to_owned) else {
+        let Some(mut request) = self.port.server.recv_timeout(patience)? else {
+            return Ok(None);
+        };
+        let path = request
+            .url()
+            .strip_prefix('/')
+            .and_then(|url| url.strip_prefix(self.token.as_str()));
+        let Some(path) = path
+            .and_then(|path| path.strip_prefix('/'))
+            .map(str::to_owned)
+        else {
             return self.refuse(request);
         };
         if *request.method() != Method::Post {
@@ -110,31 +129,60 @@ impl<'p> Server<'p> {
     }
 
     fn html(&self) -> String {
-        let files = self.page.imports.iter().map(|(name, file)| (*name, format!("./files/{file}")));
-        PAGE.replace(IMPORTS, &json!({"imports": files.collect::<BTreeMap<_, _>>()}).to_string())
+        let files = self
+            .page
+            .imports
+            .iter()
+            .map(|(name, file)| (*name, format!("./files/{file}")));
+        PAGE.replace(
+            IMPORTS,
+            &json!({"imports": files.collect::<BTreeMap<_, _>>()}).to_string(),
+        )
     }
 
     /// A page that compiles the page's WebAssembly and holds it, as long as it is open.
     fn keeper(&self) -> String {
-        let files: Vec<_> = self.page.files.keys().filter(|name| name.ends_with(".wasm")).collect();
+        let files: Vec<_> = self
+            .page
+            .files
+            .keys()
+            .filter(|name| name.ends_with(".wasm"))
+            .collect();
         let compiled = "Promise.all(files.map((name) => WebAssembly.compileStreaming(fetch(`files/${name}`))))";
-        format!("<!doctype html><script>const files = {}; globalThis.kept = {compiled};</script>", json!(files))
+        format!(
+            "<!doctype html><script>const files = {}; globalThis.kept = {compiled};</script>",
+            json!(files)
+        )
     }
 
     fn get(&self, request: Request, path: &str) -> io::Result<Option<Said>> {
-        let bytes = |request, bytes: &[u8], kind| self.send(request, "200 OK", kind, bytes.len() as u64, bytes);
+        let bytes = |request, bytes: &[u8], kind| {
+            self.send(request, "200 OK", kind, bytes.len() as u64, bytes)
+        };
         match path {
             "" => {
                 bytes(request, self.html().as_bytes(), "text/html; charset=utf-8");
                 return Ok(Some(Said::Page));
             }
-            KEEPER => bytes(request, self.keeper().as_bytes(), "text/html; charset=utf-8"),
+            KEEPER => bytes(
+                request,
+                self.keeper().as_bytes(),
+                "text/html; charset=utf-8",
+            ),
             "page.mjs" => bytes(request, self.page.script.as_bytes(), of_type(path)),
-            "params.json" => bytes(request, self.page.params.to_string().as_bytes(), of_type(path)),
-            _ => match path.strip_prefix("files/").and_then(|name| self.page.files.get(name)) {
+            "params.json" => bytes(
+                request,
+                self.page.params.to_string().as_bytes(),
+                of_type(path),
+            ),
+            _ => match path
+                .strip_prefix("files/")
+                .and_then(|name| self.page.files.get(name))
+            {
                 Some(Served::Bytes(content)) => bytes(request, content, of_type(path)),
                 Some(Served::File(file)) => {
-                    let failed = |e: io::Error| io::Error::other(format!("`{}`: {e}", file.display()));
+                    let failed =
+                        |e: io::Error| io::Error::other(format!("`{}`: {e}", file.display()));
                     let content = File::open(file).map_err(failed)?;
                     let size = content.metadata().map_err(failed)?.len();
                     self.send(request, "200 OK", of_type(path), size, content);
@@ -190,7 +238,9 @@ mod tests {
         let said = server.next(Duration::from_secs(10)).unwrap();
         // A browser hangs up when it is told that the connection ends; so does this.
         stream.shutdown(std::net::Shutdown::Write).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
         (text, said)
@@ -201,26 +251,50 @@ mod tests {
         let params = json!({"a": 1});
         let files = BTreeMap::from([("ort/x.wasm".to_owned(), Served::Bytes(b"wasm".to_vec()))]);
         let imports = [("ort", "ort/x.mjs")];
-        let page = Page { script: "export {}", params: &params, files, imports: &imports };
+        let page = Page {
+            script: "export {}",
+            params: &params,
+            files,
+            imports: &imports,
+        };
         let port = Port::open(true).unwrap();
         let server = Server::of(&port, &page);
         let token = server.token.clone();
         let get = |path: &str| answer(&server, &format!("GET /{path} HTTP/1.1\r\nHost: x\r\n\r\n"));
         assert!(get("params.json").0.starts_with("HTTP/1.1 404"));
-        assert!(get(&format!("{token}x/params.json")).0.starts_with("HTTP/1.1 404"));
+        assert!(
+            get(&format!("{token}x/params.json"))
+                .0
+                .starts_with("HTTP/1.1 404")
+        );
         let (text, _) = get(&format!("{token}/params.json"));
-        assert!(text.contains("Connection: close\r\n") && text.ends_with("\r\n\r\n{\"a\":1}"), "{text}");
-        assert!(get(&format!("{token}/files/ort/x.wasm")).0.contains("application/wasm"));
-        assert!(get(&format!("{token}/files/../secret")).0.starts_with("HTTP/1.1 404"));
+        assert!(
+            text.contains("Connection: close\r\n") && text.ends_with("\r\n\r\n{\"a\":1}"),
+            "{text}"
+        );
+        assert!(
+            get(&format!("{token}/files/ort/x.wasm"))
+                .0
+                .contains("application/wasm")
+        );
+        assert!(
+            get(&format!("{token}/files/../secret"))
+                .0
+                .starts_with("HTTP/1.1 404")
+        );
         let (html, said) = get(&format!("{token}/"));
         assert!(matches!(said, Some(Said::Page)));
         assert!(
-            html.contains(r#"<script type="importmap">{"imports":{"ort":"./files/ort/x.mjs"}}</script>"#),
+            html.contains(
+                r#"<script type="importmap">{"imports":{"ort":"./files/ort/x.mjs"}}</script>"#
+            ),
             "{html}"
         );
-        let post = format!("POST /{token}/trouble HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nwhy");
+        let post =
+            format!("POST /{token}/trouble HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nwhy");
         assert!(matches!(answer(&server, &post).1, Some(Said::Trouble(text)) if text == "why"));
-        let post = format!("POST /{token}/outputs HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc");
+        let post =
+            format!("POST /{token}/outputs HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc");
         assert!(matches!(answer(&server, &post).1, Some(Said::Outputs(bytes)) if bytes == b"abc"));
     }
 }

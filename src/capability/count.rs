@@ -23,37 +23,60 @@ impl Table {
     fn figures(&self, subject: fn(&Row) -> Option<&str>) -> Figures {
         let mut found: BTreeMap<_, BTreeMap<_, Measured>> = BTreeMap::new();
         for case in self.cases() {
-            let Case { run, name, column, .. } = case;
-            let Some(subject) = subject(case.row) else { continue };
-            let of_cell = found.entry((subject.to_owned(), column.backend.clone())).or_default();
-            let measured = of_cell.entry((name, &run.host, &column.on)).or_insert_with(|| Measured {
-                column: name.to_owned(),
-                // Runs stand in the order of their days.
-                first: run.day.clone(),
-                host: run.host.clone(),
-                on: column.on.clone(),
-                ..Measured::default()
-            });
+            let Case {
+                run, name, column, ..
+            } = case;
+            let Some(subject) = subject(case.row) else {
+                continue;
+            };
+            let of_cell = found
+                .entry((subject.to_owned(), column.backend.clone()))
+                .or_default();
+            let measured = of_cell
+                .entry((name, &run.host, &column.on))
+                .or_insert_with(|| Measured {
+                    column: name.to_owned(),
+                    // Runs stand in the order of their days.
+                    first: run.day.clone(),
+                    host: run.host.clone(),
+                    on: column.on.clone(),
+                    ..Measured::default()
+                });
             measured.asked += 1;
             measured.right += u32::from(case.is_right());
             measured.loosely += u32::from(case.is_right() && case.row.loosely.contains(name));
             measured.last.clone_from(&run.day);
         }
-        found.into_iter().map(|(key, lines)| (key, lines.into_values().collect())).collect()
+        found
+            .into_iter()
+            .map(|(key, lines)| (key, lines.into_values().collect()))
+            .collect()
     }
 }
 
 /// Puts the figures beside what is asserted; what has neither goes.
 fn set(subjects: &mut Subjects, figures: Figures) {
     for cell in subjects.values_mut().flat_map(BTreeMap::values_mut) {
-        *cell = Cell { asserted: cell.asserted.take(), ..Cell::default() };
+        *cell = Cell {
+            asserted: cell.asserted.take(),
+            ..Cell::default()
+        };
     }
     for ((name, backend), measured) in figures {
-        let cell = subjects.entry(name).or_default().entry(backend).or_default();
-        cell.contradicted = cell.asserted.as_ref().and_then(|asserted| contradiction(asserted, &measured));
+        let cell = subjects
+            .entry(name)
+            .or_default()
+            .entry(backend)
+            .or_default();
+        cell.contradicted = cell
+            .asserted
+            .as_ref()
+            .and_then(|asserted| contradiction(asserted, &measured));
         cell.measured = measured;
     }
-    subjects.values_mut().for_each(|cells| cells.retain(|_, cell| *cell != Cell::default()));
+    subjects
+        .values_mut()
+        .for_each(|cells| cells.retain(|_, cell| *cell != Cell::default()));
     subjects.retain(|_, cells| !cells.is_empty());
 }
 
@@ -62,7 +85,9 @@ fn contradiction(asserted: &Asserted, measured: &[Measured]) -> Option<String> {
     let right: u32 = measured.iter().map(|line| line.right).sum();
     let asked: u32 = measured.iter().map(|line| line.asked).sum();
     let told = format!("{right} of {asked} right");
-    let is_real = measured.iter().any(|line| line.right > 0 && line.on.is_none());
+    let is_real = measured
+        .iter()
+        .any(|line| line.right > 0 && line.on.is_none());
     match (asserted.compatible, right) {
         (true, 0) => Some(told),
         (false, 1..) if is_real => Some(told),

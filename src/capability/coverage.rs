@@ -41,9 +41,18 @@ impl Table {
     pub fn coverage(&self) -> Coverage {
         let mut seen = Seen::new();
         for case in self.cases() {
-            let Some(model_type) = &case.row.model_type else { continue };
-            let on = case.column.on.as_ref().map(|on| format!(" ({on})")).unwrap_or_default();
-            let (asked, right) = seen.entry(format!("{}{on}", case.column.backend)).or_default();
+            let Some(model_type) = &case.row.model_type else {
+                continue;
+            };
+            let on = case
+                .column
+                .on
+                .as_ref()
+                .map(|on| format!(" ({on})"))
+                .unwrap_or_default();
+            let (asked, right) = seen
+                .entry(format!("{}{on}", case.column.backend))
+                .or_default();
             asked.insert(model_type);
             if case.is_right() {
                 right.insert(model_type);
@@ -53,12 +62,20 @@ impl Table {
         let mut families: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         let mut all = BTreeSet::new();
         for (model_type, family) in types {
-            families.entry(family.unwrap_or("unknown")).or_default().insert(model_type);
+            families
+                .entry(family.unwrap_or("unknown"))
+                .or_default()
+                .insert(model_type);
             all.insert(model_type);
         }
         let known = families.into_iter().chain([("all", all)]);
-        let families = known.map(|(family, types)| of_family(family, &types, &seen)).collect();
-        Coverage { transformers, families }
+        let families = known
+            .map(|(family, types)| of_family(family, &types, &seen))
+            .collect();
+        Coverage {
+            transformers,
+            families,
+        }
     }
 }
 
@@ -67,7 +84,18 @@ fn of_family(family: &'static str, types: &BTreeSet<&str>, seen: &Seen<'_>) -> O
     let covered = |(backend, (asked, right)): (&String, &(BTreeSet<&str>, BTreeSet<&str>))| {
         let (asked, right) = (among(asked), among(right));
         let percent = (1000.0 * right as f64 / types.len() as f64).round() / 10.0;
-        (backend.clone(), Covered { asked, right, percent })
+        (
+            backend.clone(),
+            Covered {
+                asked,
+                right,
+                percent,
+            },
+        )
     };
-    OfFamily { family, types: types.len(), backends: seen.iter().map(covered).collect() }
+    OfFamily {
+        family,
+        types: types.len(),
+        backends: seen.iter().map(covered).collect(),
+    }
 }

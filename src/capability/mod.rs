@@ -187,26 +187,46 @@ impl Table {
 
     fn check(&self) -> Result<(), String> {
         if self.version != VERSION {
-            return Err(format!("version {} is not known: this orch reads `version: {VERSION}`", self.version));
+            return Err(format!(
+                "version {} is not known: this orch reads `version: {VERSION}`",
+                self.version
+            ));
         }
         for run in &self.runs {
-            let used = run.models.values().flat_map(|row| row.ends.values().flatten());
-            if let Some(lost) = used.into_iter().find(|name| !run.columns.contains_key(*name)) {
+            let used = run
+                .models
+                .values()
+                .flat_map(|row| row.ends.values().flatten());
+            if let Some(lost) = used
+                .into_iter()
+                .find(|name| !run.columns.contains_key(*name))
+            {
                 return Err(format!("the run of {} has no column `{lost}`", run.day));
             }
         }
         let counted = self.clone().counted();
-        for (section, subjects, counted) in
-            [("families", &self.families, &counted.families), ("types", &self.types, &counted.types)]
-        {
+        for (section, subjects, counted) in [
+            ("families", &self.families, &counted.families),
+            ("types", &self.types, &counted.types),
+        ] {
             self.check_assertions(section, subjects)?;
             let measured = |subjects| -> BTreeMap<_, _> {
                 let cells = cells(subjects).filter(|(.., cell)| !cell.measured.is_empty());
-                cells.map(|(name, backend, cell)| (format!("{section}.{name}.{backend}"), &cell.measured)).collect()
+                cells
+                    .map(|(name, backend, cell)| {
+                        (format!("{section}.{name}.{backend}"), &cell.measured)
+                    })
+                    .collect()
             };
             let (said, found) = (measured(subjects), measured(counted));
-            if let Some(name) = said.keys().chain(found.keys()).find(|name| said.get(*name) != found.get(*name)) {
-                return Err(format!("{name}: `measured` is not what `runs` says: `orch matrix --update` writes it"));
+            if let Some(name) = said
+                .keys()
+                .chain(found.keys())
+                .find(|name| said.get(*name) != found.get(*name))
+            {
+                return Err(format!(
+                    "{name}: `measured` is not what `runs` says: `orch matrix --update` writes it"
+                ));
             }
         }
         Ok(())
@@ -216,12 +236,20 @@ impl Table {
         for (name, backend, cell) in cells(subjects) {
             if !BACKENDS.iter().any(|row| row.name == backend) {
                 let hint = suggest::hint(backend, BACKENDS.iter().map(|row| row.name));
-                return Err(format!("{section}.{name}: there is no backend `{backend}`; {hint}"));
+                return Err(format!(
+                    "{section}.{name}: there is no backend `{backend}`; {hint}"
+                ));
             }
-            let source = cell.asserted.iter().map(|asserted| asserted.source.as_str()).next();
+            let source = cell
+                .asserted
+                .iter()
+                .map(|asserted| asserted.source.as_str())
+                .next();
             if let Some(lost) = source.filter(|source| !self.sources.contains_key(*source)) {
                 let hint = suggest::hint(lost, self.sources.keys().map(String::as_str));
-                return Err(format!("{section}.{name}.{backend}: there is no source `{lost}`; {hint}"));
+                return Err(format!(
+                    "{section}.{name}.{backend}: there is no source `{lost}`; {hint}"
+                ));
             }
         }
         Ok(())
@@ -230,8 +258,18 @@ impl Table {
     fn cases(&self) -> impl Iterator<Item = Case<'_>> {
         self.runs.iter().flat_map(|run| {
             run.models.iter().flat_map(move |(model, row)| {
-                let ends = row.ends.iter().flat_map(|(outcome, names)| names.iter().map(move |name| (*outcome, name)));
-                ends.map(move |(outcome, name)| Case { run, model, row, name, column: &run.columns[name], outcome })
+                let ends = row
+                    .ends
+                    .iter()
+                    .flat_map(|(outcome, names)| names.iter().map(move |name| (*outcome, name)));
+                ends.map(move |(outcome, name)| Case {
+                    run,
+                    model,
+                    row,
+                    name,
+                    column: &run.columns[name],
+                    outcome,
+                })
             })
         })
     }
@@ -240,12 +278,17 @@ impl Table {
 impl Case<'_> {
     /// Ran where it was asked to, and other outputs would not have been taken for right.
     fn is_right(&self) -> bool {
-        matches!(self.outcome, Outcome::Pass | Outcome::Flaky | Outcome::Xpass)
+        matches!(
+            self.outcome,
+            Outcome::Pass | Outcome::Flaky | Outcome::Xpass
+        )
     }
 }
 
 fn cells(subjects: &Subjects) -> impl Iterator<Item = (&str, &str, &Cell)> {
-    subjects
-        .iter()
-        .flat_map(|(name, cells)| cells.iter().map(move |(backend, cell)| (name.as_str(), backend.as_str(), cell)))
+    subjects.iter().flat_map(|(name, cells)| {
+        cells
+            .iter()
+            .map(move |(backend, cell)| (name.as_str(), backend.as_str(), cell))
+    })
 }

@@ -23,7 +23,14 @@ impl Table {
                 for (outcome, names) in &mut row.ends {
                     names.retain(|name| {
                         let (column, outcome) = (&all.columns[name], *outcome);
-                        let case = Case { run: all, model, row: old, name, column, outcome };
+                        let case = Case {
+                            run: all,
+                            model,
+                            row: old,
+                            name,
+                            column,
+                            outcome,
+                        };
                         hold(queries, &|facet| case.words(facet))
                     });
                 }
@@ -35,8 +42,12 @@ impl Table {
         narrow(&mut part.types, &asked.types, Facet::Type, queries);
         let part = part.counted();
         if part.families.is_empty() && part.types.is_empty() {
-            let hint = "each part matches something, but no case or assertion matches all parts".to_owned();
-            return Err(NothingSelected { message: "nothing in the table meets the whole selection".to_owned(), hint });
+            let hint = "each part matches something, but no case or assertion matches all parts"
+                .to_owned();
+            return Err(NothingSelected {
+                message: "nothing in the table meets the whole selection".to_owned(),
+                hint,
+            });
         }
         Ok(part)
     }
@@ -46,10 +57,15 @@ impl Table {
         for run in &mut self.runs {
             for row in run.models.values_mut() {
                 row.ends.retain(|_, names| !names.is_empty());
-                row.loosely.retain(|name| row.ends.values().any(|names| names.contains(name)));
+                row.loosely
+                    .retain(|name| row.ends.values().any(|names| names.contains(name)));
             }
             run.models.retain(|_, row| !row.ends.is_empty());
-            let used: BTreeSet<_> = run.models.values().flat_map(|row| row.ends.values().flatten()).collect();
+            let used: BTreeSet<_> = run
+                .models
+                .values()
+                .flat_map(|row| row.ends.values().flatten())
+                .collect();
             run.columns.retain(|name, _| used.contains(name));
         }
         self.runs.retain(|run| !run.models.is_empty());
@@ -57,7 +73,9 @@ impl Table {
 
     fn knows(&self, facet: Facet, pattern: &str) -> Result<(), NothingSelected> {
         let of_cells = |subjects: &Subjects, of: Facet| -> Vec<String> {
-            super::cells(subjects).flat_map(|(name, backend, _)| cell_words(of, name, backend)(facet)).collect()
+            super::cells(subjects)
+                .flat_map(|(name, backend, _)| cell_words(of, name, backend)(facet))
+                .collect()
         };
         let mut known: BTreeSet<String> = self.cases().flat_map(|case| case.words(facet)).collect();
         known.extend(of_cells(&self.families, Facet::Family));
@@ -65,8 +83,14 @@ impl Table {
         if known.iter().any(|word| glob::matches(pattern, word)) {
             return Ok(());
         }
-        let message = format!("nothing in the table has a {} that matches `{pattern}`", facet.word());
-        Err(NothingSelected { message, hint: suggest::hint(pattern, known.iter().map(String::as_str)) })
+        let message = format!(
+            "nothing in the table has a {} that matches `{pattern}`",
+            facet.word()
+        );
+        Err(NothingSelected {
+            message,
+            hint: suggest::hint(pattern, known.iter().map(String::as_str)),
+        })
     }
 }
 
@@ -75,7 +99,11 @@ fn hold(queries: &[Query], words: &dyn Fn(Facet) -> Vec<String>) -> bool {
 }
 
 /// What one cell has of a facet, whatever was measured in it.
-fn cell_words<'a>(of: Facet, name: &'a str, backend: &'a str) -> impl Fn(Facet) -> Vec<String> + 'a {
+fn cell_words<'a>(
+    of: Facet,
+    name: &'a str,
+    backend: &'a str,
+) -> impl Fn(Facet) -> Vec<String> + 'a {
     move |facet| match facet {
         Facet::Backend => vec![backend.to_owned()],
         facet if facet == of => vec![name.to_owned()],
@@ -86,10 +114,15 @@ fn cell_words<'a>(of: Facet, name: &'a str, backend: &'a str) -> impl Fn(Facet) 
 /// Leaves the cells that are asked for themselves, or that have cases which are.
 fn narrow(subjects: &mut Subjects, asked: &Subjects, of: Facet, queries: &[Query]) {
     let has_cases = |name: &str, backend: &str| {
-        asked.get(name).and_then(|cells| cells.get(backend)).is_some_and(|cell| !cell.measured.is_empty())
+        asked
+            .get(name)
+            .and_then(|cells| cells.get(backend))
+            .is_some_and(|cell| !cell.measured.is_empty())
     };
     for (name, cells) in subjects.iter_mut() {
-        cells.retain(|backend, _| has_cases(name, backend) || hold(queries, &cell_words(of, name, backend)));
+        cells.retain(|backend, _| {
+            has_cases(name, backend) || hold(queries, &cell_words(of, name, backend))
+        });
     }
     subjects.retain(|_, cells: &mut BTreeMap<_, _>| !cells.is_empty());
 }

@@ -11,11 +11,22 @@ fn the_own_table_is_as_orch_writes_it() {
     if std::env::var_os("ORCH_BLESS").is_some() {
         std::fs::write(path, table.text()).unwrap();
     } else {
-        assert_eq!(table.text(), text, "run the test with ORCH_BLESS=1 to lay it out");
+        assert_eq!(
+            table.text(),
+            text,
+            "run the test with ORCH_BLESS=1 to lay it out"
+        );
     }
-    assert!(cells(&table.families).filter(|(_, _, cell)| cell.asserted.is_some()).count() >= 66);
+    assert!(
+        cells(&table.families)
+            .filter(|(_, _, cell)| cell.asserted.is_some())
+            .count()
+            >= 66
+    );
     let contradicted = &table.families["mixture-of-experts"]["openvino"];
-    assert!(!contradicted.asserted.as_ref().unwrap().compatible && contradicted.contradicted.is_some());
+    assert!(
+        !contradicted.asserted.as_ref().unwrap().compatible && contradicted.contradicted.is_some()
+    );
 }
 
 #[test]
@@ -24,23 +35,49 @@ fn every_figure_is_one_that_a_run_gave() {
     let run = "{day: \"2026-01-02\", host: m, spec: s, orch: x, columns: {cpu-fp32: {target: cpu, precision: fp32, backend: cpu}},
       models: {a: {family: text, task: t, ends: {PASS: [cpu-fp32]}}, b: {family: text, task: t, ends: {CRASH: [cpu-fp32]}}}}";
     let table = |families: &str, runs: &str| {
-        Table::read(&format!("version: 1\nsources: {{}}\nfamilies: {families}\ntypes: {{}}\nruns: [{runs}]\n"))
+        Table::read(&format!(
+            "version: 1\nsources: {{}}\nfamilies: {families}\ntypes: {{}}\nruns: [{runs}]\n"
+        ))
     };
-    table(&format!("{{text: {{cpu: {{measured: [{measured}]}}}}}}"), run).unwrap();
+    table(
+        &format!("{{text: {{cpu: {{measured: [{measured}]}}}}}}"),
+        run,
+    )
+    .unwrap();
     let wrong = |families: &str, runs: &str| table(families, runs).unwrap_err();
     let better = measured.replace("right: 1", "right: 2");
     let claimed = wrong(&format!("{{text: {{cpu: {{measured: [{better}]}}}}}}"), run);
-    assert_eq!(claimed, "families.text.cpu: `measured` is not what `runs` says: `orch matrix --update` writes it");
-    assert!(wrong(&format!("{{text: {{cpu: {{measured: [{measured}]}}}}}}"), "").contains("families.text"));
+    assert_eq!(
+        claimed,
+        "families.text.cpu: `measured` is not what `runs` says: `orch matrix --update` writes it"
+    );
+    assert!(
+        wrong(
+            &format!("{{text: {{cpu: {{measured: [{measured}]}}}}}}"),
+            ""
+        )
+        .contains("families.text")
+    );
     assert!(wrong("{}", run).contains("families.text"));
     assert!(wrong("{}", &run.replace("[cpu-fp32]", "[gone]")).contains("has no column `gone`"));
     let told = wrong("{}", &run.replace("CRASH", "GREAT"));
     assert!(told.contains("GREAT"), "{told}");
     let asserted = |backend: &str, source: &str| {
-        wrong(&format!("{{text: {{{backend}: {{asserted: {{source: {source}, compatible: true}}}}}}}}"), "")
+        wrong(
+            &format!(
+                "{{text: {{{backend}: {{asserted: {{source: {source}, compatible: true}}}}}}}}"
+            ),
+            "",
+        )
     };
-    assert_eq!(asserted("cpuu", "x"), "families.text: there is no backend `cpuu`; did you mean `cpu`?");
-    assert_eq!(asserted("cpu", "x"), "families.text.cpu: there is no source `x`; none is declared");
+    assert_eq!(
+        asserted("cpuu", "x"),
+        "families.text: there is no backend `cpuu`; did you mean `cpu`?"
+    );
+    assert_eq!(
+        asserted("cpu", "x"),
+        "families.text.cpu: there is no source `x`; none is declared"
+    );
     let told = wrong("{text: {cpu: {measurd: []}}}", "");
     assert!(told.starts_with("3:"), "{told}");
 }
@@ -49,9 +86,24 @@ fn every_figure_is_one_that_a_run_gave() {
 fn coverage_is_of_the_types_that_transformers_has() {
     let coverage = Table::read(OWN).unwrap().coverage();
     let all = coverage.families.last().unwrap();
-    assert_eq!((all.family, all.types), ("all", crate::spec::model_types().count()));
-    assert_eq!(all.types, coverage.families.iter().rev().skip(1).map(|row| row.types).sum::<usize>());
+    assert_eq!(
+        (all.family, all.types),
+        ("all", crate::spec::model_types().count())
+    );
+    assert_eq!(
+        all.types,
+        coverage
+            .families
+            .iter()
+            .rev()
+            .skip(1)
+            .map(|row| row.types)
+            .sum::<usize>()
+    );
     let here = &all.backends["cpu"];
     assert!(0 < here.right && here.right <= here.asked && here.asked <= all.types);
-    assert_eq!(here.percent, (1000.0 * here.right as f64 / all.types as f64).round() / 10.0);
+    assert_eq!(
+        here.percent,
+        (1000.0 * here.right as f64 / all.types as f64).round() / 10.0
+    );
 }

@@ -29,11 +29,24 @@ impl Table {
         for (family, cells) in &self.families {
             let of_family = coverage.families.iter().find(|row| row.family == family);
             let types = of_family.map_or(0, |row| row.types);
-            let _ = writeln!(page, "{family}  ({types} model types of transformers {})", coverage.transformers);
-            let _ = writeln!(page, "  {:15}{:10}{:13}{:11}measured", "backend", "asserted", "here", "tier");
+            let _ = writeln!(
+                page,
+                "{family}  ({types} model types of transformers {})",
+                coverage.transformers
+            );
+            let _ = writeln!(
+                page,
+                "  {:15}{:10}{:13}{:11}measured",
+                "backend", "asserted", "here", "tier"
+            );
             let known = |name: &&str| asked.whole || cells.contains_key(*name);
             for backend in BACKENDS.iter().map(|row| row.name).filter(known) {
-                line(&mut page, backend, cells.get(backend).unwrap_or(&Cell::default()), here);
+                line(
+                    &mut page,
+                    backend,
+                    cells.get(backend).unwrap_or(&Cell::default()),
+                    here,
+                );
             }
             page.push('\n');
         }
@@ -52,8 +65,14 @@ impl Table {
         let mut lines: BTreeMap<_, Vec<String>> = BTreeMap::new();
         for run in &self.runs {
             for (model, row) in &run.models {
-                let key = (row.model_type.as_deref().unwrap_or(model), row.task.as_str());
-                lines.entry(key).or_default().push(format!("{}; {}", ends(row), run.day));
+                let key = (
+                    row.model_type.as_deref().unwrap_or(model),
+                    row.task.as_str(),
+                );
+                lines
+                    .entry(key)
+                    .or_default()
+                    .push(format!("{}; {}", ends(row), run.day));
             }
         }
         for ((name, task), ends) in lines {
@@ -65,33 +84,74 @@ impl Table {
     }
 
     fn foot(&self, page: &mut String, here: &[Backend], is_whole: bool) {
-        let is_shown = |name: &str| is_whole || super::cells(&self.families).any(|(_, backend, _)| backend == name);
-        for backend in here.iter().filter(|backend| !backend.available && is_shown(&backend.name)) {
-            let reason = backend.reason.as_deref().unwrap_or("its prober gave no reason");
+        let is_shown = |name: &str| {
+            is_whole || super::cells(&self.families).any(|(_, backend, _)| backend == name)
+        };
+        for backend in here
+            .iter()
+            .filter(|backend| !backend.available && is_shown(&backend.name))
+        {
+            let reason = backend
+                .reason
+                .as_deref()
+                .unwrap_or("its prober gave no reason");
             let _ = writeln!(page, "{} is not here: {reason}", backend.name);
         }
         for run in &self.runs {
-            let Run { day, spec, host, orch, .. } = run;
-            let _ =
-                writeln!(page, "measured {day}: {} of {spec} on {host}, by orch {orch}; {}", cases(run), models(run));
+            let Run {
+                day,
+                spec,
+                host,
+                orch,
+                ..
+            } = run;
+            let _ = writeln!(
+                page,
+                "measured {day}: {} of {spec} on {host}, by orch {orch}; {}",
+                cases(run),
+                models(run)
+            );
         }
         for (name, source) in &self.sources {
-            let date = source.date.as_ref().map(|date| format!(", {date}")).unwrap_or_default();
+            let date = source
+                .date
+                .as_ref()
+                .map(|date| format!(", {date}"))
+                .unwrap_or_default();
             let _ = writeln!(page, "asserted by {name}: {}{date}", source.document);
         }
-        let cells = [&self.families, &self.types].into_iter().flat_map(super::cells);
-        let contradicted = cells.filter(|(_, _, cell)| cell.contradicted.is_some()).count();
-        let _ = write!(page, "runs contradict {contradicted} of what is asserted here");
+        let cells = [&self.families, &self.types]
+            .into_iter()
+            .flat_map(super::cells);
+        let contradicted = cells
+            .filter(|(_, _, cell)| cell.contradicted.is_some())
+            .count();
+        let _ = write!(
+            page,
+            "runs contradict {contradicted} of what is asserted here"
+        );
     }
 }
 
 fn line(page: &mut String, backend: &str, cell: &Cell, here: &[Backend]) {
     let asserted = cell.asserted.as_ref();
-    let word = asserted.map_or(NOTHING, |asserted| if asserted.compatible { "yes" } else { "no" });
-    let tier = asserted.and_then(|asserted| asserted.tier.as_deref()).unwrap_or(NOTHING);
+    let word = asserted.map_or(
+        NOTHING,
+        |asserted| if asserted.compatible { "yes" } else { "no" },
+    );
+    let tier = asserted
+        .and_then(|asserted| asserted.tier.as_deref())
+        .unwrap_or(NOTHING);
     let measured = measured(cell);
-    let _ = writeln!(page, "  {backend:15}{word:10}{:13}{tier:11}{measured}", available(backend, here));
-    for more in [columns(&cell.measured), asserted.map(said).unwrap_or_default()] {
+    let _ = writeln!(
+        page,
+        "  {backend:15}{word:10}{:13}{tier:11}{measured}",
+        available(backend, here)
+    );
+    for more in [
+        columns(&cell.measured),
+        asserted.map(said).unwrap_or_default(),
+    ] {
         if !more.is_empty() {
             let _ = writeln!(page, "  {:15}{more}", "");
         }
@@ -100,21 +160,43 @@ fn line(page: &mut String, backend: &str, cell: &Cell, here: &[Backend]) {
 
 /// `hardware`, `emulator`, `software` or `no`: the best that is here.
 fn available(backend: &str, here: &[Backend]) -> &'static str {
-    let Some(found) = here.iter().find(|found| found.name == backend && found.available) else { return "no" };
-    let kinds =
-        [(DeviceKind::Hardware, "hardware"), (DeviceKind::Emulator, "emulator"), (DeviceKind::Software, "software")];
-    let best = kinds.iter().find(|(kind, _)| found.devices.iter().any(|device| device.kind == *kind));
+    let Some(found) = here
+        .iter()
+        .find(|found| found.name == backend && found.available)
+    else {
+        return "no";
+    };
+    let kinds = [
+        (DeviceKind::Hardware, "hardware"),
+        (DeviceKind::Emulator, "emulator"),
+        (DeviceKind::Software, "software"),
+    ];
+    let best = kinds
+        .iter()
+        .find(|(kind, _)| found.devices.iter().any(|device| device.kind == *kind));
     best.map_or("yes", |(_, word)| word)
 }
 
 /// `104 of 108 right, 2026-11-23 on vm (AMD EPYC, 2 cores)`; one such part for each machine.
 fn measured(cell: &Cell) -> String {
     let mut machines: BTreeMap<&str, Vec<&Measured>> = BTreeMap::new();
-    cell.measured.iter().for_each(|line| machines.entry(&line.host).or_default().push(line));
+    cell.measured
+        .iter()
+        .for_each(|line| machines.entry(&line.host).or_default().push(line));
     let told = machines.into_iter().map(|(host, lines)| {
-        let (right, asked) = lines.iter().fold((0, 0), |sum, line| (sum.0 + line.right, sum.1 + line.asked));
-        let first = lines.iter().map(|line| line.first.as_str()).min().unwrap_or_default();
-        let last = lines.iter().map(|line| line.last.as_str()).max().unwrap_or_default();
+        let (right, asked) = lines
+            .iter()
+            .fold((0, 0), |sum, line| (sum.0 + line.right, sum.1 + line.asked));
+        let first = lines
+            .iter()
+            .map(|line| line.first.as_str())
+            .min()
+            .unwrap_or_default();
+        let last = lines
+            .iter()
+            .map(|line| line.last.as_str())
+            .max()
+            .unwrap_or_default();
         let days = days(first, last);
         format!("{right} of {asked} right, {days} on {host}")
     });
@@ -129,61 +211,117 @@ fn measured(cell: &Cell) -> String {
 /// `cpu-fp32 52 of 54; eager-cpu-fp32 52 of 54`
 fn columns(lines: &[Measured]) -> String {
     let each = lines.iter().map(|line| {
-        let on = line.on.as_ref().map(|on| format!(" ({on})")).unwrap_or_default();
-        let loosely =
-            if line.loosely == 0 { String::new() } else { format!(" ({} by a looser tolerance)", line.loosely) };
-        format!("{}{on} {} of {}{loosely}", line.column, line.right, line.asked)
+        let on = line
+            .on
+            .as_ref()
+            .map(|on| format!(" ({on})"))
+            .unwrap_or_default();
+        let loosely = if line.loosely == 0 {
+            String::new()
+        } else {
+            format!(" ({} by a looser tolerance)", line.loosely)
+        };
+        format!(
+            "{}{on} {} of {}{loosely}",
+            line.column, line.right, line.asked
+        )
     });
     each.collect::<Vec<_>>().join("; ")
 }
 
 /// Notes, hints, and who of the same source disagrees.
 fn said(asserted: &Asserted) -> String {
-    let hints = (!asserted.hints.is_empty()).then(|| format!("hints: {}", asserted.hints.join(", ")));
-    let disputed = (!asserted.disputed_by.is_empty())
-        .then(|| format!("the same source's {} says the opposite", asserted.disputed_by.join(", ")));
-    asserted.notes.clone().into_iter().chain(hints).chain(disputed).collect::<Vec<_>>().join("; ")
+    let hints =
+        (!asserted.hints.is_empty()).then(|| format!("hints: {}", asserted.hints.join(", ")));
+    let disputed = (!asserted.disputed_by.is_empty()).then(|| {
+        format!(
+            "the same source's {} says the opposite",
+            asserted.disputed_by.join(", ")
+        )
+    });
+    asserted
+        .notes
+        .clone()
+        .into_iter()
+        .chain(hints)
+        .chain(disputed)
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 /// What is asserted of single types, where runs say something of it.
 fn types(page: &mut String, types: &Subjects) {
-    let mut cells = super::cells(types).filter(|(_, _, cell)| !cell.measured.is_empty()).peekable();
+    let mut cells = super::cells(types)
+        .filter(|(_, _, cell)| !cell.measured.is_empty())
+        .peekable();
     if cells.peek().is_none() {
         return;
     }
     page.push_str("Asserted of model types, and measured\n");
     for (name, backend, cell) in cells {
         let asserted = cell.asserted.as_ref();
-        let word = asserted.map_or("nothing asserted", |asserted| if asserted.compatible { "yes" } else { "no" });
-        let _ = writeln!(page, "  {name} on {backend}: {word}; {}: {}", measured(cell), columns(&cell.measured));
+        let word = asserted.map_or("nothing asserted", |asserted| {
+            if asserted.compatible { "yes" } else { "no" }
+        });
+        let _ = writeln!(
+            page,
+            "  {name} on {backend}: {word}; {}: {}",
+            measured(cell),
+            columns(&cell.measured)
+        );
     }
     page.push('\n');
 }
 
 /// A share, and of how many types that is: right, of those that were asked.
 fn covered(page: &mut String, coverage: &Coverage, families: &Subjects, is_whole: bool) {
-    let backends: BTreeSet<_> = coverage.families.iter().flat_map(|row| row.backends.keys()).collect();
+    let backends: BTreeSet<_> = coverage
+        .families
+        .iter()
+        .flat_map(|row| row.backends.keys())
+        .collect();
     let version = coverage.transformers;
-    let _ =
-        writeln!(page, "Coverage: of the model types of transformers {version}, those with at least one right model");
+    let _ = writeln!(
+        page,
+        "Coverage: of the model types of transformers {version}, those with at least one right model"
+    );
     // As wide as its name, and as `57.6 % (38/38)`.
-    let cell = |backend: &str, text: &str| format!("{text:>width$}", width = backend.len().max(16) + 2);
-    let heads: String = backends.iter().map(|backend| cell(backend, backend)).collect();
+    let cell =
+        |backend: &str, text: &str| format!("{text:>width$}", width = backend.len().max(16) + 2);
+    let heads: String = backends
+        .iter()
+        .map(|backend| cell(backend, backend))
+        .collect();
     let _ = writeln!(page, "  {:20}{:>6}{heads}", "family", "types");
-    let is_shown = |row: &&OfFamily| (row.family == "all" && is_whole) || families.contains_key(row.family);
+    let is_shown =
+        |row: &&OfFamily| (row.family == "all" && is_whole) || families.contains_key(row.family);
     for row in coverage.families.iter().filter(is_shown) {
         let share = |backend: &&String| {
             let asked = row.backends.get(*backend).filter(|share| share.asked > 0);
-            let told = asked.map(|share| format!("{:.1} % ({}/{})", share.percent, share.right, share.asked));
+            let told = asked
+                .map(|share| format!("{:.1} % ({}/{})", share.percent, share.right, share.asked));
             cell(backend, told.as_deref().unwrap_or(NOTHING))
         };
-        let _ = writeln!(page, "  {:20}{:>6}{}", row.family, row.types, backends.iter().map(share).collect::<String>());
+        let _ = writeln!(
+            page,
+            "  {:20}{:>6}{}",
+            row.family,
+            row.types,
+            backends.iter().map(share).collect::<String>()
+        );
     }
     page.push('\n');
 }
 
 fn cases(run: &Run) -> String {
-    counted(run.models.values().flat_map(|row| row.ends.values()).map(BTreeSet::len).sum::<usize>(), "case")
+    counted(
+        run.models
+            .values()
+            .flat_map(|row| row.ends.values())
+            .map(BTreeSet::len)
+            .sum::<usize>(),
+        "case",
+    )
 }
 
 /// `736 models of 10.5 k to 11.3 M parameters, random weights`: without it the figures would be taken for those of models
@@ -191,10 +329,16 @@ fn cases(run: &Run) -> String {
 fn models(run: &Run) -> String {
     let sizes = run.models.values().filter_map(|row| row.parameters);
     let of = match (sizes.clone().min(), sizes.max()) {
-        (Some(least), Some(most)) => format!(" of {} to {} parameters", amount(least), amount(most)),
+        (Some(least), Some(most)) => {
+            format!(" of {} to {} parameters", amount(least), amount(most))
+        }
         _ => String::new(),
     };
-    let random = run.models.values().filter(|row| row.weights == Some(Weights::Random)).count();
+    let random = run
+        .models
+        .values()
+        .filter(|row| row.weights == Some(Weights::Random))
+        .count();
     let weights = match run.models.len() - random {
         0 => "random weights".to_owned(),
         real => format!("{random} with random weights, {real} with others"),
@@ -204,9 +348,16 @@ fn models(run: &Run) -> String {
 
 /// `onnx by legacy; PASS cpu-fp32, openvino-fp32; NUMERICS openvino-int8`
 fn ends(row: &Row) -> String {
-    let exporters = row.exporters.iter().map(|(form, exporter)| format!("{form} by {exporter}"));
+    let exporters = row
+        .exporters
+        .iter()
+        .map(|(form, exporter)| format!("{form} by {exporter}"));
     let ends = row.ends.iter().map(|(outcome, names)| {
-        format!("{} {}", outcome.label(), names.iter().cloned().collect::<Vec<_>>().join(", "))
+        format!(
+            "{} {}",
+            outcome.label(),
+            names.iter().cloned().collect::<Vec<_>>().join(", ")
+        )
     });
     exporters.chain(ends).collect::<Vec<_>>().join("; ")
 }

@@ -35,9 +35,22 @@ impl Table {
     /// # Errors
     ///
     /// A report of no results, or without a date.
-    pub fn update(mut self, doc: &ReportDoc, spec: &Spec, name: &str) -> Result<(Self, Updated), String> {
-        let mut updated = Updated { gone: self.forget(name, spec), ..Updated::default() };
-        let host = format!("{} ({}, {})", doc.host.name, doc.host.cpu, counted(doc.host.cores, "core"));
+    pub fn update(
+        mut self,
+        doc: &ReportDoc,
+        spec: &Spec,
+        name: &str,
+    ) -> Result<(Self, Updated), String> {
+        let mut updated = Updated {
+            gone: self.forget(name, spec),
+            ..Updated::default()
+        };
+        let host = format!(
+            "{} ({}, {})",
+            doc.host.name,
+            doc.host.cpu,
+            counted(doc.host.cores, "core")
+        );
         let kinds = Kinds::of(doc);
         // Older orchs do not say when a case ended that did not come to its run; it was no later than the run itself.
         let latest = doc.cases.iter().filter_map(date).max();
@@ -52,19 +65,27 @@ impl Table {
             };
             let day = date(case).or(latest).and_then(|moment| moment.get(..DAY));
             let day = day.ok_or("the report has no date: nothing in it was executed")?;
-            let place = Place { host: &host, spec: name, model: &case.model, column: column(case) };
+            let place = Place {
+                host: &host,
+                spec: name,
+                model: &case.model,
+                column: column(case),
+            };
             if self.takes_out(&place, day) {
                 updated.older += 1;
                 continue;
             }
             let run = self.run(&place, day, &doc.orch);
             let on = kinds.stand_in(case).map(str::to_owned);
-            let named = run.columns.entry(place.column.to_owned()).or_insert_with(|| Column {
-                target: case.target.clone(),
-                precision: case.precision.clone(),
-                backend: case.backend.clone(),
-                on: None,
-            });
+            let named = run
+                .columns
+                .entry(place.column.to_owned())
+                .or_insert_with(|| Column {
+                    target: case.target.clone(),
+                    precision: case.precision.clone(),
+                    backend: case.backend.clone(),
+                    on: None,
+                });
             named.on = on.or(named.on.take());
             let row = run.models.entry(case.model.clone()).or_default();
             row.model_type = model.model_type().map(str::to_owned);
@@ -76,7 +97,10 @@ impl Table {
             if case.is_judged_loosely() {
                 row.loosely.insert(place.column.to_owned());
             }
-            row.ends.entry(outcome).or_default().insert(place.column.to_owned());
+            row.ends
+                .entry(outcome)
+                .or_default()
+                .insert(place.column.to_owned());
             updated.taken += 1;
         }
         if updated.taken + updated.older == 0 {
@@ -91,7 +115,9 @@ impl Table {
     fn forget(&mut self, name: &str, spec: &Spec) -> BTreeSet<String> {
         let mut gone = BTreeSet::new();
         for run in self.runs.iter_mut().filter(|run| run.spec == name) {
-            let left = run.models.extract_if(.., |model, _| !spec.models.contains_key(model));
+            let left = run
+                .models
+                .extract_if(.., |model, _| !spec.models.contains_key(model));
             gone.extend(left.map(|(model, _)| model));
         }
         gone
@@ -101,13 +127,18 @@ impl Table {
     fn takes_out(&mut self, place: &Place<'_>, day: &str) -> bool {
         let same = |run: &&mut Run| run.host == place.host && run.spec == place.spec;
         for run in self.runs.iter_mut().filter(same) {
-            let Some(row) = run.models.get_mut(place.model) else { continue };
+            let Some(row) = run.models.get_mut(place.model) else {
+                continue;
+            };
             let mut ends = row.ends.values_mut();
             if run.day.as_str() > day && ends.any(|names| names.contains(place.column)) {
                 return true;
             }
             if run.day.as_str() <= day {
-                row.ends.values_mut().chain([&mut row.loosely]).for_each(|names| drop(names.take(place.column)));
+                row.ends
+                    .values_mut()
+                    .chain([&mut row.loosely])
+                    .for_each(|names| drop(names.take(place.column)));
             }
         }
         false
@@ -116,11 +147,23 @@ impl Table {
     /// The run of that day on that machine.
     fn run(&mut self, place: &Place<'_>, day: &str, orch: &str) -> &mut Run {
         let sought = (day, place.host, place.spec, orch);
-        let at = self.runs.iter().position(|run| identity(run) == sought).unwrap_or_else(|| {
-            let [day, host, spec, orch] = [day, place.host, place.spec, orch].map(str::to_owned);
-            self.runs.push(Run { day, host, spec, orch, columns: BTreeMap::new(), models: BTreeMap::new() });
-            self.runs.len() - 1
-        });
+        let at = self
+            .runs
+            .iter()
+            .position(|run| identity(run) == sought)
+            .unwrap_or_else(|| {
+                let [day, host, spec, orch] =
+                    [day, place.host, place.spec, orch].map(str::to_owned);
+                self.runs.push(Run {
+                    day,
+                    host,
+                    spec,
+                    orch,
+                    columns: BTreeMap::new(),
+                    models: BTreeMap::new(),
+                });
+                self.runs.len() - 1
+            });
         &mut self.runs[at]
     }
 }
@@ -139,7 +182,9 @@ fn identity(run: &Run) -> (&str, &str, &str, &str) {
 
 /// `cpu-fp32`, `cpu-fp32-b4`
 fn column(case: &CaseResult) -> &str {
-    case.case.split_once(':').map_or(case.case.as_str(), |(_, column)| column)
+    case.case
+        .split_once(':')
+        .map_or(case.case.as_str(), |(_, column)| column)
 }
 
 /// How it ended on what it asked for; None if that did not run.
@@ -149,24 +194,40 @@ fn ended(case: &CaseResult) -> Option<Outcome> {
         (Outcome::PassFallback, fallback) => fallback.as_ref()?.tried.first()?.status,
         (status, _) => status,
     };
-    let is_run = !matches!(own, Outcome::SkipUnavailable | Outcome::Incomplete | Outcome::Mock | Outcome::PassFallback);
+    let is_run = !matches!(
+        own,
+        Outcome::SkipUnavailable | Outcome::Incomplete | Outcome::Mock | Outcome::PassFallback
+    );
     is_run.then_some(own)
 }
 
 fn date(case: &CaseResult) -> Option<&String> {
-    case.measured.as_ref().max(case.known_since.as_ref()).max(case.ended.as_ref())
+    case.measured
+        .as_ref()
+        .max(case.known_since.as_ref())
+        .max(case.ended.as_ref())
 }
 
 /// By the conversions that tell which way they took, or that none led anywhere. What a loop calls may take several: `dynamo, legacy`.
 fn exporters(case: &CaseResult) -> BTreeMap<String, String> {
     let mut found: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (step, facts) in &case.facts {
-        let Some(form) = step.strip_prefix("convert:").and_then(|rest| rest.rsplit(':').next()) else { continue };
-        let tried = facts["attempts"].as_array().is_some_and(|tried| !tried.is_empty());
+        let Some(form) = step
+            .strip_prefix("convert:")
+            .and_then(|rest| rest.rsplit(':').next())
+        else {
+            continue;
+        };
+        let tried = facts["attempts"]
+            .as_array()
+            .is_some_and(|tried| !tried.is_empty());
         if let Some(route) = facts["route"].as_str().or(tried.then_some("none")) {
             found.entry(form).or_default().insert(route);
         }
     }
     let listed = |routes: BTreeSet<&str>| routes.into_iter().collect::<Vec<_>>().join(", ");
-    found.into_iter().map(|(form, routes)| (form.to_owned(), listed(routes))).collect()
+    found
+        .into_iter()
+        .map(|(form, routes)| (form.to_owned(), listed(routes)))
+        .collect()
 }

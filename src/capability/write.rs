@@ -63,10 +63,17 @@ fn item(text: &mut String, value: &Value, indent: usize) {
 
 fn flow(value: &Value) -> String {
     match value {
-        Value::Array(items) => format!("[{}]", items.iter().map(flow).collect::<Vec<_>>().join(", ")),
+        Value::Array(items) => format!(
+            "[{}]",
+            items.iter().map(flow).collect::<Vec<_>>().join(", ")
+        ),
         Value::Object(entries) => {
-            let entry = |(key, value): (&String, &Value)| format!("{}: {}", scalar(key), flow(value));
-            format!("{{{}}}", entries.iter().map(entry).collect::<Vec<_>>().join(", "))
+            let entry =
+                |(key, value): (&String, &Value)| format!("{}: {}", scalar(key), flow(value));
+            format!(
+                "{{{}}}",
+                entries.iter().map(entry).collect::<Vec<_>>().join(", ")
+            )
         }
         Value::String(word) => scalar(word),
         other => other.to_string(),
@@ -75,9 +82,17 @@ fn flow(value: &Value) -> String {
 
 /// A word as it is where no reader of YAML can take it for anything else, or in quotes: JSON's strings are YAML's too.
 fn scalar(word: &str) -> String {
-    const OTHERS: [&str; 10] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan"];
+    const OTHERS: [&str; 10] = [
+        "true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan",
+    ];
     let is_plain = word.starts_with(|c: char| c.is_ascii_alphabetic())
-        && word.chars().all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c))
+        && word
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c))
         && !OTHERS.contains(&word.to_lowercase().as_str());
-    if is_plain { word.to_owned() } else { Value::from(word).to_string() }
+    if is_plain {
+        word.to_owned()
+    } else {
+        Value::from(word).to_string()
+    }
 }

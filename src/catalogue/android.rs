@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use super::{
-    Access, Code, Half, Library, Pair, Part, RunParams, Runtime, WORKER, Worker, WorkerCall, by_precision, code, parts,
-    qnn,
+    Access, Code, Half, Library, Pair, Part, RunParams, Runtime, WORKER, Worker, WorkerCall,
+    by_precision, code, parts, qnn,
 };
 use crate::device::backends;
 use crate::runtime::android::execute;
@@ -24,7 +24,12 @@ pub static RUNTIME: Runtime = Runtime {
         half: Half::Unprobed,
     }],
     execute: Some(execute),
-    code: Code::of(&[code::RUN, &[Part::Rust("catalogue/android.rs")], WORKER, CODE]),
+    code: Code::of(&[
+        code::RUN,
+        &[Part::Rust("catalogue/android.rs")],
+        WORKER,
+        CODE,
+    ]),
     tools: |_| vec![],
     requires: |_| vec![],
     server: None,
@@ -37,7 +42,12 @@ pub static RUNTIME: Runtime = Runtime {
     failures_stand: false,
     versions: &["qnn_sdk"],
     lower: |asked| {
-        let RunParams { device, options, measure, .. } = asked.run;
+        let RunParams {
+            device,
+            options,
+            measure,
+            ..
+        } = asked.run;
         WorkerCall {
             worker: Worker::Orch(NAME),
             op: "run",
@@ -60,6 +70,14 @@ const CODE: &[Part] = parts!(
 /// A phone is reached through adb's server, which keeps its keys and its log where it will.
 fn access() -> Access {
     let home = std::env::var_os("HOME").map(PathBuf::from);
-    let write = home.map(|home| home.join(".android")).into_iter().chain([std::env::temp_dir()]).collect();
-    Access { network: true, home: true, write }
+    let write = home
+        .map(|home| home.join(".android"))
+        .into_iter()
+        .chain([std::env::temp_dir()])
+        .collect();
+    Access {
+        network: true,
+        home: true,
+        write,
+    }
 }

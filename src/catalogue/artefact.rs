@@ -68,7 +68,8 @@ impl Wanted<'_> {
 
     /// What a label ends with where the weights reach farther than usual.
     pub(super) fn range_in_label(&self, artefact: &Artefact) -> &'static str {
-        let is_full = self.int8_range == Int8Range::Full && artefact.ranged.contains(&self.precision);
+        let is_full =
+            self.int8_range == Int8Range::Full && artefact.ranged.contains(&self.precision);
         if is_full { "-full" } else { "" }
     }
 }
@@ -103,7 +104,11 @@ pub enum Converter {
     /// An op of the Python package.
     Python(&'static str),
     /// An op of a runtime's own worker. What it makes differs by target triple.
-    Worker { runtime: &'static Runtime, op: &'static str, libraries: &'static [(&'static str, Library)] },
+    Worker {
+        runtime: &'static Runtime,
+        op: &'static str,
+        libraries: &'static [(&'static str, Library)],
+    },
 }
 
 /// A file of the user's that is a model.

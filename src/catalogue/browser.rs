@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::{
-    Access, Artefact, Asked, Code, Half, HalfProbe, Library, Pair, Part, Requirement, RunParams, Runtime, WORKER,
-    Worker, WorkerCall, by_precision, code, onnx, parts,
+    Access, Artefact, Asked, Code, Half, HalfProbe, Library, Pair, Part, Requirement, RunParams,
+    Runtime, WORKER, Worker, WorkerCall, by_precision, code, onnx, parts,
 };
 use crate::base::Precision;
 use crate::device::{BackendRow, backends};
@@ -17,18 +17,35 @@ const LOADS: &[&Artefact] = &[&onnx::ARTEFACT];
 
 const fn pair(backend: &'static BackendRow, half: Half) -> Pair {
     // The page needs no Python, and the test only what has made its model.
-    Pair { backend, loads: LOADS, template: "browser", test_env: EnvName::Torch, half }
+    Pair {
+        backend,
+        loads: LOADS,
+        template: "browser",
+        test_env: EnvName::Torch,
+        half,
+    }
 }
 
 pub static RUNTIME: Runtime = Runtime {
     name: NAME,
     pairs: &[
         pair(&backends::WEBGPU_BROWSER, Half::Shown(&HALF)),
-        pair(&backends::WEBNN, Half::Untold("a browser does not tell what webnn computes in")),
+        pair(
+            &backends::WEBNN,
+            Half::Untold("a browser does not tell what webnn computes in"),
+        ),
     ],
     execute: Some(execute),
     code: Code::of(&[code::RUN, parts!(Rust "catalogue/browser.rs"), WORKER, CODE]),
-    tools: |_| vec![CHROMIUM, Tool { env: EnvName::Browser, package: "onnxruntime-web" }],
+    tools: |_| {
+        vec![
+            CHROMIUM,
+            Tool {
+                env: EnvName::Browser,
+                package: "onnxruntime-web",
+            },
+        ]
+    },
     requires: |_| vec![Requirement::Env(EnvName::Browser)],
     server: None,
     runs_the_test: false,
@@ -50,7 +67,10 @@ pub const CODE: &[Part] = parts!(
 );
 
 /// The browser: a lock's, or by its content that of the user.
-pub const CHROMIUM: Tool = Tool { env: EnvName::Browser, package: "@sparticuz/chromium" };
+pub const CHROMIUM: Tool = Tool {
+    env: EnvName::Browser,
+    package: "@sparticuz/chromium",
+};
 
 static HALF: HalfProbe = HalfProbe {
     precisions: &[Precision::Fp16],
@@ -64,14 +84,31 @@ fn lower(asked: &Asked<'_>) -> WorkerCall {
 }
 
 /// What a page is asked. It is served on loopback.
-pub(super) fn in_page(worker: &'static str, asked: &Asked<'_>, brings: (&'static str, Library)) -> WorkerCall {
-    let RunParams { backend, device, options, measure, .. } = asked.run;
+pub(super) fn in_page(
+    worker: &'static str,
+    asked: &Asked<'_>,
+    brings: (&'static str, Library),
+) -> WorkerCall {
+    let RunParams {
+        backend,
+        device,
+        options,
+        measure,
+        ..
+    } = asked.run;
     WorkerCall {
         // A browser that has shown other pages times nothing.
-        worker: if measure.is_timed() { Worker::Orch(worker) } else { Worker::Kept(worker) },
+        worker: if measure.is_timed() {
+            Worker::Orch(worker)
+        } else {
+            Worker::Kept(worker)
+        },
         op: "run",
         params: json!({"backend": backend, "device": device, "options": options, "measure": measure}),
         libraries: vec![("browser", Library::Browser), brings],
-        access: Access { network: true, ..Access::default() },
+        access: Access {
+            network: true,
+            ..Access::default()
+        },
     }
 }

@@ -61,22 +61,32 @@ pub struct Code {
 
 impl Code {
     pub const fn of(parts: &'static [&'static [Part]]) -> Self {
-        Self { parts, digest: OnceLock::new() }
+        Self {
+            parts,
+            digest: OnceLock::new(),
+        }
     }
 
     pub fn digest(&self) -> Digest {
-        *self.digest.get_or_init(|| digest(self.parts, Sources::embedded()))
+        *self
+            .digest
+            .get_or_init(|| digest(self.parts, Sources::embedded()))
     }
 
     /// Paths of the sources in it.
     pub fn files(&self) -> BTreeSet<String> {
         let parts = self.parts.iter().copied().flatten();
-        parts.flat_map(|part| Sources::embedded().of(part)).collect()
+        parts
+            .flat_map(|part| Sources::embedded().of(part))
+            .collect()
     }
 
     /// These parts, taken from other sources.
     pub fn in_sources(&self, sources: &Sources) -> Self {
-        Self { parts: self.parts, digest: digest(self.parts, sources).into() }
+        Self {
+            parts: self.parts,
+            digest: digest(self.parts, sources).into(),
+        }
     }
 }
 
@@ -90,9 +100,16 @@ impl Sources {
         static EMBEDDED: LazyLock<Sources> = LazyLock::new(|| {
             let mut files = BTreeMap::new();
             for (root, dir) in [("src", &RUST), ("python/orch_py", &toolchain::PACKAGE)] {
-                let named = embedded(dir).into_iter().filter_map(|file| Some((file.path().to_str()?, file)));
-                for (path, file) in named.filter(|(path, _)| !path.contains("tests") && !path.contains("__pycache__")) {
-                    files.insert(format!("{root}/{path}"), Cow::Borrowed(without_tests(file.contents())));
+                let named = embedded(dir)
+                    .into_iter()
+                    .filter_map(|file| Some((file.path().to_str()?, file)));
+                for (path, file) in named
+                    .filter(|(path, _)| !path.contains("tests") && !path.contains("__pycache__"))
+                {
+                    files.insert(
+                        format!("{root}/{path}"),
+                        Cow::Borrowed(without_tests(file.contents())),
+                    );
                 }
             }
             for name in template::names() {
@@ -132,17 +149,32 @@ impl Sources {
 
     fn beginning(&self, prefix: String) -> BTreeSet<String> {
         let paths = self.0.range(prefix.clone()..).map(|(path, _)| path);
-        paths.take_while(|path| path.starts_with(&prefix)).cloned().collect()
+        paths
+            .take_while(|path| path.starts_with(&prefix))
+            .cloned()
+            .collect()
     }
 
     /// Paths of an op's modules: what is imported by name, and by the modules so found.
     fn python(&self, op: &str) -> BTreeSet<String> {
         let path = |module: &str| format!("python/orch_py/{}.py", module.replace('.', "/"));
-        let mut open = vec![path("__init__"), path("server"), path("ops.__init__"), path(&format!("ops.{op}"))];
+        let mut open = vec![
+            path("__init__"),
+            path("server"),
+            path("ops.__init__"),
+            path(&format!("ops.{op}")),
+        ];
         let mut found = BTreeSet::new();
         while let Some(next) = open.pop() {
-            let Some(text) = self.text(&next) else { continue };
-            open.extend(imports(text).iter().map(|module| path(module)).filter(|path| !found.contains(path)));
+            let Some(text) = self.text(&next) else {
+                continue;
+            };
+            open.extend(
+                imports(text)
+                    .iter()
+                    .map(|module| path(module))
+                    .filter(|path| !found.contains(path)),
+            );
             found.insert(next);
         }
         found
@@ -152,9 +184,14 @@ impl Sources {
 /// A Rust source up to its inline tests, which stand at its end.
 fn without_tests(source: &'static [u8]) -> &'static [u8] {
     const TESTS: &[u8] = b"\nmod tests {\n";
-    let Some(at) = memchr::memmem::find(source, TESTS) else { return source };
+    let Some(at) = memchr::memmem::find(source, TESTS) else {
+        return source;
+    };
     let before = &source[..at];
-    &before[..before.iter().rposition(|byte| *byte == b'\n').map_or(at, |line| line + 1)]
+    &before[..before
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .map_or(at, |line| line + 1)]
 }
 
 /// Modules of the package that a Python source may import: `from orch_py import a, b` and `from orch_py.a import x`.
@@ -162,21 +199,40 @@ fn without_tests(source: &'static [u8]) -> &'static [u8] {
 fn imports(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     // Names in brackets may stand on lines of their own.
-    for statement in text.split("\nfrom ").skip(1).chain(text.split("    from ").skip(1)) {
-        let Some(rest) = statement.strip_prefix("orch_py") else { continue };
-        let Some((module, names)) = rest.split_once(" import ") else { continue };
+    for statement in text
+        .split("\nfrom ")
+        .skip(1)
+        .chain(text.split("    from ").skip(1))
+    {
+        let Some(rest) = statement.strip_prefix("orch_py") else {
+            continue;
+        };
+        let Some((module, names)) = rest.split_once(" import ") else {
+            continue;
+        };
         let module = module.trim_start_matches('.');
         let names = match names.strip_prefix('(') {
             Some(open) => open.split(')').next(),
             None => names.lines().next(),
         };
-        for name in names.unwrap_or_default().split(',').filter_map(|name| name.split_whitespace().next()) {
-            found.insert(if module.is_empty() { name.to_owned() } else { format!("{module}.{name}") });
+        for name in names
+            .unwrap_or_default()
+            .split(',')
+            .filter_map(|name| name.split_whitespace().next())
+        {
+            found.insert(if module.is_empty() {
+                name.to_owned()
+            } else {
+                format!("{module}.{name}")
+            });
         }
         if !module.is_empty() {
             found.insert(module.to_owned());
             // A package is imported with its module, or is what was named.
-            found.insert(format!("{}.__init__", module.split('.').next().unwrap_or_default()));
+            found.insert(format!(
+                "{}.__init__",
+                module.split('.').next().unwrap_or_default()
+            ));
         }
     }
     found
@@ -193,16 +249,24 @@ fn digest(parts: &[&[Part]], sources: &Sources) -> Digest {
         }
         let paths = sources.of(part);
         assert!(!paths.is_empty(), "BUG: {part:?} names no source");
-        lines.extend(paths.into_iter().map(|path| format!("{path} {}", Digest::of(&sources.0[&path]))));
+        lines.extend(
+            paths
+                .into_iter()
+                .map(|path| format!("{path} {}", Digest::of(&sources.0[&path]))),
+        );
     }
     Digest::of(Vec::from_iter(lines).join("\n").as_bytes())
 }
 
 /// `name version checksum` of a crate in Cargo's lock.
 fn locked_crate(lock: &str, name: &str) -> Option<String> {
-    let entry = lock.split("[[package]]").find(|entry| entry.contains(&format!("\nname = \"{name}\"\n")))?;
+    let entry = lock
+        .split("[[package]]")
+        .find(|entry| entry.contains(&format!("\nname = \"{name}\"\n")))?;
     let field = |key: &str| {
-        let line = entry.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "));
+        let line = entry
+            .lines()
+            .find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "));
         line.unwrap_or_default().trim_matches('"').to_owned()
     };
     Some(format!("{name} {} {}", field("version"), field("checksum")))
@@ -215,11 +279,17 @@ mod tests {
     #[test]
     fn no_test_is_in_a_digest() {
         let sources = Sources::embedded();
-        let rust = sources.paths().filter(|path| path.ends_with(".rs")).collect::<Vec<_>>();
+        let rust = sources
+            .paths()
+            .filter(|path| path.ends_with(".rs"))
+            .collect::<Vec<_>>();
         assert!(rust.len() > 100);
         for path in rust {
             let text = sources.text(path).unwrap();
-            assert!(!text.lines().any(|line| line.trim() == "#[test]"), "{path} has a test before its end");
+            assert!(
+                !text.lines().any(|line| line.trim() == "#[test]"),
+                "{path} has a test before its end"
+            );
         }
     }
 
@@ -228,7 +298,18 @@ mod tests {
         let text = "import torch\nfrom orch_py import a, b\nfrom orch_py.deep.c import (\n    X,\n    Y as y,\n)\n\
             def f():\n    from orch_py import late\nfrom other import d\n";
         let found: Vec<_> = imports(text).into_iter().collect();
-        assert_eq!(found, ["a", "b", "deep.__init__", "deep.c", "deep.c.X", "deep.c.Y", "late"]);
+        assert_eq!(
+            found,
+            [
+                "a",
+                "b",
+                "deep.__init__",
+                "deep.c",
+                "deep.c.X",
+                "deep.c.Y",
+                "late"
+            ]
+        );
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::{
-    Artefact, Asked, Code, Conversion, Converter, From, Half, Library, Pair, Part, Requirement, RunParams, Runtime,
-    WORKER, Wheel, Worker, WorkerCall, code, parts, with_tokens,
+    Artefact, Asked, Code, Conversion, Converter, From, Half, Library, Pair, Part, Requirement,
+    RunParams, Runtime, WORKER, Wheel, Worker, WorkerCall, code, parts, with_tokens,
 };
 use crate::base::Precision::{Fp16, Fp32};
 use crate::device::backends;
@@ -20,11 +20,18 @@ pub static RUNTIME: Runtime = Runtime {
         loads: &[&ARTEFACT],
         template: "litert",
         test_env: EnvName::Litert,
-        half: Half::Untold("LiteRT is told no precision for a CPU, and computes fp16 weights in fp32"),
+        half: Half::Untold(
+            "LiteRT is told no precision for a CPU, and computes fp16 weights in fp32",
+        ),
     }],
     execute: Some(execute),
     code: Code::of(&[code::RUN, HERE, WORKER, CODE]),
-    tools: |_| vec![Tool { env: EnvName::Litert, package: "ai-edge-litert" }],
+    tools: |_| {
+        vec![Tool {
+            env: EnvName::Litert,
+            package: "ai-edge-litert",
+        }]
+    },
     requires: |_| vec![Requirement::Env(EnvName::Litert)],
     server: None,
     runs_the_test: false,
@@ -36,10 +43,18 @@ pub static RUNTIME: Runtime = Runtime {
     failures_stand: true,
     versions: &["litert"],
     lower: |asked: &Asked<'_>| {
-        let RunParams { device, options, measure, .. } = asked.run;
+        let RunParams {
+            device,
+            options,
+            measure,
+            ..
+        } = asked.run;
         let params = json!({"device": device, "options": options, "measure": measure});
         let libraries = vec![("library", Library::Wheel(&LIBRARY))];
-        WorkerCall { libraries, ..WorkerCall::of(Worker::Orch(NAME), "run", params) }
+        WorkerCall {
+            libraries,
+            ..WorkerCall::of(Worker::Orch(NAME), "run", params)
+        }
     },
 };
 
@@ -48,8 +63,12 @@ const HERE: &[Part] = &[Part::Rust("catalogue/litert.rs")];
 /// `orch worker litert`
 const CODE: &[Part] = parts!(Rust "runtime/litert"; Crate "libloading");
 
-static LIBRARY: Wheel =
-    Wheel { env: EnvName::Litert, package: "ai-edge-litert", folder: "ai_edge_litert", prefix: "libLiteRt." };
+static LIBRARY: Wheel = Wheel {
+    env: EnvName::Litert,
+    package: "ai-edge-litert",
+    folder: "ai_edge_litert",
+    prefix: "libLiteRt.",
+};
 
 pub static ARTEFACT: Artefact = Artefact {
     name: "tflite",
@@ -62,7 +81,12 @@ pub static ARTEFACT: Artefact = Artefact {
     ranged: &[],
     conversions: &[&CONVERT],
     label: |wanted| wanted.usual_label(&ARTEFACT),
-    made_by: |wanted| Some((&CONVERT, with_tokens(json!({"precision": wanted.precision}), wanted.tokens))),
+    made_by: |wanted| {
+        Some((
+            &CONVERT,
+            with_tokens(json!({"precision": wanted.precision}), wanted.tokens),
+        ))
+    },
 };
 
 static CONVERT: Conversion = Conversion {

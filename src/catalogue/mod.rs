@@ -31,7 +31,9 @@ pub use artefact::{Artefact, Conversion, Converter, From, ReadyFormat, Wanted, w
 pub(crate) use code::parts;
 pub use code::{Code, Part, Sources, WORKER};
 pub use run::{RunParams, TestMeasure, Untimed};
-pub use work::{Access, Library, MemoryGuess, Needs, Places, Requirement, StoredFile, Wheel, Worker, WorkerCall};
+pub use work::{
+    Access, Library, MemoryGuess, Needs, Places, Requirement, StoredFile, Wheel, Worker, WorkerCall,
+};
 
 /// All of them, in the order in which people read them.
 pub static RUNTIMES: &[&Runtime] = &[
@@ -171,7 +173,11 @@ mod tests {
             precision: Precision::Fp32,
             options: Default::default(),
             properties: Default::default(),
-            measure: TestMeasure::Times { warmup: 0, samples: 1, max_seconds: 1.0 },
+            measure: TestMeasure::Times {
+                warmup: 0,
+                samples: 1,
+                max_seconds: 1.0,
+            },
             round: None,
             test: runtime.runs_the_test.then(|| "test_x.py".to_owned()),
             computes: None,
@@ -180,26 +186,54 @@ mod tests {
 
     #[test]
     fn every_pair_has_all_that_a_run_takes() {
-        let inputs = ["artefact", "model", "test"].map(|name| (name.to_owned(), format!("/{name}").into())).into();
-        let places = Places { inputs, out: "/out".into(), scratch: "/scratch".into(), ..Places::default() };
+        let inputs = ["artefact", "model", "test"]
+            .map(|name| (name.to_owned(), format!("/{name}").into()))
+            .into();
+        let places = Places {
+            inputs,
+            out: "/out".into(),
+            scratch: "/scratch".into(),
+            ..Places::default()
+        };
         for runtime in RUNTIMES {
             assert!(!runtime.pairs.is_empty());
             for pair in runtime.pairs {
                 let params = run(runtime, pair);
                 let name = format!("{} on {}", runtime.name, pair.backend.name);
                 assert!(!pair.loads.is_empty(), "{name}");
-                assert!(template::source(&format!("hardware/{}.py.j2", pair.template)).is_some(), "{name}");
+                assert!(
+                    template::source(&format!("hardware/{}.py.j2", pair.template)).is_some(),
+                    "{name}"
+                );
                 for tool in (runtime.tools)(&params) {
                     Locks::default().identity(tool);
                 }
-                let asked = Asked { run: &params, timeout_seconds: 1, places: &places };
+                let asked = Asked {
+                    run: &params,
+                    timeout_seconds: 1,
+                    places: &places,
+                };
                 let call = (runtime.lower)(&asked);
-                assert_eq!(call.op, if runtime.runs_the_test { "script" } else { "run" }, "{name}");
+                assert_eq!(
+                    call.op,
+                    if runtime.runs_the_test {
+                        "script"
+                    } else {
+                        "run"
+                    },
+                    "{name}"
+                );
                 match call.worker {
                     Worker::Orch(worker) | Worker::Kept(worker) => {
-                        assert!(worker == runtime.name && runtime.execute.is_some(), "{name}");
+                        assert!(
+                            worker == runtime.name && runtime.execute.is_some(),
+                            "{name}"
+                        );
                     }
-                    Worker::Torch => assert!((runtime.requires)(&params).contains(&Requirement::TorchWorker), "{name}"),
+                    Worker::Torch => assert!(
+                        (runtime.requires)(&params).contains(&Requirement::TorchWorker),
+                        "{name}"
+                    ),
                     Worker::Python(env) => assert_eq!(runtime.server, Some(env), "{name}"),
                 }
                 if let Half::Shown(probe) = &pair.half {
@@ -212,10 +246,16 @@ mod tests {
     #[test]
     fn every_row_can_be_reached() {
         for artefact in ARTEFACTS {
-            assert!(RUNTIMES.iter().any(|runtime| runtime.loads(artefact)), "nothing loads {artefact:?}");
+            assert!(
+                RUNTIMES.iter().any(|runtime| runtime.loads(artefact)),
+                "nothing loads {artefact:?}"
+            );
         }
         for backend in crate::device::BACKENDS {
-            assert!(RUNTIMES.iter().any(|runtime| runtime.on(backend).is_some()), "nothing runs on {backend:?}");
+            assert!(
+                RUNTIMES.iter().any(|runtime| runtime.on(backend).is_some()),
+                "nothing runs on {backend:?}"
+            );
         }
     }
 
@@ -226,7 +266,10 @@ mod tests {
         let names: BTreeSet<_> = ARTEFACTS.iter().map(|row| row.name).collect();
         assert_eq!(names.len(), ARTEFACTS.len());
         for row in RUNTIMES {
-            assert_eq!(serde_json::from_value::<&'static Runtime>(json!(row)).unwrap(), *row);
+            assert_eq!(
+                serde_json::from_value::<&'static Runtime>(json!(row)).unwrap(),
+                *row
+            );
         }
         let unknown = serde_json::from_value::<&'static Runtime>(json!("ortt")).unwrap_err();
         assert_eq!(unknown.to_string(), "no runtime is called `ortt`");

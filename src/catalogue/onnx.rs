@@ -22,8 +22,14 @@ pub static ARTEFACT: Artefact = Artefact {
     made_by: |wanted| match (wanted.precision, wanted.ready) {
         (Fp32, Some(ReadyFormat::Onnx)) => None,
         (Fp32, _) => Some((&EXPORT, with_tokens(wanted.export.clone(), wanted.tokens))),
-        (Int8, _) => Some((&PRECISION, json!({"precision": Int8, "range": wanted.int8_range}))),
-        (Int8Static, _) => Some((&CALIBRATED, json!({"precision": Int8Static, "range": wanted.int8_range}))),
+        (Int8, _) => Some((
+            &PRECISION,
+            json!({"precision": Int8, "range": wanted.int8_range}),
+        )),
+        (Int8Static, _) => Some((
+            &CALIBRATED,
+            json!({"precision": Int8Static, "range": wanted.int8_range}),
+        )),
         (A16w8, _) => Some((&CALIBRATED, json!({"precision": A16w8}))),
         (Int4, _) => Some((&IN_GROUPS, json!({"precision": Int4}))),
         (precision, _) => Some((&PRECISION, json!({"precision": precision}))),
@@ -36,18 +42,35 @@ static EXPORT: Conversion = Conversion {
     name: "convert.onnx",
     inputs: &[("model", From::Model)],
     env: |_| EnvName::Torch,
-    packages: |_| &["torch", "transformers", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "numpy", "safetensors"],
+    packages: |_| {
+        &[
+            "torch",
+            "transformers",
+            "onnx",
+            "onnx-ir",
+            "onnxscript",
+            "onnxruntime",
+            "numpy",
+            "safetensors",
+        ]
+    },
     code: Code::of(&[code::CONVERT, HERE, &[Part::Python("export_onnx")]]),
     by: Converter::Python("export_onnx"),
 };
 
 /// At another precision, from the fp32 one.
-static PRECISION: Conversion = from_fp32("convert.onnx-precision", &[("onnx", From::Onnx)], |_| TOOLS);
+static PRECISION: Conversion =
+    from_fp32("convert.onnx-precision", &[("onnx", From::Onnx)], |_| TOOLS);
 /// Weights and activations int8, by ranges that further inputs showed.
-static CALIBRATED: Conversion =
-    from_fp32("convert.onnx-static", &[("onnx", From::Onnx), ("calibration", From::Calibration)], |_| TOOLS);
+static CALIBRATED: Conversion = from_fp32(
+    "convert.onnx-static",
+    &[("onnx", From::Onnx), ("calibration", From::Calibration)],
+    |_| TOOLS,
+);
 /// Weights int4, in groups.
-static IN_GROUPS: Conversion = from_fp32("convert.onnx-int4", &[("onnx", From::Onnx)], |_| TOOLS_IN_GROUPS);
+static IN_GROUPS: Conversion = from_fp32("convert.onnx-int4", &[("onnx", From::Onnx)], |_| {
+    TOOLS_IN_GROUPS
+});
 
 const TOOLS: &[&str] = &["onnx", "onnxruntime", "numpy", "safetensors"];
 const TOOLS_IN_GROUPS: &[&str] = &["onnx", "onnx-ir", "onnxruntime", "numpy", "safetensors"];
@@ -58,7 +81,14 @@ const fn from_fp32(
     packages: fn(&Value) -> &'static [&'static str],
 ) -> Conversion {
     let code = Code::of(&[code::CONVERT, HERE, &[Part::Python("onnx_convert")]]);
-    Conversion { name, inputs, env: |_| EnvName::Ort, packages, code, by: Converter::Python("onnx_convert") }
+    Conversion {
+        name,
+        inputs,
+        env: |_| EnvName::Ort,
+        packages,
+        code,
+        by: Converter::Python("onnx_convert"),
+    }
 }
 
 /// How far the int8 weights of an artefact reach.

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::{
-    Artefact, Asked, Code, Half, HalfProbe, Library, Pair, Part, Requirement, RunParams, Runtime, WORKER, Wheel,
-    Worker, WorkerCall, by_precision, code, one_device, onnx, parts, qnn,
+    Artefact, Asked, Code, Half, HalfProbe, Library, Pair, Part, Requirement, RunParams, Runtime,
+    WORKER, Wheel, Worker, WorkerCall, by_precision, code, one_device, onnx, parts, qnn,
 };
 use crate::base::Precision;
 use crate::device::{BackendRow, backends};
@@ -16,8 +16,19 @@ const NAME: &str = "ort";
 
 const ONNX: &[&Artefact] = &[&onnx::ARTEFACT];
 
-const fn pair(backend: &'static BackendRow, template: &'static str, test_env: EnvName, half: Half) -> Pair {
-    Pair { backend, loads: ONNX, template, test_env, half }
+const fn pair(
+    backend: &'static BackendRow,
+    template: &'static str,
+    test_env: EnvName,
+    half: Half,
+) -> Pair {
+    Pair {
+        backend,
+        loads: ONNX,
+        template,
+        test_env,
+        half,
+    }
 }
 
 pub static RUNTIME: Runtime = Runtime {
@@ -27,14 +38,34 @@ pub static RUNTIME: Runtime = Runtime {
         pair(&backends::CUDA, "cuda", EnvName::Cuda, Half::Shown(&HALF)),
         pair(&backends::ROCM, "rocm", EnvName::Rocm, Half::Shown(&HALF)),
         pair(&backends::MPS, "coreml", EnvName::Ort, Half::Unprobed),
-        Pair { loads: &[&qnn::ARTEFACT], ..pair(&backends::QNN, "qnn", EnvName::Qnn, Half::Unprobed) },
-        pair(&backends::WEBGPU, "webgpu", EnvName::Webgpu, Half::Shown(&HALF)),
+        Pair {
+            loads: &[&qnn::ARTEFACT],
+            ..pair(&backends::QNN, "qnn", EnvName::Qnn, Half::Unprobed)
+        },
+        pair(
+            &backends::WEBGPU,
+            "webgpu",
+            EnvName::Webgpu,
+            Half::Shown(&HALF),
+        ),
     ],
     execute: Some(execute),
-    code: Code::of(&[code::RUN, parts!(Rust "catalogue/onnxruntime.rs"), WORKER, CODE]),
+    code: Code::of(&[
+        code::RUN,
+        parts!(Rust "catalogue/onnxruntime.rs"),
+        WORKER,
+        CODE,
+    ]),
     tools: |run| {
         let build = build(run);
-        build.packages.iter().map(|package| Tool { env: build.library.env, package }).collect()
+        build
+            .packages
+            .iter()
+            .map(|package| Tool {
+                env: build.library.env,
+                package,
+            })
+            .collect()
     },
     requires: |run| match is_in_software(run) {
         true => vec![Requirement::Env(EnvName::Webgpu), Requirement::Swiftshader],
@@ -64,7 +95,10 @@ static HALF: HalfProbe = HalfProbe {
     precisions: &[Precision::Fp16],
     devices: one_device,
     tensors: Element::Float16,
-    lower: |asked| WorkerCall { op: "half", ..lower(asked) },
+    lower: |asked| WorkerCall {
+        op: "half",
+        ..lower(asked)
+    },
 };
 
 /// The build of ONNX Runtime for a backend.
@@ -78,7 +112,12 @@ struct Build {
 }
 
 const fn wheel(env: EnvName, package: &'static str) -> Wheel {
-    Wheel { env, package, folder: "onnxruntime/capi", prefix: "libonnxruntime." }
+    Wheel {
+        env,
+        package,
+        folder: "onnxruntime/capi",
+        prefix: "libonnxruntime.",
+    }
 }
 
 pub static LIBRARY: Wheel = wheel(EnvName::Ort, "onnxruntime");
@@ -104,14 +143,30 @@ const CUDA_PACKAGES: &[&str] = &[
     "onnxruntime-gpu",
 ];
 
-const fn build_for(backend: &'static BackendRow, library: &'static Wheel, provider: &'static str) -> Build {
-    Build { backend, library, packages: &["onnxruntime"], provider, plugin: None }
+const fn build_for(
+    backend: &'static BackendRow,
+    library: &'static Wheel,
+    provider: &'static str,
+) -> Build {
+    Build {
+        backend,
+        library,
+        packages: &["onnxruntime"],
+        provider,
+        plugin: None,
+    }
 }
 
 static BUILDS: &[Build] = &[
     build_for(&backends::CPU, &LIBRARY, "cpu"),
-    Build { packages: CUDA_PACKAGES, ..build_for(&backends::CUDA, &LIBRARY_FOR_CUDA, "cuda") },
-    Build { packages: &["onnxruntime-migraphx"], ..build_for(&backends::ROCM, &LIBRARY_FOR_ROCM, "rocm") },
+    Build {
+        packages: CUDA_PACKAGES,
+        ..build_for(&backends::CUDA, &LIBRARY_FOR_CUDA, "cuda")
+    },
+    Build {
+        packages: &["onnxruntime-migraphx"],
+        ..build_for(&backends::ROCM, &LIBRARY_FOR_ROCM, "rocm")
+    },
     // The usual build for macOS brings CoreML with it.
     build_for(&backends::MPS, &LIBRARY, "coreml"),
     Build {
@@ -137,14 +192,28 @@ fn is_in_software(run: &RunParams) -> bool {
 }
 
 fn lower(asked: &Asked<'_>) -> WorkerCall {
-    let RunParams { backend, device, measure, .. } = asked.run;
+    let RunParams {
+        backend,
+        device,
+        measure,
+        ..
+    } = asked.run;
     let (options, threads) = match backend.is_host {
         true => asked.run.options_and_threads(),
         false => (asked.run.options.clone(), None),
     };
-    let Build { library, provider, plugin, .. } = build(asked.run);
+    let Build {
+        library,
+        provider,
+        plugin,
+        ..
+    } = build(asked.run);
     // The CPU's one device is its provider; another name is refused there.
-    let provider = if backend.is_host { device.as_str() } else { provider };
+    let provider = if backend.is_host {
+        device.as_str()
+    } else {
+        provider
+    };
     let mut params = json!({"ep": provider, "options": options, "measure": measure});
     if let Some(threads) = threads {
         params["threads"] = threads;
@@ -157,5 +226,8 @@ fn lower(asked: &Asked<'_>) -> WorkerCall {
     if is_in_software(asked.run) {
         libraries.push(("vulkan", Library::Swiftshader));
     }
-    WorkerCall { libraries, ..WorkerCall::of(Worker::Orch(NAME), "run", params) }
+    WorkerCall {
+        libraries,
+        ..WorkerCall::of(Worker::Orch(NAME), "run", params)
+    }
 }

@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{
-    Artefact, Asked, Code, Conversion, Converter, From, Half, HalfProbe, Library, Pair, Part, ReadyFormat, Requirement,
-    RunParams, Runtime, WORKER, Wheel, Worker, WorkerCall, code, onnx, parts,
+    Artefact, Asked, Code, Conversion, Converter, From, Half, HalfProbe, Library, Pair, Part,
+    ReadyFormat, Requirement, RunParams, Runtime, WORKER, Wheel, Worker, WorkerCall, code, onnx,
+    parts,
 };
 use crate::base::Precision::{self, Bf16, Fp16, Fp32, Int4, Int8, Int8Static};
 use crate::device::{Backend, backends};
@@ -25,7 +26,12 @@ pub static RUNTIME: Runtime = Runtime {
     }],
     execute: Some(execute),
     code: Code::of(&[code::RUN, HERE, WORKER, CODE]),
-    tools: |_| vec![Tool { env: EnvName::Openvino, package: "openvino" }],
+    tools: |_| {
+        vec![Tool {
+            env: EnvName::Openvino,
+            package: "openvino",
+        }]
+    },
     requires: |_| vec![Requirement::Env(EnvName::Openvino)],
     server: None,
     runs_the_test: false,
@@ -33,8 +39,14 @@ pub static RUNTIME: Runtime = Runtime {
     composes: true,
     needs: |run| {
         // AUTO, HETERO and MULTI put parts on the CPU as they see fit.
-        let is_device = ["GPU", "NPU"].iter().any(|kind| run.device.starts_with(kind));
-        if is_device { run.device_needs() } else { run.host_needs() }
+        let is_device = ["GPU", "NPU"]
+            .iter()
+            .any(|kind| run.device.starts_with(kind));
+        if is_device {
+            run.device_needs()
+        } else {
+            run.host_needs()
+        }
     },
     // Its fp16 files are half precision only in their weights, and a target with `half` is to compute in it.
     computes: |precision, half| match precision {
@@ -50,16 +62,24 @@ pub static RUNTIME: Runtime = Runtime {
 const HERE: &[Part] = &[Part::Rust("catalogue/openvino.rs")];
 
 /// `orch worker openvino`
-pub const CODE: &[Part] = parts!(Rust "openvino", "runtime/control.rs", "runtime/openvino"; Crate "openvino-sys");
+pub const CODE: &[Part] =
+    parts!(Rust "openvino", "runtime/control.rs", "runtime/openvino"; Crate "openvino-sys");
 
-pub static LIBRARY: Wheel =
-    Wheel { env: EnvName::Openvino, package: "openvino", folder: "openvino/libs", prefix: "libopenvino_c." };
+pub static LIBRARY: Wheel = Wheel {
+    env: EnvName::Openvino,
+    package: "openvino",
+    folder: "openvino/libs",
+    prefix: "libopenvino_c.",
+};
 
 /// It is told what to compute an fp32 model in; the others compute in the model's own types.
 static HALF: HalfProbe = HalfProbe {
     precisions: &[Fp16, Bf16],
     devices: |found: &Backend| {
-        let ids = found.devices.iter().filter_map(|device| device.id.strip_prefix("openvino:"));
+        let ids = found
+            .devices
+            .iter()
+            .filter_map(|device| device.id.strip_prefix("openvino:"));
         ids.map(str::to_owned).collect()
     },
     tensors: Element::Float32,
@@ -67,7 +87,9 @@ static HALF: HalfProbe = HalfProbe {
 };
 
 fn lower(asked: &Asked<'_>) -> WorkerCall {
-    let RunParams { device, measure, .. } = asked.run;
+    let RunParams {
+        device, measure, ..
+    } = asked.run;
     let (options, threads) = asked.run.options_and_threads();
     let params = json!({
         "threads": threads,
@@ -75,7 +97,10 @@ fn lower(asked: &Asked<'_>) -> WorkerCall {
         "inference_precision": inference_precision(asked.run),
     });
     let libraries = vec![("library", Library::Wheel(&LIBRARY))];
-    WorkerCall { libraries, ..WorkerCall::of(Worker::Orch(NAME), "run", params) }
+    WorkerCall {
+        libraries,
+        ..WorkerCall::of(Worker::Orch(NAME), "run", params)
+    }
 }
 
 /// Left to itself a CPU with bf16 units computes fp32 models in bf16. An NPU has no fp32; asked for it all the same, the
@@ -84,24 +109,43 @@ fn inference_precision(run: &RunParams) -> &str {
     if let Some(computes) = &run.computes {
         return computes;
     }
-    if run.device.starts_with("NPU") && run.precision != Fp32 { "f16" } else { "f32" }
+    if run.device.starts_with("NPU") && run.precision != Fp32 {
+        "f16"
+    } else {
+        "f32"
+    }
 }
 
 pub static ARTEFACT: Artefact = Artefact {
     name: NAME,
     title: "the OpenVINO IR",
     // Told to infer in bf16, OpenVINO rounds fp32 weights itself.
-    precisions: |half| if half { &[Fp32, Fp16, Bf16] } else { &[Fp32, Fp16, Int8, Int8Static, Int4] },
+    precisions: |half| {
+        if half {
+            &[Fp32, Fp16, Bf16]
+        } else {
+            &[Fp32, Fp16, Int8, Int8Static, Int4]
+        }
+    },
     always_half: None,
     ready: &[ReadyFormat::Onnx, ReadyFormat::Openvino],
     holds_reference: false,
     needs_class: false,
     ranged: &[Int8Static],
     conversions: &[&CONVERT, &CALIBRATED],
-    label: |wanted| format!("openvino-{}{}", weights(wanted.precision).word(), wanted.range_in_label(&ARTEFACT)),
+    label: |wanted| {
+        format!(
+            "openvino-{}{}",
+            weights(wanted.precision).word(),
+            wanted.range_in_label(&ARTEFACT)
+        )
+    },
     made_by: |wanted| match (wanted.ready, wanted.precision) {
         (Some(ReadyFormat::Openvino), _) => None,
-        (_, Int8Static) => Some((&CALIBRATED, json!({"precision": Int8Static, "range": wanted.int8_range}))),
+        (_, Int8Static) => Some((
+            &CALIBRATED,
+            json!({"precision": Int8Static, "range": wanted.int8_range}),
+        )),
         (_, precision) => Some((&CONVERT, json!({"precision": weights(precision)}))),
     },
 };
@@ -109,8 +153,20 @@ pub static ARTEFACT: Artefact = Artefact {
 static CONVERT: Conversion = Conversion {
     name: "convert.openvino",
     inputs: &[("onnx", From::Onnx)],
-    env: |params| if is_compressed(params) { EnvName::Nncf } else { EnvName::Openvino },
-    packages: |params| if is_compressed(params) { &["openvino", "nncf", "numpy"] } else { &["openvino", "numpy"] },
+    env: |params| {
+        if is_compressed(params) {
+            EnvName::Nncf
+        } else {
+            EnvName::Openvino
+        }
+    },
+    packages: |params| {
+        if is_compressed(params) {
+            &["openvino", "nncf", "numpy"]
+        } else {
+            &["openvino", "numpy"]
+        }
+    },
     code: Code::of(&[code::CONVERT, HERE, &[Part::Python("openvino_convert")]]),
     by: Converter::Python("openvino_convert"),
 };

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::{
-    Artefact, Asked, Code, Half, HalfProbe, Pair, Requirement, RunParams, Runtime, Worker, WorkerCall, by_precision,
-    code, one_device, parts,
+    Artefact, Asked, Code, Half, HalfProbe, Pair, Requirement, RunParams, Runtime, Worker,
+    WorkerCall, by_precision, code, one_device, parts,
 };
 use crate::base::Precision::{Bf16, Fp16, Fp32};
 use crate::device::{BackendRow, backends};
@@ -14,16 +14,35 @@ use crate::toolchain::{EnvName, Tool};
 const LOADS: &[&Artefact] = &[&ARTEFACT];
 
 const fn pair(backend: &'static BackendRow) -> Pair {
-    Pair { backend, loads: LOADS, template: "eager", test_env: EnvName::Torch, half: Half::Shown(&HALF) }
+    Pair {
+        backend,
+        loads: LOADS,
+        template: "eager",
+        test_env: EnvName::Torch,
+        half: Half::Shown(&HALF),
+    }
 }
 
 pub static RUNTIME: Runtime = Runtime {
     name: "python",
-    pairs: &[pair(&backends::CPU), pair(&backends::CUDA), pair(&backends::ROCM), pair(&backends::MPS)],
+    pairs: &[
+        pair(&backends::CPU),
+        pair(&backends::CUDA),
+        pair(&backends::ROCM),
+        pair(&backends::MPS),
+    ],
     execute: None,
-    code: Code::of(&[code::RUN, parts!(Rust "catalogue/python.rs"; Python "script")]),
+    code: Code::of(&[
+        code::RUN,
+        parts!(Rust "catalogue/python.rs"; Python "script"),
+    ]),
     tools: |_| {
-        ["torch", "transformers", "numpy", "safetensors"].map(|package| Tool { env: EnvName::Torch, package }).into()
+        ["torch", "transformers", "numpy", "safetensors"]
+            .map(|package| Tool {
+                env: EnvName::Torch,
+                package,
+            })
+            .into()
     },
     requires: |_| vec![Requirement::Env(EnvName::Torch)],
     server: Some(EnvName::Torch),
@@ -35,7 +54,11 @@ pub static RUNTIME: Runtime = Runtime {
     failures_stand: true,
     versions: &["torch"],
     lower: |asked| {
-        let name = asked.run.test.as_deref().expect("BUG: what runs is a test, and none is named");
+        let name = asked
+            .run
+            .test
+            .as_deref()
+            .expect("BUG: what runs is a test, and none is named");
         // What the outputs are worth, `judge` says.
         let argv = json!([
             "--no-judge",
@@ -48,7 +71,10 @@ pub static RUNTIME: Runtime = Runtime {
             "--json",
             asked.places.scratch.join("result.json"),
         ]);
-        call("script", json!({"script": asked.places.input("test").join(name), "argv": argv}))
+        call(
+            "script",
+            json!({"script": asked.places.input("test").join(name), "argv": argv}),
+        )
     },
 };
 
@@ -56,7 +82,12 @@ static HALF: HalfProbe = HalfProbe {
     precisions: &[Fp16, Bf16],
     devices: one_device,
     tensors: Element::Float16,
-    lower: |asked: &Asked<'_>| call("half", json!({"device": asked.run.device, "precision": asked.run.precision})),
+    lower: |asked: &Asked<'_>| {
+        call(
+            "half",
+            json!({"device": asked.run.device, "precision": asked.run.precision}),
+        )
+    },
 };
 
 fn call(op: &'static str, params: serde_json::Value) -> WorkerCall {

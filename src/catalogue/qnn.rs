@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::{
-    ARTEFACTS, Artefact, Code, Conversion, Converter, From, Library, Part, ReadyFormat, WORKER, Wheel, code,
-    onnxruntime, parts,
+    ARTEFACTS, Artefact, Code, Conversion, Converter, From, Library, Part, ReadyFormat, WORKER,
+    Wheel, code, onnxruntime, parts,
 };
 use crate::base::Precision::{A16w8, Fp16, Int8Static};
 use crate::runtime::android::OWN_OPTIONS;
@@ -26,13 +26,26 @@ pub static ARTEFACT: Artefact = Artefact {
     // may be called as another artefact is.
     label: |wanted| {
         let (target, precision) = (wanted.target, wanted.precision.word());
-        let is_taken = ARTEFACTS.iter().any(|artefact| artefact.name != ARTEFACT.name && artefact.name == target);
+        let is_taken = ARTEFACTS
+            .iter()
+            .any(|artefact| artefact.name != ARTEFACT.name && artefact.name == target);
         let is_taken = is_taken || target == QDQ.name;
-        if is_taken { format!("qnn@{target}-{precision}") } else { format!("{target}-{precision}") }
+        if is_taken {
+            format!("qnn@{target}-{precision}")
+        } else {
+            format!("{target}-{precision}")
+        }
     },
     made_by: |wanted| {
-        let compile = if wanted.precision == Fp16 { &COMPILE } else { &COMPILE_QUANTISED };
-        Some((compile, json!({"precision": wanted.precision, "options": compiler_options(wanted.options)})))
+        let compile = if wanted.precision == Fp16 {
+            &COMPILE
+        } else {
+            &COMPILE_QUANTISED
+        };
+        Some((
+            compile,
+            json!({"precision": wanted.precision, "options": compiler_options(wanted.options)}),
+        ))
     },
 };
 
@@ -49,7 +62,12 @@ pub static QDQ: Artefact = Artefact {
     ranged: &[],
     conversions: &[&QUANTISE],
     label: |wanted| wanted.usual_label(&QDQ),
-    made_by: |wanted| Some((&QUANTISE, json!({"precision": wanted.precision, "for": ARTEFACT.name}))),
+    made_by: |wanted| {
+        Some((
+            &QUANTISE,
+            json!({"precision": wanted.precision, "for": ARTEFACT.name}),
+        ))
+    },
 };
 
 static QUANTISE: Conversion = Conversion {
@@ -57,7 +75,10 @@ static QUANTISE: Conversion = Conversion {
     inputs: &[("onnx", From::Onnx), ("calibration", From::Calibration)],
     env: |_| EnvName::Ort,
     packages: |_| &["onnx", "onnxruntime", "numpy", "safetensors"],
-    code: Code::of(&[code::CONVERT, parts!(Rust "catalogue/qnn.rs"; Python "onnx_convert")]),
+    code: Code::of(&[
+        code::CONVERT,
+        parts!(Rust "catalogue/qnn.rs"; Python "onnx_convert"),
+    ]),
     by: Converter::Python("onnx_convert"),
 };
 
@@ -73,12 +94,18 @@ const fn compile(name: &'static str, inputs: &'static [(&'static str, From)]) ->
         env: |_| EnvName::Qnn,
         packages: |_| &["onnxruntime", "onnxruntime-qnn"],
         code: Code::of(&[code::CONVERT, HERE, WORKER, onnxruntime::CODE]),
-        by: Converter::Worker { runtime: &onnxruntime::RUNTIME, op: "compile", libraries: LIBRARIES },
+        by: Converter::Worker {
+            runtime: &onnxruntime::RUNTIME,
+            op: "compile",
+            libraries: LIBRARIES,
+        },
     }
 }
 
-const LIBRARIES: &[(&str, Library)] =
-    &[("library", Library::Wheel(&onnxruntime::LIBRARY_FOR_QNN)), ("ep_library", Library::Wheel(&PROVIDER))];
+const LIBRARIES: &[(&str, Library)] = &[
+    ("library", Library::Wheel(&onnxruntime::LIBRARY_FOR_QNN)),
+    ("ep_library", Library::Wheel(&PROVIDER)),
+];
 
 pub static PROVIDER: Wheel = Wheel {
     env: EnvName::Qnn,
@@ -89,8 +116,11 @@ pub static PROVIDER: Wheel = Wheel {
 
 /// What the compiler is told of a target's options: which phone a context runs on changes nothing in it.
 fn compiler_options(options: &BTreeMap<String, Value>) -> Map<String, Value> {
-    let told = options.iter().filter(|(name, _)| !OWN_OPTIONS.contains(&name.as_str()));
-    told.map(|(name, value)| (name.clone(), value.clone())).collect()
+    let told = options
+        .iter()
+        .filter(|(name, _)| !OWN_OPTIONS.contains(&name.as_str()));
+    told.map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
 }
 
 #[cfg(test)]
@@ -99,10 +129,16 @@ mod tests {
 
     #[test]
     fn which_phone_runs_a_context_is_no_part_of_its_key() {
-        let options: BTreeMap<String, Value> =
-            [("serial", json!("R5CT")), ("soc", json!("SM8550")), ("soc_model", json!(43))]
-                .map(|(name, value)| (name.to_owned(), value))
-                .into();
-        assert_eq!(Value::Object(compiler_options(&options)), json!({"soc_model": 43}));
+        let options: BTreeMap<String, Value> = [
+            ("serial", json!("R5CT")),
+            ("soc", json!("SM8550")),
+            ("soc_model", json!(43)),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into();
+        assert_eq!(
+            Value::Object(compiler_options(&options)),
+            json!({"soc_model": 43})
+        );
     }
 }

@@ -36,7 +36,11 @@ pub struct RunParams {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum TestMeasure {
-    Times { warmup: u32, samples: u32, max_seconds: f64 },
+    Times {
+        warmup: u32,
+        samples: u32,
+        max_seconds: f64,
+    },
     Untimed(Untimed),
 }
 
@@ -58,7 +62,11 @@ impl RunParams {
     /// What a run asks for, before it could say so itself.
     pub fn requested_device(&self) -> String {
         let (backend, device) = (self.backend.name, &self.device);
-        if backend == device { device.clone() } else { format!("{backend}:{device}") }
+        if backend == device {
+            device.clone()
+        } else {
+            format!("{backend}:{device}")
+        }
     }
 
     /// Whether another machine must perform it.
@@ -75,15 +83,27 @@ impl RunParams {
 
     /// Two timed runs at a time on one device would time each other; a run that is only checked takes its share.
     pub(super) fn device_needs(&self) -> Needs {
-        if self.backend.is_host { self.host_needs() } else { self.own_device(self.measure.is_timed()) }
+        if self.backend.is_host {
+            self.host_needs()
+        } else {
+            self.own_device(self.measure.is_timed())
+        }
     }
 
     /// Of a run on the machine's own CPU.
     pub(super) fn host_needs(&self) -> Needs {
-        if self.measure.is_timed() { Needs::Exclusive } else { Needs::ONE_CORE }
+        if self.measure.is_timed() {
+            Needs::Exclusive
+        } else {
+            Needs::ONE_CORE
+        }
     }
 
     pub(super) fn own_device(&self, timed: bool) -> Needs {
-        Needs::Device { backend: self.backend.name.to_owned(), device: self.device.clone(), timed }
+        Needs::Device {
+            backend: self.backend.name.to_owned(),
+            device: self.device.clone(),
+            timed,
+        }
     }
 }

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::{
-    Artefact, Asked, Code, Conversion, Converter, From, Half, Pair, Part, ReadyFormat, Requirement, RunParams, Runtime,
-    WORKER, Worker, WorkerCall, by_precision, code, parts, python, with_tokens,
+    Artefact, Asked, Code, Conversion, Converter, From, Half, Pair, Part, ReadyFormat, Requirement,
+    RunParams, Runtime, WORKER, Worker, WorkerCall, by_precision, code, parts, python, with_tokens,
 };
 use crate::base::Precision::{Bf16, Fp16, Fp32};
 use crate::device::{BackendRow, backends};
@@ -15,7 +15,13 @@ const LOADS: &[&Artefact] = &[&ARTEFACT];
 const fn pair(backend: &'static BackendRow, template: &'static str) -> Pair {
     // One library is under both, and Python asks it without a build.
     let half = Half::AskedOf(&python::RUNTIME);
-    Pair { backend, loads: LOADS, template, test_env: EnvName::Torch, half }
+    Pair {
+        backend,
+        loads: LOADS,
+        template,
+        test_env: EnvName::Torch,
+        half,
+    }
 }
 
 pub static RUNTIME: Runtime = Runtime {
@@ -28,7 +34,12 @@ pub static RUNTIME: Runtime = Runtime {
     ],
     execute: None,
     code: Code::of(&[code::RUN, HERE, WORKER, CODE]),
-    tools: |_| vec![Tool { env: EnvName::Torch, package: "torch" }],
+    tools: |_| {
+        vec![Tool {
+            env: EnvName::Torch,
+            package: "torch",
+        }]
+    },
     requires: |_| vec![Requirement::Env(EnvName::Torch), Requirement::TorchWorker],
     server: None,
     runs_the_test: false,
@@ -40,7 +51,8 @@ pub static RUNTIME: Runtime = Runtime {
     versions: &["torch"],
     lower: |asked: &Asked<'_>| {
         let (_, threads) = asked.run.options_and_threads();
-        let params = json!({"device": asked.run.device, "measure": asked.run.measure, "threads": threads});
+        let params =
+            json!({"device": asked.run.device, "measure": asked.run.measure, "threads": threads});
         WorkerCall::of(Worker::Torch, "run", params)
     },
 };
@@ -70,7 +82,10 @@ pub static ARTEFACT: Artefact = Artefact {
     label: |wanted| wanted.usual_label(&ARTEFACT),
     made_by: |wanted| match wanted.ready {
         Some(ReadyFormat::Torchscript) => None,
-        _ => Some((&EXPORT, with_tokens(json!({"precision": wanted.precision}), wanted.tokens))),
+        _ => Some((
+            &EXPORT,
+            with_tokens(json!({"precision": wanted.precision}), wanted.tokens),
+        )),
     },
 };
 

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::browser::{self, CHROMIUM, in_page};
 use super::{
-    Artefact, Code, Conversion, Converter, From, Half, Library, Pair, Part, Requirement, RunParams, Runtime, WORKER,
-    by_precision, code, parts,
+    Artefact, Code, Conversion, Converter, From, Half, Library, Pair, Part, Requirement, RunParams,
+    Runtime, WORKER, by_precision, code, parts,
 };
 use crate::base::Precision::Fp32;
 use crate::device::{BackendRow, backends};
@@ -19,21 +19,44 @@ const LOADS: &[&Artefact] = &[&ARTEFACT];
 const fn pair(backend: &'static BackendRow) -> Pair {
     // The page needs no Python, and the test only what has made its model.
     let (template, test_env) = ("transformers_js", EnvName::Torch);
-    Pair { backend, loads: LOADS, template, test_env, half: Half::Unprobed }
+    Pair {
+        backend,
+        loads: LOADS,
+        template,
+        test_env,
+        half: Half::Unprobed,
+    }
 }
 
 pub static RUNTIME: Runtime = Runtime {
     name: NAME,
-    pairs: &[pair(&backends::WEBGPU_BROWSER), pair(&backends::WEBNN), pair(&backends::CPU)],
+    pairs: &[
+        pair(&backends::WEBGPU_BROWSER),
+        pair(&backends::WEBNN),
+        pair(&backends::CPU),
+    ],
     execute: Some(execute),
     // It takes the options and the judgement of `browser`.
-    code: Code::of(&[code::RUN, HERE, WORKER, browser::CODE, &[Part::Rust("runtime/transformers_js")]]),
+    code: Code::of(&[
+        code::RUN,
+        HERE,
+        WORKER,
+        browser::CODE,
+        &[Part::Rust("runtime/transformers_js")],
+    ]),
     tools: |_| {
         let packages = ["@huggingface/transformers", "onnxruntime-web"];
-        let packages = packages.map(|package| Tool { env: EnvName::TransformersJs, package });
+        let packages = packages.map(|package| Tool {
+            env: EnvName::TransformersJs,
+            package,
+        });
         [CHROMIUM].into_iter().chain(packages).collect()
     },
-    requires: |_| [EnvName::Browser, EnvName::TransformersJs].map(Requirement::Env).into(),
+    requires: |_| {
+        [EnvName::Browser, EnvName::TransformersJs]
+            .map(Requirement::Env)
+            .into()
+    },
     server: None,
     runs_the_test: false,
     profiles: false,
@@ -67,7 +90,18 @@ static CONVERT: Conversion = Conversion {
     name: "convert.transformers-js",
     inputs: &[("model", From::Model), ("onnx", From::Onnx)],
     env: |_| EnvName::Torch,
-    packages: |_| &["torch", "transformers", "tokenizers", "pillow", "onnx", "onnxruntime", "numpy", "safetensors"],
+    packages: |_| {
+        &[
+            "torch",
+            "transformers",
+            "tokenizers",
+            "pillow",
+            "onnx",
+            "onnxruntime",
+            "numpy",
+            "safetensors",
+        ]
+    },
     code: Code::of(&[code::CONVERT, HERE, &[Part::Python("transformers_js")]]),
     by: Converter::Python("transformers_js"),
 };

@@ -91,7 +91,13 @@ pub struct WorkerCall {
 impl WorkerCall {
     /// Of a worker that needs no library and reaches nothing but its own folders.
     pub fn of(worker: Worker, op: &'static str, params: Value) -> Self {
-        Self { worker, op, params, libraries: vec![], access: Access::default() }
+        Self {
+            worker,
+            op,
+            params,
+            libraries: vec![],
+            access: Access::default(),
+        }
     }
 }
 
@@ -142,6 +148,8 @@ pub struct Places {
 
 impl Places {
     pub fn input(&self, name: &str) -> &Path {
-        self.inputs.get(name).unwrap_or_else(|| panic!("BUG: the step has no input `{name}`"))
+        self.inputs
+            .get(name)
+            .unwrap_or_else(|| panic!("BUG: the step has no input `{name}`"))
     }
 }

@@ -25,22 +25,48 @@ pub(super) use spec::{NameArgs, ScopeArgs, SpecArgs};
 /// A build system for model tests: which model works on which hardware, at which precision, how fast, and what broke.
 #[derive(Debug, Parser)]
 #[command(name = "orch", version, max_term_width = 100)]
-#[command(after_help = "Exit codes: 0 all that ran passed · 1 a case failed · 2 bad usage or spec · 3 nothing ran · \
-    70 a bug in orch · 130 interrupted")]
+#[command(
+    after_help = "Exit codes: 0 all that ran passed · 1 a case failed · 2 bad usage or spec · 3 nothing ran · \
+    70 a bug in orch · 130 interrupted"
+)]
 pub(super) struct Args {
     #[command(subcommand)]
     pub(super) command: Command,
     /// Where results, artefacts and environments are kept
-    #[arg(long, global = true, env = "ORCH_CACHE_DIR", default_value = "cache", value_name = "DIR")]
+    #[arg(
+        long,
+        global = true,
+        env = "ORCH_CACHE_DIR",
+        default_value = "cache",
+        value_name = "DIR"
+    )]
     pub(super) cache_dir: PathBuf,
     /// Where Python environments and workers are installed [default: `envs` in the store]
-    #[arg(long, global = true, env = "ORCH_ENV_DIR", value_name = "DIR", hide_short_help = true)]
+    #[arg(
+        long,
+        global = true,
+        env = "ORCH_ENV_DIR",
+        value_name = "DIR",
+        hide_short_help = true
+    )]
     pub(super) env_dir: Option<PathBuf>,
     /// A Python interpreter that has all packages, used instead of orch's own environments
-    #[arg(long, global = true, env = "ORCH_PYTHON", value_name = "PATH", hide_short_help = true)]
+    #[arg(
+        long,
+        global = true,
+        env = "ORCH_PYTHON",
+        value_name = "PATH",
+        hide_short_help = true
+    )]
     pub(super) python: Option<PathBuf>,
     /// A folder of locks used instead of orch's own (`torch.txt`, …); `orch setup torch --torch-index` writes one
-    #[arg(long, global = true, env = "ORCH_LOCKS", value_name = "DIR", hide_short_help = true)]
+    #[arg(
+        long,
+        global = true,
+        env = "ORCH_LOCKS",
+        value_name = "DIR",
+        hide_short_help = true
+    )]
     pub(super) locks: Option<PathBuf>,
     /// Print every step, even instant ones; twice: also when each begins, and why
     #[arg(long, short, global = true, env = "ORCH_VERBOSE", action = clap::ArgAction::Count, hide_short_help = true)]
@@ -56,19 +82,29 @@ pub(super) struct Args {
 /// The command that was meant, where clap, which compares letters at their places, finds none: `rnu` for `run`.
 pub(super) fn hint(error: &clap::Error) -> Option<String> {
     let is_told = error.get(ContextKind::SuggestedSubcommand).is_some();
-    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand).filter(|_| !is_told) else {
+    let Some(ContextValue::String(given)) = error
+        .get(ContextKind::InvalidSubcommand)
+        .filter(|_| !is_told)
+    else {
         return None;
     };
     let command = Args::command();
-    let name = suggest::nearest(given, command.get_subcommands().map(clap::Command::get_name))?;
+    let name = suggest::nearest(
+        given,
+        command.get_subcommands().map(clap::Command::get_name),
+    )?;
     Some(format!("did you mean `orch {name}`?"))
 }
 
 /// A library's values by the words that stand for them on a command line, each with its help.
 pub(super) type Words<T> = [(&'static str, T, &'static str)];
 
-pub(super) fn one_of<T: Copy + Send + Sync + 'static>(words: &'static Words<T>) -> impl TypedValueParser<Value = T> {
-    let shown = words.iter().map(|(word, _, help)| PossibleValue::new(word).help(*help));
+pub(super) fn one_of<T: Copy + Send + Sync + 'static>(
+    words: &'static Words<T>,
+) -> impl TypedValueParser<Value = T> {
+    let shown = words
+        .iter()
+        .map(|(word, _, help)| PossibleValue::new(word).help(*help));
     PossibleValuesParser::new(shown).map(|given| {
         let found = words.iter().find(|(word, ..)| *word == given);
         found.expect("BUG: clap lets only these words through").1
@@ -95,7 +131,12 @@ impl Args {
 
     pub(super) fn locations(&self) -> Locations {
         let (cache_dir, env_dir) = (self.cache_dir.clone(), self.env_dir.clone());
-        Locations { cache_dir, env_dir, python: self.python.clone(), locks: self.locks.clone() }
+        Locations {
+            cache_dir,
+            env_dir,
+            python: self.python.clone(),
+            locks: self.locks.clone(),
+        }
     }
 
     pub(super) fn provision(&self) -> anyhow::Result<Provision> {

@@ -72,11 +72,20 @@ impl State {
         }
         self.spoke = Some(now);
         let told = |(name, since): (&String, &Instant)| {
-            let far = self.installed.get(name).map(|text| format!(" ({text})")).unwrap_or_default();
+            let far = self
+                .installed
+                .get(name)
+                .map(|text| format!(" ({text})"))
+                .unwrap_or_default();
             format!("{:.0} s of {name}{far}", since.elapsed().as_secs_f64())
         };
         let begun: Vec<_> = self.begun.iter().map(told).collect();
-        Some(format!("{} of {} steps; {}", self.done, self.steps, begun.join(", ")))
+        Some(format!(
+            "{} of {} steps; {}",
+            self.done,
+            self.steps,
+            begun.join(", ")
+        ))
     }
 }
 
@@ -97,7 +106,10 @@ impl Heart {
                 }
             }
         };
-        Self { stop: Some(stop), thread: Some(std::thread::spawn(beat)) }
+        Self {
+            stop: Some(stop),
+            thread: Some(std::thread::spawn(beat)),
+        }
     }
 }
 
@@ -113,7 +125,11 @@ fn write(text: &str) {
     use std::io::Write;
     let text = &with_colours(text);
     let is_plain = AutoStream::choice(&std::io::stderr()) == ColorChoice::Never;
-    let line = if is_plain { format!("{}\n", strip_str(text)) } else { format!("{text}\n") };
+    let line = if is_plain {
+        format!("{}\n", strip_str(text))
+    } else {
+        format!("{text}\n")
+    };
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
@@ -126,7 +142,13 @@ impl Console {
         if github::is_here() {
             write("::group::steps");
         }
-        Self { bars: MultiProgress::new(), state, interactive, verbosity, heart }
+        Self {
+            bars: MultiProgress::new(),
+            state,
+            interactive,
+            verbosity,
+            heart,
+        }
     }
 
     /// Takes the bars away, so that what follows stands alone.
@@ -136,7 +158,10 @@ impl Console {
             write("::endgroup::");
         }
         let state = lock(&self.state);
-        state.running.values().for_each(ProgressBar::finish_and_clear);
+        state
+            .running
+            .values()
+            .for_each(ProgressBar::finish_and_clear);
         if let Some(total) = &state.total {
             total.finish_and_clear();
         }
@@ -155,7 +180,9 @@ impl Console {
     }
 
     fn begin(&self, name: &str, text: &str) {
-        lock(&self.state).begun.insert(name.to_owned(), Instant::now());
+        lock(&self.state)
+            .begun
+            .insert(name.to_owned(), Instant::now());
         if self.interactive {
             let bar = self.bars.add(ProgressBar::new_spinner());
             // The clock stands where no name, however long, drives it off the line; what is too long for the line is cut.
@@ -185,7 +212,11 @@ impl Console {
             total.inc(1);
         }
         // For those who watch no bar.
-        let part = if counts && !self.interactive { state.part() } else { None };
+        let part = if counts && !self.interactive {
+            state.part()
+        } else {
+            None
+        };
         drop(state);
         if let Some(part) = part {
             self.news(&format!("{DIM}{part}{DIM:#}"));
@@ -203,12 +234,16 @@ impl Console {
         let state = lock(&self.state);
         let is_short = match self.verbosity {
             Verbosity::Quiet => true,
-            Verbosity::Usual => outcome == Outcome::Incomplete || seconds < LONG && state.steps > FEW,
+            Verbosity::Usual => {
+                outcome == Outcome::Incomplete || seconds < LONG && state.steps > FEW
+            }
             Verbosity::Verbose | Verbosity::Everything => false,
         };
         // Who interrupted knows it, and the summary counts what did not end.
         let is_news = !matches!(outcome, Outcome::Pass | Outcome::Incomplete);
-        let Some(printed) = &state.brief else { return is_news || !is_short };
+        let Some(printed) = &state.brief else {
+            return is_news || !is_short;
+        };
         // Only the first of those that ended in the same way.
         outcome != Outcome::Pass && !printed.contains(way)
     }
@@ -220,7 +255,10 @@ impl Console {
         if is_new {
             self.begin(NAME, "");
         }
-        self.progress(NAME, &format!("uploading results: {left} left (Ctrl-C: the next run continues)"));
+        self.progress(
+            NAME,
+            &format!("uploading results: {left} left (Ctrl-C: the next run continues)"),
+        );
     }
 }
 
@@ -328,14 +366,30 @@ mod tests {
     #[test]
     fn a_run_that_says_nothing_for_long_says_how_far_it_is() {
         let now = Instant::now();
-        let before = |seconds: u64| now.checked_sub(Duration::from_secs(seconds)).expect("a clock that has run");
-        let mut state = State { steps: 150, done: 12, spoke: Some(before(31)), ..State::default() };
+        let before = |seconds: u64| {
+            now.checked_sub(Duration::from_secs(seconds))
+                .expect("a clock that has run")
+        };
+        let mut state = State {
+            steps: 150,
+            done: 12,
+            spoke: Some(before(31)),
+            ..State::default()
+        };
         assert_eq!(state.heartbeat(), None, "nothing runs");
-        state.begun.insert("python environment `torch`".into(), before(40));
-        state.installed.insert("python environment `torch`".into(), "1.2 GiB of 4.7 GiB".into());
+        state
+            .begun
+            .insert("python environment `torch`".into(), before(40));
+        state.installed.insert(
+            "python environment `torch`".into(),
+            "1.2 GiB of 4.7 GiB".into(),
+        );
         let said = state.heartbeat().unwrap();
         assert!(said.starts_with("12 of 150 steps; 4"), "{said}");
-        assert!(said.ends_with(" s of python environment `torch` (1.2 GiB of 4.7 GiB)"), "{said}");
+        assert!(
+            said.ends_with(" s of python environment `torch` (1.2 GiB of 4.7 GiB)"),
+            "{said}"
+        );
         assert_eq!(state.heartbeat(), None, "it has just spoken");
         state.spoke = Some(before(10));
         assert_eq!(state.heartbeat(), None, "not long enough");

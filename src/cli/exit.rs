@@ -29,9 +29,13 @@ impl From<Exit> for ExitCode {
 }
 
 pub(super) fn of_error(error: &anyhow::Error) -> Exit {
-    let is_foreign =
-        |cause: &(dyn std::error::Error + 'static)| matches!(cause.downcast_ref(), Some(StoreError::Foreign { .. }));
-    if error.chain().any(|cause| cause.is::<UsageError>() || is_foreign(cause)) {
+    let is_foreign = |cause: &(dyn std::error::Error + 'static)| {
+        matches!(cause.downcast_ref(), Some(StoreError::Foreign { .. }))
+    };
+    if error
+        .chain()
+        .any(|cause| cause.is::<UsageError>() || is_foreign(cause))
+    {
         Exit::Usage
     } else if error.to_string().starts_with("BUG:") {
         Exit::Bug

@@ -18,11 +18,21 @@ pub(super) fn is_here() -> bool {
 
 /// Annotates the rows of the spec that failed, and appends the report to the summary of the step.
 pub(super) fn tell(doc: &ReportDoc, printer: &Printer) {
-    github::annotations(doc, seen_from_root).lines().for_each(|line| printer.note(line));
-    let Some(path) = env::var_os(SUMMARY).filter(|path| !path.is_empty()).map(PathBuf::from) else { return };
+    github::annotations(doc, seen_from_root)
+        .lines()
+        .for_each(|line| printer.note(line));
+    let Some(path) = env::var_os(SUMMARY)
+        .filter(|path| !path.is_empty())
+        .map(PathBuf::from)
+    else {
+        return;
+    };
     let file = OpenOptions::new().append(true).create(true).open(&path);
     if let Err(e) = file.and_then(|mut file| file.write_all(github::summary(doc).as_bytes())) {
-        printer.note(&format!("warning: failed to write the summary of the step, `{}`: {e}", path.display()));
+        printer.note(&format!(
+            "warning: failed to write the summary of the step, `{}`: {e}",
+            path.display()
+        ));
     }
 }
 
@@ -30,6 +40,8 @@ pub(super) fn tell(doc: &ReportDoc, printer: &Printer) {
 fn seen_from_root(path: &str) -> String {
     let root = env::var_os("GITHUB_WORKSPACE").map(PathBuf::from);
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.into());
-    let below = root.as_deref().and_then(|root| whole.strip_prefix(root).ok());
+    let below = root
+        .as_deref()
+        .and_then(|root| whole.strip_prefix(root).ok());
     below.unwrap_or(Path::new(path)).display().to_string()
 }

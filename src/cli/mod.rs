@@ -28,7 +28,11 @@ pub fn main() -> ExitCode {
             if let Some(hint) = args::hint(&error) {
                 Printer::new(Default::default()).note(&format!("  hint: {hint}"));
             }
-            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Success.into() };
+            return if error.use_stderr() {
+                Exit::Usage.into()
+            } else {
+                Exit::Success.into()
+            };
         }
     };
     args.apply_color();

@@ -49,7 +49,10 @@ impl Printer {
 
     /// How the report looks on stdout.
     pub(super) fn styles(&self) -> Styles {
-        Styles { width: self.width(), ..Styles::colored() }
+        Styles {
+            width: self.width(),
+            ..Styles::colored()
+        }
     }
 
     /// Of stdout's lines, in characters.
@@ -92,7 +95,11 @@ impl Printer {
         document: impl FnOnce() -> D,
         text: impl FnOnce() -> String,
     ) {
-        if json { self.json(&document()) } else { self.out(&text()) }
+        if json {
+            self.json(&document())
+        } else {
+            self.out(&text())
+        }
     }
 
     /// Narration.
@@ -110,7 +117,11 @@ impl Printer {
     /// What a remote store did, where it did something.
     pub(super) fn sharing(&self, told: Option<Told>) {
         if let Some(Told { text, is_warning }) = told {
-            let lead = if is_warning { format!("{WARN}warning{WARN:#} ") } else { String::new() };
+            let lead = if is_warning {
+                format!("{WARN}warning{WARN:#} ")
+            } else {
+                String::new()
+            };
             self.note(&format!("{lead}{text}"));
         }
     }

@@ -38,11 +38,17 @@ struct Answer {
 impl Port {
     /// On the loopback. 0: any port that is free.
     pub(super) fn open(port: u16) -> io::Result<Self> {
-        Ok(Self(Server::http(("127.0.0.1", port)).map_err(io::Error::other)?))
+        Ok(Self(
+            Server::http(("127.0.0.1", port)).map_err(io::Error::other)?,
+        ))
     }
 
     pub(super) fn address(&self) -> String {
-        let port = self.0.server_addr().to_ip().map_or(0, |address| address.port());
+        let port = self
+            .0
+            .server_addr()
+            .to_ip()
+            .map_or(0, |address| address.port());
         format!("http://127.0.0.1:{port}/")
     }
 
@@ -59,13 +65,23 @@ impl Port {
 }
 
 fn answer(request: &Request, live: &mut Live) -> Answer {
-    let text = |status, body: &str| Answer { status, kind: "text/plain; charset=utf-8", body: body.to_owned() };
+    let text = |status, body: &str| Answer {
+        status,
+        kind: "text/plain; charset=utf-8",
+        body: body.to_owned(),
+    };
     if !matches!(request.method(), Method::Get | Method::Head) {
         return text("405 Method Not Allowed", "these pages are read-only\n");
     }
     // Another site's name may lead here: its scripts would read the pages.
-    let host = request.headers().iter().find(|header| header.field.equiv("Host")).map(|header| header.value.as_str());
-    let name = host.and_then(|host| host.rsplit_once(':')).map_or(host, |(name, _)| Some(name));
+    let host = request
+        .headers()
+        .iter()
+        .find(|header| header.field.equiv("Host"))
+        .map(|header| header.value.as_str());
+    let name = host
+        .and_then(|host| host.rsplit_once(':'))
+        .map_or(host, |(name, _)| Some(name));
     if !matches!(name, Some("127.0.0.1" | "localhost")) {
         return text("403 Forbidden", "ask 127.0.0.1 or localhost\n");
     }
@@ -75,7 +91,13 @@ fn answer(request: &Request, live: &mut Live) -> Answer {
 }
 
 fn page(path: &str, shown: &Shown) -> Option<Answer> {
-    let ok = |kind, body: String| Some(Answer { status: "200 OK", kind, body });
+    let ok = |kind, body: String| {
+        Some(Answer {
+            status: "200 OK",
+            kind,
+            body,
+        })
+    };
     let html = "text/html; charset=utf-8";
     if path == "/version" {
         return ok("text/plain; charset=utf-8", shown.version.to_string());
@@ -94,7 +116,10 @@ fn page(path: &str, shown: &Shown) -> Option<Answer> {
         _ => {
             let name = path.strip_prefix("/site/")?;
             let name = if name.is_empty() { "index.html" } else { name };
-            let text = pages.site().map(|files| files.get(name)).unwrap_or_default()?;
+            let text = pages
+                .site()
+                .map(|files| files.get(name))
+                .unwrap_or_default()?;
             match name.rsplit('.').next() {
                 Some("html") => ok(html, followed(text, shown.version)),
                 Some("css") => ok("text/css; charset=utf-8", text.clone()),
@@ -108,9 +133,12 @@ fn page(path: &str, shown: &Shown) -> Option<Answer> {
 
 fn followed(page: &str, version: u64) -> String {
     match page.rfind("</body>") {
-        Some(at) => {
-            [&page[..at], &FOLLOW.replace("VERSION", &version.to_string()), &page[at + "</body>".len()..]].concat()
-        }
+        Some(at) => [
+            &page[..at],
+            &FOLLOW.replace("VERSION", &version.to_string()),
+            &page[at + "</body>".len()..],
+        ]
+        .concat(),
         None => page.to_owned(),
     }
 }

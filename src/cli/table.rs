@@ -7,22 +7,40 @@ use crate::cli::printer::{BOLD, DIM};
 
 /// A table with a head. What is not there is shown as `-`.
 pub(super) fn table(columns: &[&str], rows: &[Vec<Option<String>>]) -> String {
-    let cell =
-        |cell: &Option<String>| cell.as_deref().map_or_else(|| "-".to_owned(), |text| shown(&text.replace('\n', " ")));
-    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(cell).collect()).collect();
+    let cell = |cell: &Option<String>| {
+        cell.as_deref()
+            .map_or_else(|| "-".to_owned(), |text| shown(&text.replace('\n', " ")))
+    };
+    let rows: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| row.iter().map(cell).collect())
+        .collect();
     let width = |at: usize| {
         let cells = rows.iter().map(|row| row[at].chars().count());
-        cells.chain([columns[at].chars().count()]).max().unwrap_or_default()
+        cells
+            .chain([columns[at].chars().count()])
+            .max()
+            .unwrap_or_default()
     };
-    let is_figure = |text: &String| text == "-" || text.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c));
+    let is_figure = |text: &String| {
+        text == "-" || text.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c))
+    };
     let layout: Vec<(usize, bool)> = (0..columns.len())
-        .map(|at| (width(at), !rows.is_empty() && rows.iter().all(|row| is_figure(&row[at]))))
+        .map(|at| {
+            (
+                width(at),
+                !rows.is_empty() && rows.iter().all(|row| is_figure(&row[at])),
+            )
+        })
         .collect();
     let line = |cells: &[String]| {
-        let padded = cells.iter().zip(&layout).map(|(cell, (width, right))| match right {
-            true => format!("{cell:>width$}"),
-            false => format!("{cell:width$}"),
-        });
+        let padded = cells
+            .iter()
+            .zip(&layout)
+            .map(|(cell, (width, right))| match right {
+                true => format!("{cell:>width$}"),
+                false => format!("{cell:width$}"),
+            });
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
     let head: Vec<String> = columns.iter().map(|name| shown(name)).collect();
@@ -47,6 +65,10 @@ mod tests {
         let shown = table(&["model", "ms"], &rows);
         let plain = anstream::adapter::strip_str(&shown).to_string();
         assert_eq!(plain, "model   ms\nbert   1.5\na b      -\n");
-        assert!(anstream::adapter::strip_str(&table(&["x"], &[])).to_string().contains("no rows"));
+        assert!(
+            anstream::adapter::strip_str(&table(&["x"], &[]))
+                .to_string()
+                .contains("no rows")
+        );
     }
 }

@@ -53,7 +53,16 @@ struct Names {
 impl Watched {
     pub(super) fn new(sender: Sender<()>, ignored: Vec<PathBuf>) -> Self {
         let (roots, before, folders, names) = Default::default();
-        Self { roots, before, ignored, watcher: None, folders, sender, names, told: false }
+        Self {
+            roots,
+            before,
+            ignored,
+            watcher: None,
+            folders,
+            sender,
+            names,
+            told: false,
+        }
     }
 
     /// Watches these files, and forgets about all others.
@@ -67,13 +76,19 @@ impl Watched {
     }
 
     pub(super) fn add(&mut self, files: &[PathBuf], printer: &Printer) {
-        let absolute = files.iter().filter_map(|path| std::path::absolute(path).ok());
-        let new: Vec<PathBuf> = absolute.filter(|path| !self.is_ignored(path) && !self.roots.contains(path)).collect();
+        let absolute = files
+            .iter()
+            .filter_map(|path| std::path::absolute(path).ok());
+        let new: Vec<PathBuf> = absolute
+            .filter(|path| !self.is_ignored(path) && !self.roots.contains(path))
+            .collect();
         if let Err(error) = self.listen(&new)
             && !std::mem::replace(&mut self.told, true)
         {
             let every = LOOK.as_secs();
-            printer.note(&format!("warning: the system reports no changes ({error:#}); checking every {every} s"));
+            printer.note(&format!(
+                "warning: the system reports no changes ({error:#}); checking every {every} s"
+            ));
         }
         self.before.push(Snapshot::of(&new, &self.ignored));
         self.roots.extend(new);
@@ -82,7 +97,11 @@ impl Watched {
     /// A file's folder is watched and not the file, because editors put another file in its place.
     fn listen(&mut self, roots: &[PathBuf]) -> anyhow::Result<()> {
         if self.watcher.is_none() {
-            let (sender, names, ignored) = (self.sender.clone(), self.names.clone(), self.ignored.clone());
+            let (sender, names, ignored) = (
+                self.sender.clone(),
+                self.names.clone(),
+                self.ignored.clone(),
+            );
             let tell = move |event: notify::Result<notify::Event>| {
                 // An error, and an event that names no file, may stand for any.
                 if event.map_or(true, |event| matters(&event, &names, &ignored)) {
@@ -114,9 +133,13 @@ impl Watched {
             for (folder, mode) in folders {
                 let recursive = mode == RecursiveMode::Recursive;
                 // To watch a folder again without what is below it would take that away.
-                let covered = folder.ancestors().any(|above| self.folders.contains(&(above.to_owned(), true)));
+                let covered = folder
+                    .ancestors()
+                    .any(|above| self.folders.contains(&(above.to_owned(), true)));
                 if !covered && self.folders.insert((folder.to_owned(), recursive)) {
-                    watcher.watch(folder, mode).with_context(|| format!("failed to watch {}", folder.display()))?;
+                    watcher
+                        .watch(folder, mode)
+                        .with_context(|| format!("failed to watch {}", folder.display()))?;
                 }
             }
         }
@@ -125,7 +148,11 @@ impl Watched {
 
     /// How many files there are to change.
     pub(super) fn count(&self) -> usize {
-        self.before.iter().flat_map(Snapshot::files).collect::<BTreeSet<_>>().len()
+        self.before
+            .iter()
+            .flat_map(Snapshot::files)
+            .collect::<BTreeSet<_>>()
+            .len()
     }
 
     fn is_ignored(&self, path: &Path) -> bool {
@@ -135,10 +162,17 @@ impl Watched {
     /// Files that are not what they were before the run, for people.
     pub(super) fn changed(&mut self) -> Vec<String> {
         let here = std::env::current_dir().unwrap_or_default();
-        let changed: BTreeSet<PathBuf> = self.before.iter_mut().flat_map(|before| before.changes().paths).collect();
+        let changed: BTreeSet<PathBuf> = self
+            .before
+            .iter_mut()
+            .flat_map(|before| before.changes().paths)
+            .collect();
         let shown = |path: PathBuf| {
             let path = normal(&path);
-            path.strip_prefix(&here).unwrap_or(&path).display().to_string()
+            path.strip_prefix(&here)
+                .unwrap_or(&path)
+                .display()
+                .to_string()
         };
         changed.into_iter().map(shown).collect()
     }
@@ -173,7 +207,10 @@ impl Watched {
     /// Waits until nothing has been written for a while.
     pub(super) fn debounce(&self, receiver: &Receiver<()>, cancel: &Cancel) {
         let start = Instant::now();
-        while !cancel.is_cancelled() && start.elapsed() < PATIENCE && receiver.recv_timeout(QUIET).is_ok() {}
+        while !cancel.is_cancelled()
+            && start.elapsed() < PATIENCE
+            && receiver.recv_timeout(QUIET).is_ok()
+        {}
     }
 }
 
@@ -184,7 +221,10 @@ fn matters(event: &notify::Event, names: &Mutex<Names>, ignored: &[PathBuf]) -> 
     }
     let names = lock(names);
     let is_ours = |path: &PathBuf| {
-        (names.all || path.file_name().is_some_and(|name| names.files.contains(name)))
+        (names.all
+            || path
+                .file_name()
+                .is_some_and(|name| names.files.contains(name)))
             && !ignored.iter().any(|ignored| path.starts_with(ignored))
     };
     event.paths.is_empty() || event.need_rescan() || event.paths.iter().any(is_ours)

@@ -113,7 +113,9 @@ pub(super) fn of(
             options.insert(option.to_lowercase(), value);
         }
     }
-    let Some(url) = address("executor", said.url.clone().or(url), named)? else { return Ok(None) };
+    let Some(url) = address("executor", said.url.clone().or(url), named)? else {
+        return Ok(None);
+    };
     Ok(Some(ExecutorConfig {
         url,
         whereabouts: said.whereabouts.or(section.whereabouts).unwrap_or_default(),
@@ -124,7 +126,10 @@ pub(super) fn of(
         program: section.program,
         slots: up_to(1024, "slots", section.slots.unwrap_or(16))?,
         queue: seconds("queue", section.queue.unwrap_or(600.0))?,
-        limit: section.limit.map(|limit| seconds("limit", limit)).transpose()?,
+        limit: section
+            .limit
+            .map(|limit| seconds("limit", limit))
+            .transpose()?,
         timeout: seconds("timeout", section.timeout.unwrap_or(30.0))?,
         retries: section.retries.unwrap_or(3),
     }))
@@ -136,10 +141,13 @@ pub const DEVICE_PLACE: &str = "{device}";
 /// An error if a property has a place that nothing is filled in.
 fn places(properties: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, String> {
     let is_open = |text: &String| text.replace(DEVICE_PLACE, "").contains(['{', '}']);
-    match properties.iter().find(|(name, value)| is_open(name) || is_open(value)) {
-        Some((name, value)) => {
-            Err(format!("{FILE}: the property `{name} = '{value}'`\n  hint: `{DEVICE_PLACE}` is the only placeholder"))
-        }
+    match properties
+        .iter()
+        .find(|(name, value)| is_open(name) || is_open(value))
+    {
+        Some((name, value)) => Err(format!(
+            "{FILE}: the property `{name} = '{value}'`\n  hint: `{DEVICE_PLACE}` is the only placeholder"
+        )),
         None => Ok(properties),
     }
 }
@@ -148,25 +156,66 @@ fn places(properties: BTreeMap<String, String>) -> Result<BTreeMap<String, Strin
 mod tests {
     use super::*;
 
-    fn with(text: &str, variables: &[(&str, &str)], given: Option<&str>) -> Result<Option<ExecutorConfig>, String> {
-        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        of(crate::config::file(text)?.executor, variables, &Said { url: given.map(str::to_owned), ..Said::default() })
+    fn with(
+        text: &str,
+        variables: &[(&str, &str)],
+        given: Option<&str>,
+    ) -> Result<Option<ExecutorConfig>, String> {
+        let variables = variables
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        of(
+            crate::config::file(text)?.executor,
+            variables,
+            &Said {
+                url: given.map(str::to_owned),
+                ..Said::default()
+            },
+        )
     }
 
     #[test]
     fn the_command_line_goes_before_variables_and_these_before_the_file() {
         assert!(with("", &[], None).unwrap().is_none());
         let text = "[executor]\nurl = 'grpc://a:1'\nwhere = 'remote'\nproperties = {pool = 'lab', n = 2}\nqueue = 5\nlimit = 7200";
-        let executor = with(text, &[("ORCH_EXECUTOR_OPTION_TOKEN", "secret")], None).unwrap().unwrap();
-        assert_eq!((executor.url.as_str(), executor.whereabouts), ("grpc://a:1", Where::Remote));
-        assert_eq!((executor.properties["pool"].as_str(), executor.properties["n"].as_str()), ("lab", "2"));
-        assert_eq!((executor.options["token"].as_str(), executor.queue), ("secret", Duration::from_secs(5)));
+        let executor = with(text, &[("ORCH_EXECUTOR_OPTION_TOKEN", "secret")], None)
+            .unwrap()
+            .unwrap();
+        assert_eq!(
+            (executor.url.as_str(), executor.whereabouts),
+            ("grpc://a:1", Where::Remote)
+        );
+        assert_eq!(
+            (
+                executor.properties["pool"].as_str(),
+                executor.properties["n"].as_str()
+            ),
+            ("lab", "2")
+        );
+        assert_eq!(
+            (executor.options["token"].as_str(), executor.queue),
+            ("secret", Duration::from_secs(5))
+        );
         assert_eq!(executor.limit, Some(Duration::from_secs(7200)));
-        let silent = with("[executor]\nurl = 'grpc://a:1'", &[], None).unwrap().unwrap();
-        assert_eq!(silent.limit, None, "what a server allows by itself, more may be refused");
+        let silent = with("[executor]\nurl = 'grpc://a:1'", &[], None)
+            .unwrap()
+            .unwrap();
+        assert_eq!(
+            silent.limit, None,
+            "what a server allows by itself, more may be refused"
+        );
         let variables = [("ORCH_EXECUTOR", "grpc://b:1")];
-        assert_eq!(with(text, &variables, None).unwrap().unwrap().url, "grpc://b:1");
-        assert_eq!(with(text, &variables, Some("grpc://c:1")).unwrap().unwrap().url, "grpc://c:1");
+        assert_eq!(
+            with(text, &variables, None).unwrap().unwrap().url,
+            "grpc://b:1"
+        );
+        assert_eq!(
+            with(text, &variables, Some("grpc://c:1"))
+                .unwrap()
+                .unwrap()
+                .url,
+            "grpc://c:1"
+        );
         assert!(with(text, &variables, Some("")).unwrap().is_none());
     }
 
@@ -177,7 +226,10 @@ mod tests {
         assert!(bad("[executor]\nurl = 'x'\nwhere = 'elsewhere'").contains("`remote`"));
         assert!(bad("[executor]\nurl = 'x'\ndownload = 'some'").contains("`toplevel`"));
         assert!(bad("[executor]\nurl = 'x'\nslots = 0").contains("between 1 and 1024"));
-        assert!(bad("[executor]\nurl = 'x'\nproperties = {a = '{devise}'}").contains("hint: `{device}`"));
+        assert!(
+            bad("[executor]\nurl = 'x'\nproperties = {a = '{devise}'}")
+                .contains("hint: `{device}`")
+        );
         assert!(bad("[executor]\nurl = 'x'\nenv = {a = []}").contains("variable `a`"));
     }
 }

@@ -5,7 +5,8 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, NetPort, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr, Scope,
+    ABI, Access, AccessFs, AccessNet, NetPort, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, Scope,
 };
 
 use super::{Enforced, Grants, Tcp};
@@ -23,7 +24,12 @@ impl Confinement {
         const VERSION: libc::c_uint = 1;
         // SAFETY: with this flag the kernel takes no structure and answers with a number.
         let answer = unsafe {
-            libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<libc::c_void>(), 0_usize, VERSION)
+            libc::syscall(
+                libc::SYS_landlock_create_ruleset,
+                std::ptr::null::<libc::c_void>(),
+                0_usize,
+                VERSION,
+            )
         };
         u32::try_from(answer).ok().filter(|version| *version > 0)
     }
@@ -44,9 +50,13 @@ impl Confinement {
             };
             rules = rules.handle_access(handled).map_err(failed)?;
         }
-        let mut rules = rules.scope(Scope::from_all(NEWEST)).and_then(Ruleset::create).map_err(failed)?;
+        let mut rules = rules
+            .scope(Scope::from_all(NEWEST))
+            .and_then(Ruleset::create)
+            .map_err(failed)?;
         for path in &grants.write {
-            let lacking = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+            let lacking =
+                |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
             let access = if fs::metadata(path).map_err(lacking)?.is_dir() {
                 writing
             } else {
@@ -56,7 +66,9 @@ impl Confinement {
             rules = rules.add_rule(beneath).map_err(failed)?;
         }
         if let Tcp::Port(port) = grants.tcp {
-            rules = rules.add_rule(NetPort::new(port, AccessNet::ConnectTcp)).map_err(failed)?;
+            rules = rules
+                .add_rule(NetPort::new(port, AccessNet::ConnectTcp))
+                .map_err(failed)?;
         }
         Ok(Option::<OwnedFd>::from(rules).map(Self))
     }
@@ -68,12 +80,18 @@ impl Confinement {
             libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
             libc::syscall(libc::SYS_landlock_restrict_self, self.0.as_raw_fd(), 0)
         };
-        if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        if code == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
     }
 }
 
 fn failed(error: impl std::fmt::Display) -> io::Error {
-    io::Error::other(format!("the kernel does not take the rules of a sandbox: {error}"))
+    io::Error::other(format!(
+        "the kernel does not take the rules of a sandbox: {error}"
+    ))
 }
 
 #[cfg(test)]
@@ -94,7 +112,10 @@ mod tests {
         unsafe { command.pre_exec(move || confinement.enter()) };
         let output = command.output().unwrap();
         let said = [output.stdout, output.stderr].concat();
-        Some((output.status.success(), String::from_utf8_lossy(&said).into_owned()))
+        Some((
+            output.status.success(),
+            String::from_utf8_lossy(&said).into_owned(),
+        ))
     }
 
     #[test]
@@ -105,8 +126,11 @@ mod tests {
         fs::write(at("theirs"), "x").unwrap();
         fs::hard_link(at("theirs"), at("linked")).unwrap();
         let grants = Grants::folders([at("own").as_path()]);
-        let Some((ok, said)) = run("echo y > made && mkdir d && mv made d && echo > /dev/null", &at("own"), &grants)
-        else {
+        let Some((ok, said)) = run(
+            "echo y > made && mkdir d && mv made d && echo > /dev/null",
+            &at("own"),
+            &grants,
+        ) else {
             assert!(!Enforced::here().is_some(), "nothing is in force");
             return;
         };
@@ -120,7 +144,10 @@ mod tests {
             "ln -s ../theirs link && echo y > link",
         ] {
             let (ok, said) = run(script, &at("own"), &grants).unwrap();
-            assert!(!ok && said.contains("Permission denied"), "{script}: {said}");
+            assert!(
+                !ok && said.contains("Permission denied"),
+                "{script}: {said}"
+            );
         }
         assert_eq!(fs::read_to_string(at("theirs")).unwrap(), "x");
     }
@@ -128,17 +155,30 @@ mod tests {
     #[test]
     fn a_child_reaches_the_port_that_it_may_and_no_other() {
         let listeners = [0, 1].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
-        let [one, other] = listeners.each_ref().map(|listener| listener.local_addr().unwrap().port());
+        let [one, other] = listeners
+            .each_ref()
+            .map(|listener| listener.local_addr().unwrap().port());
         let dir = tempfile::tempdir().unwrap();
         let reaches = |port: u16, tcp: Tcp| {
             let grants = Grants::folders([dir.path()]).with_tcp(tcp);
-            run(&format!("exec 3<>/dev/tcp/127.0.0.1/{port}"), dir.path(), &grants).map(|(ok, _)| ok)
+            run(
+                &format!("exec 3<>/dev/tcp/127.0.0.1/{port}"),
+                dir.path(),
+                &grants,
+            )
+            .map(|(ok, _)| ok)
         };
         if !Enforced::here().denies_tcp() {
             return;
         }
-        assert_eq!([reaches(one, Tcp::Denied), reaches(one, Tcp::Allowed)], [Some(false), Some(true)]);
-        assert_eq!([reaches(one, Tcp::Port(one)), reaches(other, Tcp::Port(one))], [Some(true), Some(false)]);
+        assert_eq!(
+            [reaches(one, Tcp::Denied), reaches(one, Tcp::Allowed)],
+            [Some(false), Some(true)]
+        );
+        assert_eq!(
+            [reaches(one, Tcp::Port(one)), reaches(other, Tcp::Port(one))],
+            [Some(true), Some(false)]
+        );
     }
 
     #[test]

@@ -32,9 +32,11 @@ pub const PROPERTIES: &str = "getprop ro.soc.manufacturer; getprop ro.soc.model;
                               getprop ro.product.model; getprop ro.build.version.release";
 
 pub(super) fn look(host: &Host, _thorough: bool) -> Result<Look, Absent> {
-    let unavailable = |reason: String, remedy: String| Backend::unavailable(NAME, reason).with_remedy(remedy);
+    let unavailable =
+        |reason: String, remedy: String| Backend::unavailable(NAME, reason).with_remedy(remedy);
     if (host.os.as_str(), host.arch.as_str()) != ("linux", "x86_64") {
-        let reason = "contexts and profiles of phones are made and read by tools for Linux on x86_64 only";
+        let reason =
+            "contexts and profiles of phones are made and read by tools for Linux on x86_64 only";
         return Err(Backend::unavailable(NAME, reason).into());
     }
     let remedy = format!("install adb (Android's platform tools), or name it with {ADB}");
@@ -42,43 +44,82 @@ pub(super) fn look(host: &Host, _thorough: bool) -> Result<Look, Absent> {
     let remedy = format!("unpack Qualcomm's AI Engine Direct SDK and set {SDK} to its folder");
     let sdk = sdk(host).map_err(|reason| unavailable(reason, remedy))?;
     // A promise, as the run's own look will keep or break it; its name must not depend on whether it was asked.
-    let device = Device::new("qnn-android:htp", "a phone on adb, asked when a run needs it", DeviceKind::Hardware);
+    let device = Device::new(
+        "qnn-android:htp",
+        "a phone on adb, asked when a run needs it",
+        DeviceKind::Hardware,
+    );
     let mut backend = Backend::available(NAME, vec![device]);
-    backend.fact("adb", adb.display().to_string()).fact("driver", identity(&sdk)).fact("sdk_root", host.shown(&sdk));
-    backend.fact("note", "tested against a stand-in for adb: orch has never run on a phone");
+    backend
+        .fact("adb", adb.display().to_string())
+        .fact("driver", identity(&sdk))
+        .fact("sdk_root", host.shown(&sdk));
+    backend.fact(
+        "note",
+        "tested against a stand-in for adb: orch has never run on a phone",
+    );
     // What hangs on the machine is part of the question, so that a kept answer ends when a phone is taken away.
     let usb = host.list("/sys/bus/usb/devices");
     let params = json!({"adb": adb.display().to_string(), "serial": host.env(SERIAL), "usb": usb, "backend": backend});
-    Ok(Look { backend, ask: Some(params) })
+    Ok(Look {
+        backend,
+        ask: Some(params),
+    })
 }
 
 pub(super) fn ask(params: &Value) -> Result<Backend, Absent> {
     let adb = Path::new(params["adb"].as_str().unwrap_or_default());
-    let say = |args: &[&str]| ToolOutput::of(adb, args).filter(|said| said.ok).map(|said| said.stdout);
+    let say = |args: &[&str]| {
+        ToolOutput::of(adb, args)
+            .filter(|said| said.ok)
+            .map(|said| said.stdout)
+    };
     let devices = found(&say, params["serial"].as_str()).map_err(|reason| {
-        Backend::unavailable(NAME, reason)
-            .with_remedy("connect a phone, switch on USB debugging and allow this machine on its screen")
+        Backend::unavailable(NAME, reason).with_remedy(
+            "connect a phone, switch on USB debugging and allow this machine on its screen",
+        )
     })?;
-    Ok(Backend { devices, ..Backend::looked(params) })
+    Ok(Backend {
+        devices,
+        ..Backend::looked(params)
+    })
 }
 
 /// The phones that can be used, by what `adb` says to these arguments.
-fn found(say: &dyn Fn(&[&str]) -> Option<String>, serial: Option<&str>) -> Result<Vec<Device>, String> {
-    let list = say(&["devices", "-l"]).ok_or("adb does not list its devices, or not within 10 s")?;
+fn found(
+    say: &dyn Fn(&[&str]) -> Option<String>,
+    serial: Option<&str>,
+) -> Result<Vec<Device>, String> {
+    let list =
+        say(&["devices", "-l"]).ok_or("adb does not list its devices, or not within 10 s")?;
     let phones = phones(&list);
     let mut devices = vec![];
     let mut reasons = vec![];
-    for phone in phones.iter().filter(|phone| serial.is_none_or(|serial| serial == phone.serial)) {
+    for phone in phones
+        .iter()
+        .filter(|phone| serial.is_none_or(|serial| serial == phone.serial))
+    {
         let told = phone.usable().and_then(|()| {
             let said = say(&["-s", &phone.serial, "shell", PROPERTIES]);
-            Ok(Properties::of(&said.ok_or_else(|| format!("{} answers no shell", phone.serial))?))
+            Ok(Properties::of(&said.ok_or_else(|| {
+                format!("{} answers no shell", phone.serial)
+            })?))
         });
         match told.and_then(|told| told.chip().map(|chip| (told, chip))) {
             Ok((told, chip)) => {
                 let id = format!("qnn-android:{}", phone.serial);
-                let mut device = Device::new(id, format!("{}, {}", told.model, told.soc), DeviceKind::Hardware);
-                device.fact("serial", phone.serial.clone()).fact("soc", told.soc).fact("android", told.release);
-                device.fact("htp_arch", chip.map(|chip| chip.htp)).fact("soc_model", chip.and_then(|c| c.soc_model));
+                let mut device = Device::new(
+                    id,
+                    format!("{}, {}", told.model, told.soc),
+                    DeviceKind::Hardware,
+                );
+                device
+                    .fact("serial", phone.serial.clone())
+                    .fact("soc", told.soc)
+                    .fact("android", told.release);
+                device
+                    .fact("htp_arch", chip.map(|chip| chip.htp))
+                    .fact("soc_model", chip.and_then(|c| c.soc_model));
                 devices.push(device);
             }
             Err(why) => reasons.push(why),
@@ -95,17 +136,25 @@ fn found(say: &dyn Fn(&[&str]) -> Option<String>, serial: Option<&str>) -> Resul
 /// The `adb` to use: a file that can be started.
 pub fn adb(host: &Host) -> Result<PathBuf, String> {
     let Some(named) = host.env(ADB).filter(|named| !named.is_empty()) else {
-        return host.which(&["adb"]).ok_or_else(|| "adb is not on PATH".to_owned());
+        return host
+            .which(&["adb"])
+            .ok_or_else(|| "adb is not on PATH".to_owned());
     };
-    host.which(&[named]).ok_or_else(|| format!("{ADB}={named} is no program; give an absolute path or a name on PATH"))
+    host.which(&[named]).ok_or_else(|| {
+        format!("{ADB}={named} is no program; give an absolute path or a name on PATH")
+    })
 }
 
 /// QNN's SDK, with all that a phone and its profile need.
 pub fn sdk(host: &Host) -> Result<PathBuf, String> {
     let named = host.env(SDK).filter(|named| !named.is_empty());
-    let named = named.ok_or_else(|| format!("{SDK} is not set: QNN's runner for phones comes with its SDK only"))?;
+    let named = named.ok_or_else(|| {
+        format!("{SDK} is not set: QNN's runner for phones comes with its SDK only")
+    })?;
     for file in [RUNNER, LIBRARY, VIEWER] {
-        ensure(host.exists(&format!("{named}/{file}")), || format!("{SDK}={named} has no {file}"))?;
+        ensure(host.exists(&format!("{named}/{file}")), || {
+            format!("{SDK}={named} has no {file}")
+        })?;
     }
     Ok(host.at(named))
 }
@@ -113,13 +162,18 @@ pub fn sdk(host: &Host) -> Result<PathBuf, String> {
 /// By the SDK's own word: `version: 2.39.0.250926` in `sdk.yaml`.
 pub fn version(sdk: &Path) -> Option<String> {
     let text = std::fs::read_to_string(sdk.join("sdk.yaml")).ok()?;
-    let line = text.lines().find_map(|line| line.trim().strip_prefix("version:"))?;
+    let line = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("version:"))?;
     Some(line.trim().trim_matches(['"', '\'']).to_owned())
 }
 
 /// What stands in keys for the SDK, which no lock holds: its version, and the content of what runs a model there.
 fn identity(sdk: &Path) -> String {
-    let part = |file| Digest::of_file(&sdk.join(file)).map_or("absent".into(), |digest| digest.short().to_string());
+    let part = |file| {
+        Digest::of_file(&sdk.join(file))
+            .map_or("absent".into(), |digest| digest.short().to_string())
+    };
     let version = version(sdk).unwrap_or_else(|| "of no version".into());
     format!("QNN SDK {version}, {} {}", part(RUNNER), part(LIBRARY))
 }
@@ -134,14 +188,23 @@ pub struct Phone {
 
 /// The lines of `adb devices -l`; what its server says as it starts is no phone.
 pub fn phones(list: &str) -> Vec<Phone> {
-    let lines = list.lines().map(str::trim).filter(|line| !line.starts_with('*') && !line.starts_with("List of"));
+    let lines = list
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.starts_with('*') && !line.starts_with("List of"));
     let phone = |line: &str| {
         let (serial, rest) = line.split_once(char::is_whitespace)?;
         let rest = rest.trim();
         // `no permissions (…)` is the one state of several words.
-        let state =
-            if rest.starts_with("no permissions") { "no permissions" } else { rest.split_whitespace().next()? };
-        Some(Phone { serial: serial.to_owned(), state: state.to_owned() })
+        let state = if rest.starts_with("no permissions") {
+            "no permissions"
+        } else {
+            rest.split_whitespace().next()?
+        };
+        Some(Phone {
+            serial: serial.to_owned(),
+            state: state.to_owned(),
+        })
     };
     lines.filter_map(phone).collect()
 }
@@ -153,14 +216,24 @@ pub fn choose<'p>(phones: &'p [Phone], serial: Option<&str>) -> Result<&'p Phone
         let phone = phone.ok_or_else(|| format!("adb lists no phone {serial}"))?;
         return phone.usable().map(|()| phone);
     }
-    let usable: Vec<_> = phones.iter().filter(|phone| phone.usable().is_ok()).collect();
+    let usable: Vec<_> = phones
+        .iter()
+        .filter(|phone| phone.usable().is_ok())
+        .collect();
     match (usable[..].len(), phones) {
         (1, _) => Ok(usable[0]),
         (0, []) => Err("adb lists no phone".to_owned()),
-        (0, _) => Err(phones.iter().filter_map(|phone| phone.usable().err()).collect::<Vec<_>>().join("; ")),
+        (0, _) => Err(phones
+            .iter()
+            .filter_map(|phone| phone.usable().err())
+            .collect::<Vec<_>>()
+            .join("; ")),
         _ => {
             let serials: Vec<_> = usable.iter().map(|phone| phone.serial.as_str()).collect();
-            Err(format!("several phones are there: name one by the option `serial` ({})", serials.join(", ")))
+            Err(format!(
+                "several phones are there: name one by the option `serial` ({})",
+                serials.join(", ")
+            ))
         }
     }
 }
@@ -170,9 +243,13 @@ impl Phone {
         let serial = &self.serial;
         match self.state.as_str() {
             "device" => Ok(()),
-            "unauthorized" => Err(format!("phone {serial} is unauthorized: allow this machine on its screen")),
+            "unauthorized" => Err(format!(
+                "phone {serial} is unauthorized: allow this machine on its screen"
+            )),
             "offline" => Err(format!("phone {serial} is offline: connect it again")),
-            "no permissions" => Err(format!("this user may not open phone {serial}: it needs a udev rule")),
+            "no permissions" => Err(format!(
+                "this user may not open phone {serial}: it needs a udev rule"
+            )),
             other => Err(format!("phone {serial} is in state `{other}`")),
         }
     }
@@ -194,17 +271,34 @@ impl Properties {
     pub fn of(said: &str) -> Self {
         let mut lines = said.lines().map(|line| line.trim().to_owned());
         let mut next = || lines.next().unwrap_or_default();
-        Self { maker: next(), soc: next(), abi: next(), model: next(), release: next() }
+        Self {
+            maker: next(),
+            soc: next(),
+            abi: next(),
+            model: next(),
+            release: next(),
+        }
     }
 
     /// Its chip, as far as orch has a row for it; an error if it is no Snapdragon that QNN's libraries run on.
     pub fn chip(&self) -> Result<Option<&'static Chip>, String> {
-        let Self { maker, soc, abi, model, .. } = self;
-        let silent = || format!("{model} does not tell its chip (ro.soc.model), as Android 12 and newer do");
+        let Self {
+            maker,
+            soc,
+            abi,
+            model,
+            ..
+        } = self;
+        let silent =
+            || format!("{model} does not tell its chip (ro.soc.model), as Android 12 and newer do");
         ensure(!soc.is_empty(), silent)?;
         let is_snapdragon = ["QTI", "Qualcomm"].contains(&maker.as_str());
-        ensure(is_snapdragon, || format!("{model} has no Snapdragon: its chip is {maker} {soc}"))?;
-        ensure(abi == "arm64-v8a", || format!("{model} runs {abi}, and QNN's libraries are for arm64-v8a"))?;
+        ensure(is_snapdragon, || {
+            format!("{model} has no Snapdragon: its chip is {maker} {soc}")
+        })?;
+        ensure(abi == "arm64-v8a", || {
+            format!("{model} runs {abi}, and QNN's libraries are for arm64-v8a")
+        })?;
         Ok(snapdragon::by_soc(soc))
     }
 }
@@ -220,25 +314,69 @@ mod tests {
     #[test]
     fn the_list_is_read_with_its_states() {
         let phones = phones(LIST);
-        let states: Vec<_> = phones.iter().map(|phone| (phone.serial.as_str(), phone.state.as_str())).collect();
-        assert_eq!(states, [("R5CT", "device"), ("0A1B", "unauthorized"), ("2222", "no permissions")]);
+        let states: Vec<_> = phones
+            .iter()
+            .map(|phone| (phone.serial.as_str(), phone.state.as_str()))
+            .collect();
+        assert_eq!(
+            states,
+            [
+                ("R5CT", "device"),
+                ("0A1B", "unauthorized"),
+                ("2222", "no permissions")
+            ]
+        );
         assert_eq!(choose(&phones, None).unwrap().serial, "R5CT");
-        assert!(choose(&phones, Some("0A1B")).unwrap_err().contains("allow this machine on its screen"));
-        assert_eq!(choose(&phones, Some("none")).unwrap_err(), "adb lists no phone none");
-        assert_eq!(choose(&phones[1..2], None).unwrap_err(), choose(&phones, Some("0A1B")).unwrap_err());
+        assert!(
+            choose(&phones, Some("0A1B"))
+                .unwrap_err()
+                .contains("allow this machine on its screen")
+        );
+        assert_eq!(
+            choose(&phones, Some("none")).unwrap_err(),
+            "adb lists no phone none"
+        );
+        assert_eq!(
+            choose(&phones[1..2], None).unwrap_err(),
+            choose(&phones, Some("0A1B")).unwrap_err()
+        );
         assert_eq!(choose(&[], None).unwrap_err(), "adb lists no phone");
-        let two = [phones[0].clone(), Phone { serial: "X".into(), state: "device".into() }];
+        let two = [
+            phones[0].clone(),
+            Phone {
+                serial: "X".into(),
+                state: "device".into(),
+            },
+        ];
         assert!(choose(&two, None).unwrap_err().ends_with("(R5CT, X)"));
     }
 
     #[test]
     fn only_a_snapdragon_of_64_bits_is_one() {
         let chip = |said: &str| Properties::of(said).chip();
-        assert_eq!(chip("QTI\r\nSM8550\r\narm64-v8a\r\nPhone\r\n14\r\n").unwrap().unwrap().htp, "V73");
+        assert_eq!(
+            chip("QTI\r\nSM8550\r\narm64-v8a\r\nPhone\r\n14\r\n")
+                .unwrap()
+                .unwrap()
+                .htp,
+            "V73"
+        );
         assert_eq!(chip("QTI\nSM9999\narm64-v8a\nPhone\n14\n").unwrap(), None);
-        assert!(chip("\n\nx86_64\nsdk_gphone\n14\n").unwrap_err().contains("does not tell its chip"));
-        assert!(chip("Google\nTensor G3\narm64-v8a\nPixel 8\n14\n").unwrap_err().contains("no Snapdragon"));
-        assert!(chip("QTI\nSM8550\narmeabi-v7a\nPhone\n14\n").unwrap_err().contains("armeabi-v7a"));
+        assert!(
+            chip("\n\nx86_64\nsdk_gphone\n14\n")
+                .unwrap_err()
+                .contains("does not tell its chip")
+        );
+        assert!(
+            chip("Google\nTensor G3\narm64-v8a\nPixel 8\n14\n")
+                .unwrap_err()
+                .contains("no Snapdragon")
+        );
+        assert!(
+            chip("QTI\nSM8550\narmeabi-v7a\nPhone\n14\n")
+                .unwrap_err()
+                .contains("armeabi-v7a")
+        );
     }
 
     #[test]
@@ -249,22 +387,49 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let devices = found(&say, None).unwrap();
-        assert_eq!((devices.len(), devices[0].id.as_str()), (1, "qnn-android:R5CT"));
-        assert_eq!((&devices[0].facts["soc_model"], &devices[0].facts["htp_arch"]), (&json!(43), &json!("V73")));
-        assert!(found(&say, Some("0A1B")).unwrap_err().contains("unauthorized"));
+        assert_eq!(
+            (devices.len(), devices[0].id.as_str()),
+            (1, "qnn-android:R5CT")
+        );
+        assert_eq!(
+            (
+                &devices[0].facts["soc_model"],
+                &devices[0].facts["htp_arch"]
+            ),
+            (&json!(43), &json!("V73"))
+        );
+        assert!(
+            found(&say, Some("0A1B"))
+                .unwrap_err()
+                .contains("unauthorized")
+        );
         assert!(found(&say, Some("?")).unwrap_err().contains(SERIAL));
-        assert!(found(&|_| None, None).unwrap_err().starts_with("adb does not list"));
+        assert!(
+            found(&|_| None, None)
+                .unwrap_err()
+                .starts_with("adb does not list")
+        );
     }
 
     #[test]
     fn without_adb_or_sdk_the_reason_names_the_variable() {
         let host = Host::recorded("neither");
         assert_eq!(
-            adb(&host.with_env(ADB, "/nowhere/adb")).unwrap_err().split(" is").next(),
+            adb(&host.with_env(ADB, "/nowhere/adb"))
+                .unwrap_err()
+                .split(" is")
+                .next(),
             Some("ORCH_ADB=/nowhere/adb")
         );
-        assert!(sdk(&Host::recorded("neither")).unwrap_err().starts_with("QNN_SDK_ROOT is not set"));
+        assert!(
+            sdk(&Host::recorded("neither"))
+                .unwrap_err()
+                .starts_with("QNN_SDK_ROOT is not set")
+        );
         let host = Host::recorded("neither").with_env(SDK, "/opt/qnn");
-        assert_eq!(sdk(&host).unwrap_err(), format!("QNN_SDK_ROOT=/opt/qnn has no {RUNNER}"));
+        assert_eq!(
+            sdk(&host).unwrap_err(),
+            format!("QNN_SDK_ROOT=/opt/qnn has no {RUNNER}")
+        );
     }
 }

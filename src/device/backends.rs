@@ -4,7 +4,10 @@
 
 use serde_json::Value;
 
-use super::{Absent, Backend, Host, Look, android, cpu, cuda, mps, openvino, qnn, rocm, webgpu, webgpu_browser, webnn};
+use super::{
+    Absent, Backend, Host, Look, android, cpu, cuda, mps, openvino, qnn, rocm, webgpu,
+    webgpu_browser, webnn,
+};
 use crate::base::words::rows;
 
 /// One kind of hardware with its driver, and how it is found.
@@ -32,8 +35,18 @@ pub struct BackendRow {
 rows!(BackendRow as "backend" in BACKENDS);
 
 /// All of them, in the order in which people read them.
-pub static BACKENDS: &[&BackendRow] =
-    &[&CPU, &CUDA, &ROCM, &MPS, &OPENVINO, &QNN, &QNN_ANDROID, &WEBGPU, &WEBGPU_BROWSER, &WEBNN];
+pub static BACKENDS: &[&BackendRow] = &[
+    &CPU,
+    &CUDA,
+    &ROCM,
+    &MPS,
+    &OPENVINO,
+    &QNN,
+    &QNN_ANDROID,
+    &WEBGPU,
+    &WEBGPU_BROWSER,
+    &WEBNN,
+];
 
 /// An accelerator: files say how much memory its devices have, and its devices are known apart.
 const fn accelerator(
@@ -42,27 +55,57 @@ const fn accelerator(
     instead: &'static [&'static BackendRow],
 ) -> BackendRow {
     let ask = |_: &Value| panic!("BUG: this prober asks no native library");
-    BackendRow { name, look, ask, hide: |_, all| all, is_host: false, tells_memory: true, tells_place: true, instead }
+    BackendRow {
+        name,
+        look,
+        ask,
+        hide: |_, all| all,
+        is_host: false,
+        tells_memory: true,
+        tells_place: true,
+        instead,
+    }
 }
 
-pub static CPU: BackendRow = BackendRow { is_host: true, ..accelerator("cpu", cpu::look, &[]) };
+pub static CPU: BackendRow = BackendRow {
+    is_host: true,
+    ..accelerator("cpu", cpu::look, &[])
+};
 pub static CUDA: BackendRow = BackendRow {
     ask: cuda::ask,
     hide: cuda::hide,
     tells_memory: false,
     ..accelerator("cuda", cuda::look, &[&OPENVINO, &CPU])
 };
-pub static ROCM: BackendRow = BackendRow { hide: rocm::hide, ..accelerator("rocm", rocm::look, &[&OPENVINO, &CPU]) };
+pub static ROCM: BackendRow = BackendRow {
+    hide: rocm::hide,
+    ..accelerator("rocm", rocm::look, &[&OPENVINO, &CPU])
+};
 pub static MPS: BackendRow = accelerator("mps", mps::look, &[&OPENVINO, &CPU]);
-pub static OPENVINO: BackendRow = BackendRow { ask: openvino::ask, ..accelerator("openvino", openvino::look, &[&CPU]) };
-pub static QNN: BackendRow = BackendRow { ask: qnn::ask, ..accelerator("qnn", qnn::look, &[&CPU]) };
-pub static QNN_ANDROID: BackendRow =
-    BackendRow { ask: android::ask, ..accelerator("qnn-android", android::look, &[&CPU]) };
-pub static WEBGPU: BackendRow =
-    BackendRow { ask: webgpu::ask, tells_place: false, ..accelerator("webgpu", webgpu::look, &[&WEBNN, &CPU]) };
+pub static OPENVINO: BackendRow = BackendRow {
+    ask: openvino::ask,
+    ..accelerator("openvino", openvino::look, &[&CPU])
+};
+pub static QNN: BackendRow = BackendRow {
+    ask: qnn::ask,
+    ..accelerator("qnn", qnn::look, &[&CPU])
+};
+pub static QNN_ANDROID: BackendRow = BackendRow {
+    ask: android::ask,
+    ..accelerator("qnn-android", android::look, &[&CPU])
+};
+pub static WEBGPU: BackendRow = BackendRow {
+    ask: webgpu::ask,
+    tells_place: false,
+    ..accelerator("webgpu", webgpu::look, &[&WEBNN, &CPU])
+};
 pub static WEBGPU_BROWSER: BackendRow = BackendRow {
     ask: |params| webgpu_browser::PROBER.ask(params),
-    ..accelerator("webgpu-browser", |host, _| webgpu_browser::PROBER.look(host), &[&WEBNN, &CPU])
+    ..accelerator(
+        "webgpu-browser",
+        |host, _| webgpu_browser::PROBER.look(host),
+        &[&WEBNN, &CPU],
+    )
 };
 pub static WEBNN: BackendRow = BackendRow {
     ask: |params| webnn::PROBER.ask(params),

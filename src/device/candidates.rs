@@ -10,22 +10,40 @@ use super::{Backend, BackendRow, Device, DeviceKind};
 ///
 /// `cuda` means any of several equal GPUs, and the first of unequal ones: figures must not depend on what was free.
 pub fn candidates<'a>(inventory: &'a [Backend], backend: &str, device: &str) -> Vec<&'a Device> {
-    let Some(found) = inventory.iter().find(|known| known.name == backend) else { return vec![] };
+    let Some(found) = inventory.iter().find(|known| known.name == backend) else {
+        return vec![];
+    };
     // TensorRT is another way to use the same GPU.
     let device = &device.replace("tensorrt", "cuda");
     let is_known = |device: &&Device| {
-        BackendRow::named(backend).is_none_or(|row| row.tells_place) || device.facts.contains_key("pci")
+        BackendRow::named(backend).is_none_or(|row| row.tells_place)
+            || device.facts.contains_key("pci")
     };
-    let devices: Vec<_> = found.devices.iter().filter(|d| d.kind == DeviceKind::Hardware).filter(is_known).collect();
-    let named = |name: &str| devices.iter().copied().find(|found| found.id.eq_ignore_ascii_case(name));
+    let devices: Vec<_> = found
+        .devices
+        .iter()
+        .filter(|d| d.kind == DeviceKind::Hardware)
+        .filter(is_known)
+        .collect();
+    let named = |name: &str| {
+        devices
+            .iter()
+            .copied()
+            .find(|found| found.id.eq_ignore_ascii_case(name))
+    };
     let full = format!("{backend}:{device}");
     // OpenVINO's `GPU` is its first one.
-    if let Some(one) = named(device).or_else(|| named(&full)).or_else(|| named(&format!("{full}.0"))) {
+    if let Some(one) = named(device)
+        .or_else(|| named(&full))
+        .or_else(|| named(&format!("{full}.0")))
+    {
         return vec![one];
     }
     let is_general = device.is_empty() || device.eq_ignore_ascii_case(backend);
     match devices.as_slice() {
-        [first, rest @ ..] if is_general && rest.iter().all(|other| is_alike(first, other)) => devices,
+        [first, rest @ ..] if is_general && rest.iter().all(|other| is_alike(first, other)) => {
+            devices
+        }
         [first, ..] if is_general => vec![first],
         _ => vec![],
     }
@@ -37,7 +55,11 @@ fn is_alike(one: &Device, other: &Device) -> bool {
 
 /// An identity that all names of one piece of silicon share, where the probers know its place on the bus.
 pub fn silicon(device: &Device) -> &str {
-    device.facts.get("pci").and_then(|address| address.as_str()).unwrap_or(&device.id)
+    device
+        .facts
+        .get("pci")
+        .and_then(|address| address.as_str())
+        .unwrap_or(&device.id)
 }
 
 #[cfg(test)]
@@ -51,15 +73,27 @@ mod tests {
     fn inventory() -> Vec<Backend> {
         vec![
             Backend::available("cuda", vec![gpu("cuda:0", "H100"), gpu("cuda:1", "H100")]),
-            Backend::available("rocm", vec![gpu("rocm:0", "MI300X"), gpu("rocm:1", "MI210")]),
-            Backend::available("openvino", vec![gpu("openvino:CPU", "Xeon"), gpu("openvino:GPU.0", "Arc")]),
-            Backend::available("qnn", vec![Device::new("qnn:htp-emulator", "HTP", DeviceKind::Emulator)]),
+            Backend::available(
+                "rocm",
+                vec![gpu("rocm:0", "MI300X"), gpu("rocm:1", "MI210")],
+            ),
+            Backend::available(
+                "openvino",
+                vec![gpu("openvino:CPU", "Xeon"), gpu("openvino:GPU.0", "Arc")],
+            ),
+            Backend::available(
+                "qnn",
+                vec![Device::new("qnn:htp-emulator", "HTP", DeviceKind::Emulator)],
+            ),
             Backend::available("webgpu", vec![gpu("webgpu:0", "H100")]),
         ]
     }
 
     fn named(backend: &str, device: &str) -> Vec<String> {
-        candidates(&inventory(), backend, device).into_iter().map(|device| device.id.clone()).collect()
+        candidates(&inventory(), backend, device)
+            .into_iter()
+            .map(|device| device.id.clone())
+            .collect()
     }
 
     #[test]
@@ -96,7 +130,8 @@ mod tests {
         looked[0].fact("pci", "0000:17:00.0");
         looked[1].fact("pci", "0000:65:00.0");
         // The first has fallen off the bus.
-        let answer = Backend::available("cuda", vec![gpu("cuda:0", "GPU-b"), gpu("cuda:1", "GPU-c")]);
+        let answer =
+            Backend::available("cuda", vec![gpu("cuda:0", "GPU-b"), gpu("cuda:1", "GPU-c")]);
         let backend = super::super::asked(Ok(answer), Backend::available("cuda", looked));
         assert_eq!(backend.devices[0].facts["pci"], "0000:65:00.0");
         assert!(!backend.devices[1].facts.contains_key("pci"));

@@ -51,9 +51,14 @@ pub struct Conditions {
 impl Conditions {
     /// The worst that each came to over several runs, and the yardstick's least and greatest time.
     pub fn worst(all: &[&Self]) -> Option<Self> {
-        let greatest = |of: fn(&Self) -> Option<f64>| all.iter().filter_map(|one| of(one)).max_by(f64::total_cmp);
+        let greatest = |of: fn(&Self) -> Option<f64>| {
+            all.iter().filter_map(|one| of(one)).max_by(f64::total_cmp)
+        };
         let yardstick: Vec<f64> = all.iter().flat_map(|one| one.yardstick_ms).collect();
-        let [least, most] = [yardstick.iter().copied().reduce(f64::min)?, yardstick.iter().copied().reduce(f64::max)?];
+        let [least, most] = [
+            yardstick.iter().copied().reduce(f64::min)?,
+            yardstick.iter().copied().reduce(f64::max)?,
+        ];
         Some(Self {
             load: None,
             yardstick_ms: [least, most],
@@ -70,15 +75,22 @@ impl Conditions {
         let others = self.others_cores.filter(|cores| *cores > OTHERS);
         let steal = self.steal.filter(|share| *share > STEAL);
         let throttled = self.throttled.filter(|count| *count > 0);
-        let governor = self.governor.as_ref().filter(|governor| *governor != "performance");
-        let changed = (before.max(after) > YARDSTICK * before.min(after)).then_some((before, after));
+        let governor = self
+            .governor
+            .as_ref()
+            .filter(|governor| *governor != "performance");
+        let changed =
+            (before.max(after) > YARDSTICK * before.min(after)).then_some((before, after));
         let told = [
             others.map(|cores| format!("other processes kept {cores:.1} cores busy")),
-            steal.map(|share| format!("the hypervisor took {:.0} % of the CPU time", 100.0 * share)),
+            steal
+                .map(|share| format!("the hypervisor took {:.0} % of the CPU time", 100.0 * share)),
             throttled.map(|count| format!("the CPU was throttled {count} times")),
             governor.map(|governor| format!("the frequency governor was {governor}")),
             changed.map(|(before, after)| {
-                format!("a fixed computation took {before:.2} ms once and {after:.2} ms another time")
+                format!(
+                    "a fixed computation took {before:.2} ms once and {after:.2} ms another time"
+                )
             }),
         ];
         told.into_iter().flatten().collect()
@@ -101,7 +113,8 @@ impl DeviceState {
         let processes = plural(others, "process", "processes");
         let told = [
             (others > 0).then(|| format!("the device was shared with {others} other {processes}")),
-            (!self.throttled.is_empty()).then(|| format!("the device was throttled: {}", self.throttled.join(", "))),
+            (!self.throttled.is_empty())
+                .then(|| format!("the device was throttled: {}", self.throttled.join(", "))),
         ];
         told.into_iter().flatten().collect()
     }
@@ -135,15 +148,27 @@ impl<'a> Watch<'a> {
     pub fn end(self) -> Conditions {
         let Self { host, clock, .. } = self;
         let seconds = clock.elapsed().as_secs_f64();
-        let passed = self.busy.zip(Busy::of(host)).map(|(before, after)| after.since(before));
-        let own = self.own_seconds.zip(process::family_cpu_seconds()).map(|(before, after)| after - before);
-        let others =
-            |(passed, own): (Busy, f64)| ((passed.busy / process::ticks_per_second()? - own) / seconds).max(0.0).into();
+        let passed = self
+            .busy
+            .zip(Busy::of(host))
+            .map(|(before, after)| after.since(before));
+        let own = self
+            .own_seconds
+            .zip(process::family_cpu_seconds())
+            .map(|(before, after)| after - before);
+        let others = |(passed, own): (Busy, f64)| {
+            ((passed.busy / process::ticks_per_second()? - own) / seconds)
+                .max(0.0)
+                .into()
+        };
         Conditions {
             load: self.load.zip(load(host)).map(Into::into),
             others_cores: passed.zip(own).and_then(others),
             steal: passed.map(|passed| passed.steal / passed.all.max(1.0)),
-            throttled: self.throttled.zip(throttled(host)).map(|(before, after)| after.saturating_sub(before)),
+            throttled: self
+                .throttled
+                .zip(throttled(host))
+                .map(|(before, after)| after.saturating_sub(before)),
             governor: governor(host),
             yardstick_ms: [self.yardstick_ms, yardstick()],
         }
@@ -167,23 +192,50 @@ impl Busy {
     fn of(host: &Host) -> Option<Self> {
         let text = host.text("/proc/stat")?;
         let fields = text.lines().next()?.strip_prefix("cpu ")?;
-        let ticks: Vec<f64> = fields.split_whitespace().map_while(|field| field.parse().ok()).collect();
-        let &[user, nice, system, idle, wait, hard, soft, steal, ..] = ticks.as_slice() else { return None };
+        let ticks: Vec<f64> = fields
+            .split_whitespace()
+            .map_while(|field| field.parse().ok())
+            .collect();
+        let &[user, nice, system, idle, wait, hard, soft, steal, ..] = ticks.as_slice() else {
+            return None;
+        };
         let busy = user + nice + system + hard + soft;
-        Some(Self { all: busy + idle + wait + steal, busy, steal })
+        Some(Self {
+            all: busy + idle + wait + steal,
+            busy,
+            steal,
+        })
     }
 
     fn since(self, before: Self) -> Self {
-        Self { all: self.all - before.all, busy: self.busy - before.busy, steal: self.steal - before.steal }
+        Self {
+            all: self.all - before.all,
+            busy: self.busy - before.busy,
+            steal: self.steal - before.steal,
+        }
     }
 }
 
 /// Events of heat, and of a control group's quota. None where neither is told.
 fn throttled(host: &Host) -> Option<u64> {
-    let slowed = |cpu: String| host.number::<u64>(&format!("{CPUS}/{cpu}/thermal_throttle/core_throttle_count"));
-    let stopped = |group: String| field(&host.text(&format!("{group}/cpu.stat"))?, "nr_throttled", ' ')?.parse().ok();
+    let slowed = |cpu: String| {
+        host.number::<u64>(&format!(
+            "{CPUS}/{cpu}/thermal_throttle/core_throttle_count"
+        ))
+    };
+    let stopped = |group: String| {
+        field(
+            &host.text(&format!("{group}/cpu.stat"))?,
+            "nr_throttled",
+            ' ',
+        )?
+        .parse()
+        .ok()
+    };
     let slowed = host.list(CPUS).into_iter().filter_map(slowed);
-    slowed.chain(cgroups::own(host).into_iter().filter_map(stopped)).reduce(|all, one| all + one)
+    slowed
+        .chain(cgroups::own(host).into_iter().filter_map(stopped))
+        .reduce(|all, one| all + one)
 }
 
 fn governor(host: &Host) -> Option<String> {
@@ -197,7 +249,9 @@ fn yardstick() -> f64 {
     let once = || {
         let clock = Instant::now();
         let end = (0..400_000_u64).fold(0x9e37_79b9_7f4a_7c15_u64, |x, i| {
-            (x ^ (x >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9).wrapping_add(i)
+            (x ^ (x >> 29))
+                .wrapping_mul(0xbf58_476d_1ce4_e5b9)
+                .wrapping_add(i)
         });
         std::hint::black_box(end);
         clock.elapsed().as_secs_f64() * 1e3
@@ -232,9 +286,19 @@ mod tests {
         assert_eq!(loud.remarks().len(), 5);
         assert_eq!(
             loud.remarks()[..2],
-            ["other processes kept 1.3 cores busy", "the hypervisor took 20 % of the CPU time"]
+            [
+                "other processes kept 1.3 cores busy",
+                "the hypervisor took 20 % of the CPU time"
+            ]
         );
-        assert_eq!(Conditions { governor: Some("performance".into()), ..QUIET }.remarks(), [""; 0]);
+        assert_eq!(
+            Conditions {
+                governor: Some("performance".into()),
+                ..QUIET
+            }
+            .remarks(),
+            [""; 0]
+        );
     }
 
     #[test]
@@ -242,14 +306,29 @@ mod tests {
         let (_root, host) = Host::bare(&[]);
         host.put("/proc/loadavg", "1.50 1.00 1.17 6/133 15411");
         host.put("/proc/stat", "cpu  100 0 50 800 0 0 0 50 0 0\ncpu0 1 2 3");
-        host.put("/sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "7");
-        host.put("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave");
-        host.put("/sys/devices/system/cpu/cpu1/cpufreq/scaling_governor", "performance");
+        host.put(
+            "/sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count",
+            "7",
+        );
+        host.put(
+            "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
+            "powersave",
+        );
+        host.put(
+            "/sys/devices/system/cpu/cpu1/cpufreq/scaling_governor",
+            "performance",
+        );
         let watch = Watch::begin(&host);
         host.put("/proc/stat", "cpu  100 0 50 870 0 0 0 80 0 0\ncpu0 1 2 3");
-        host.put("/sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "9");
+        host.put(
+            "/sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count",
+            "9",
+        );
         let found = watch.end();
-        assert_eq!((found.load, found.throttled, found.steal), (Some([1.5, 1.5]), Some(2), Some(0.3)));
+        assert_eq!(
+            (found.load, found.throttled, found.steal),
+            (Some([1.5, 1.5]), Some(2), Some(0.3))
+        );
         assert_eq!(found.governor.as_deref(), Some("performance, powersave"));
         assert!(found.yardstick_ms.iter().all(|ms| *ms > 0.0));
         assert_eq!(found.others_cores, Some(0.0));
@@ -257,11 +336,24 @@ mod tests {
 
     #[test]
     fn a_device_tells_who_else_uses_it_and_why_it_is_slow() {
-        assert_eq!(DeviceState { other_processes: 0, throttled: vec![] }.remarks(), [""; 0]);
-        let loud = DeviceState { other_processes: 1, throttled: vec!["sw power cap".into()] };
+        assert_eq!(
+            DeviceState {
+                other_processes: 0,
+                throttled: vec![]
+            }
+            .remarks(),
+            [""; 0]
+        );
+        let loud = DeviceState {
+            other_processes: 1,
+            throttled: vec!["sw power cap".into()],
+        };
         assert_eq!(
             loud.remarks(),
-            ["the device was shared with 1 other process", "the device was throttled: sw power cap"]
+            [
+                "the device was shared with 1 other process",
+                "the device was throttled: sw power cap"
+            ]
         );
     }
 
@@ -269,6 +361,9 @@ mod tests {
     fn a_machine_that_tells_nothing_is_not_called_disturbed() {
         let (_root, host) = Host::bare(&[]);
         let found = Watch::begin(&host).end();
-        assert_eq!((found.load, found.others_cores, found.steal, found.throttled), (None, None, None, None));
+        assert_eq!(
+            (found.load, found.others_cores, found.steal, found.throttled),
+            (None, None, None, None)
+        );
     }
 }

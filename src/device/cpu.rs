@@ -68,11 +68,17 @@ pub(super) fn look(host: &Host, _thorough: bool) -> Result<Look, Absent> {
     let info = read(host);
     let mut device = Device::new("cpu", info.model.as_str(), DeviceKind::Hardware);
     device.memory_bytes = Some(info.usable_memory());
-    device.fact("cores_physical", info.physical).fact("cores_logical", info.logical);
+    device
+        .fact("cores_physical", info.physical)
+        .fact("cores_logical", info.logical);
     device.fact("cores_usable", info.usable);
     device.fact("memory_available_bytes", info.memory_available);
-    device.fact("memory_total_bytes", info.memory_bytes).fact("memory_limit_bytes", info.memory_limit);
-    device.fact("features", info.features.clone()).fact("instructions", instructions(&info.features));
+    device
+        .fact("memory_total_bytes", info.memory_bytes)
+        .fact("memory_limit_bytes", info.memory_limit);
+    device
+        .fact("features", info.features.clone())
+        .fact("instructions", instructions(&info.features));
     device.fact("precisions", precisions(&info.features));
     let mut backend = Backend::available("cpu", vec![device]);
     backend.fact("arch", host.arch.as_str());
@@ -91,10 +97,24 @@ pub fn read(host: &Host) -> Info {
             (key.trim() == name).then(|| value.trim())
         })
     };
-    let online = limits::count(&host.text("/sys/devices/system/cpu/online").unwrap_or_default());
-    let logical = online.or_else(|| u32::try_from(field("processor").count()).ok().filter(|n| *n > 0)).unwrap_or(1);
-    let flags: Vec<&str> =
-        field("flags").next().or_else(|| field("Features").next()).unwrap_or_default().split_whitespace().collect();
+    let online = limits::count(
+        &host
+            .text("/sys/devices/system/cpu/online")
+            .unwrap_or_default(),
+    );
+    let logical = online
+        .or_else(|| {
+            u32::try_from(field("processor").count())
+                .ok()
+                .filter(|n| *n > 0)
+        })
+        .unwrap_or(1);
+    let flags: Vec<&str> = field("flags")
+        .next()
+        .or_else(|| field("Features").next())
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect();
     let has = |names: &[&str]| names.iter().any(|name| flags.contains(name));
     let memory_bytes = limits::meminfo(host, "MemTotal").unwrap_or(0);
     Info {
@@ -109,7 +129,11 @@ pub fn read(host: &Host) -> Info {
         memory_bytes,
         memory_limit: limits::memory(host).filter(|limit| *limit < memory_bytes),
         memory_available: limits::meminfo(host, "MemAvailable"),
-        features: FEATURES.iter().filter(|(_, names, _)| has(names)).map(|(name, ..)| *name).collect(),
+        features: FEATURES
+            .iter()
+            .filter(|(_, names, _)| has(names))
+            .map(|(name, ..)| *name)
+            .collect(),
     }
 }
 
@@ -127,15 +151,23 @@ fn arm(host: &Host, cpuinfo: &str) -> Option<String> {
     let (mut implementer, mut names) = (0, vec![]);
     for line in cpuinfo.lines() {
         implementer = number(line, "CPU implementer").unwrap_or(implementer);
-        let Some(part) = number(line, "CPU part") else { continue };
-        let known = ARM_PARTS.iter().find(|(i, p, _)| (*i, *p) == (implementer, part));
-        let name =
-            known.map_or_else(|| format!("Arm core {implementer:#x}/{part:#x}"), |(.., name)| (*name).to_owned());
+        let Some(part) = number(line, "CPU part") else {
+            continue;
+        };
+        let known = ARM_PARTS
+            .iter()
+            .find(|(i, p, _)| (*i, *p) == (implementer, part));
+        let name = known.map_or_else(
+            || format!("Arm core {implementer:#x}/{part:#x}"),
+            |(.., name)| (*name).to_owned(),
+        );
         if !names.contains(&name) {
             names.push(name);
         }
     }
-    let board = host.text("/proc/device-tree/model").filter(|board| !board.is_empty());
+    let board = host
+        .text("/proc/device-tree/model")
+        .filter(|board| !board.is_empty());
     match (names.is_empty(), board) {
         (false, Some(board)) => Some(format!("{} ({board})", names.join(" + "))),
         (false, None) => Some(names.join(" + ")),
@@ -148,7 +180,9 @@ fn physical(host: &Host, cpuinfo: &str, logical: u32) -> Option<u32> {
     let mut cores = std::collections::BTreeSet::new();
     let mut package = String::new();
     for line in cpuinfo.lines() {
-        let Some((key, value)) = line.split_once(':') else { continue };
+        let Some((key, value)) = line.split_once(':') else {
+            continue;
+        };
         match key.trim() {
             "physical id" => package = value.trim().to_owned(),
             "core id" => drop(cores.insert((package.clone(), value.trim().to_owned()))),
@@ -158,8 +192,14 @@ fn physical(host: &Host, cpuinfo: &str, logical: u32) -> Option<u32> {
     if cores.is_empty() {
         for cpu in 0..logical.min(4096) {
             let folder = format!("/sys/devices/system/cpu/cpu{cpu}/topology");
-            let Some(core) = host.text(&format!("{folder}/core_id")) else { break };
-            cores.insert((host.text(&format!("{folder}/physical_package_id")).unwrap_or_default(), core));
+            let Some(core) = host.text(&format!("{folder}/core_id")) else {
+                break;
+            };
+            cores.insert((
+                host.text(&format!("{folder}/physical_package_id"))
+                    .unwrap_or_default(),
+                core,
+            ));
         }
     }
     u32::try_from(cores.len()).ok().filter(|n| *n > 0)
@@ -171,7 +211,8 @@ fn precisions(features: &[&str]) -> Vec<&'static str> {
     let mut found = vec!["fp32"];
     found.extend(any(&["avx512_fp16", "amx_fp16", "fp16"]).then_some("fp16"));
     found.extend(any(&["avx512_bf16", "amx_bf16", "bf16"]).then_some("bf16"));
-    found.extend(any(&["avx_vnni", "avx512_vnni", "amx_int8", "dotprod", "i8mm"]).then_some("int8"));
+    found
+        .extend(any(&["avx_vnni", "avx512_vnni", "amx_int8", "dotprod", "i8mm"]).then_some("int8"));
     found
 }
 
@@ -179,22 +220,61 @@ fn precisions(features: &[&str]) -> Vec<&'static str> {
 pub fn instructions(features: &[&str]) -> String {
     let has = |name: &str| features.contains(&name);
     let group = |title: &str, base: &str, parts: &[(&str, &str)]| {
-        let inside: Vec<&str> = parts.iter().filter(|(flag, _)| has(flag)).map(|(_, shown)| *shown).collect();
-        has(base).then(|| if inside.is_empty() { title.to_owned() } else { format!("{title} ({})", inside.join(", ")) })
+        let inside: Vec<&str> = parts
+            .iter()
+            .filter(|(flag, _)| has(flag))
+            .map(|(_, shown)| *shown)
+            .collect();
+        has(base).then(|| {
+            if inside.is_empty() {
+                title.to_owned()
+            } else {
+                format!("{title} ({})", inside.join(", "))
+            }
+        })
     };
     let vector = if has("avx2") { "avx2" } else { "avx" };
     let groups = [
-        group(if has("avx2") { "AVX2" } else { "AVX" }, vector, &[("avx_vnni", "VNNI")]),
-        group("AVX-512", "avx512f", &[("avx512_vnni", "VNNI"), ("avx512_bf16", "BF16"), ("avx512_fp16", "FP16")]),
-        group("AMX", "amx_tile", &[("amx_int8", "INT8"), ("amx_bf16", "BF16"), ("amx_fp16", "FP16")]),
+        group(
+            if has("avx2") { "AVX2" } else { "AVX" },
+            vector,
+            &[("avx_vnni", "VNNI")],
+        ),
+        group(
+            "AVX-512",
+            "avx512f",
+            &[
+                ("avx512_vnni", "VNNI"),
+                ("avx512_bf16", "BF16"),
+                ("avx512_fp16", "FP16"),
+            ],
+        ),
+        group(
+            "AMX",
+            "amx_tile",
+            &[
+                ("amx_int8", "INT8"),
+                ("amx_bf16", "BF16"),
+                ("amx_fp16", "FP16"),
+            ],
+        ),
         group(
             "NEON",
             "neon",
-            &[("dotprod", "dot product"), ("fp16", "FP16"), ("bf16", "BF16"), ("i8mm", "INT8 matrix")],
+            &[
+                ("dotprod", "dot product"),
+                ("fp16", "FP16"),
+                ("bf16", "BF16"),
+                ("i8mm", "INT8 matrix"),
+            ],
         ),
         group(if has("sve2") { "SVE2" } else { "SVE" }, "sve", &[]),
         group("SME", "sme", &[]),
     ];
     let text = groups.into_iter().flatten().collect::<Vec<_>>().join(", ");
-    if text.is_empty() { "no vector extension known to orch".to_owned() } else { text }
+    if text.is_empty() {
+        "no vector extension known to orch".to_owned()
+    } else {
+        text
+    }
 }

@@ -91,16 +91,35 @@ pub struct Finding {
 pub fn examine(host: &Host, store: &Path) -> Environment {
     let program = |names: &[&str]| {
         let path = host.which(names)?;
-        let output = host.tool(&path, &["--version"]).filter(|output| output.ok)?;
-        let is_version = |word: &&str| word.trim_start_matches('v').starts_with(|c: char| c.is_ascii_digit());
+        let output = host
+            .tool(&path, &["--version"])
+            .filter(|output| output.ok)?;
+        let is_version = |word: &&str| {
+            word.trim_start_matches('v')
+                .starts_with(|c: char| c.is_ascii_digit())
+        };
         let version = output.stdout.split_whitespace().find(is_version);
-        Some(Program { path, version: version.map(|v| v.trim_start_matches('v').trim_end_matches(')').to_owned()) })
+        Some(Program {
+            path,
+            version: version.map(|v| v.trim_start_matches('v').trim_end_matches(')').to_owned()),
+        })
     };
     // The newest first: `python3` may be the system's old one. A broken one, such as a shim without an interpreter,
     // reports no version and is skipped.
-    let pythons = ["python3.14", "python3.13", "python3.12", "python3.11", "python3", "python"];
+    let pythons = [
+        "python3.14",
+        "python3.13",
+        "python3.12",
+        "python3.11",
+        "python3",
+        "python",
+    ];
     let candidates: Vec<_> = pythons.iter().filter_map(|name| program(&[name])).collect();
-    let python = candidates.iter().find(|p| new_enough(p)).or(candidates.first()).cloned();
+    let python = candidates
+        .iter()
+        .find(|p| new_enough(p))
+        .or(candidates.first())
+        .cloned();
     Environment {
         os: host.os.clone(),
         python,
@@ -120,7 +139,12 @@ pub fn examine(host: &Host, store: &Path) -> Environment {
 pub fn diagnose(backends: &[Backend], environment: &Environment) -> Vec<Finding> {
     let mut findings = vec![python(environment), uv(environment)];
     findings.extend(environment.index.as_ref().map(index));
-    findings.extend([disk(environment), cargo(environment), compiler(environment), node(environment)]);
+    findings.extend([
+        disk(environment),
+        cargo(environment),
+        compiler(environment),
+        node(environment),
+    ]);
     findings.extend(environment.sandbox.map(sandbox));
     if environment.os == "linux" {
         findings.push(fork_bombs(environment.processes));
@@ -131,43 +155,92 @@ pub fn diagnose(backends: &[Backend], environment: &Environment) -> Vec<Finding>
 
 /// Whether orch can work here; decides the exit code of `orch doctor`.
 pub fn healthy(findings: &[Finding]) -> bool {
-    findings.iter().all(|finding| finding.ok || !finding.required)
+    findings
+        .iter()
+        .all(|finding| finding.ok || !finding.required)
 }
 
 fn new_enough(program: &Program) -> bool {
-    let Some(version) = &program.version else { return false };
-    let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+    let Some(version) = &program.version else {
+        return false;
+    };
+    let mut parts = version
+        .split('.')
+        .map(|part| part.parse::<u32>().unwrap_or(0));
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= PYTHON
 }
 
 fn finding(subject: &str, ok: bool, what: String, remedy: Option<&str>) -> Finding {
     let remedy = remedy.filter(|_| !ok).map(str::to_owned);
-    Finding { subject: subject.to_owned(), ok, required: false, what, remedy }
+    Finding {
+        subject: subject.to_owned(),
+        ok,
+        required: false,
+        what,
+        remedy,
+    }
 }
 
 /// A program that only some steps need: `without` says what its absence means, and `remedy` mends that; None if nothing is amiss.
-fn program(subject: &str, program: Option<&Program>, without: &str, remedy: Option<&str>) -> Finding {
-    finding(subject, program.is_some() || remedy.is_none(), program.map_or_else(|| without.to_owned(), shown), remedy)
+fn program(
+    subject: &str,
+    program: Option<&Program>,
+    without: &str,
+    remedy: Option<&str>,
+) -> Finding {
+    finding(
+        subject,
+        program.is_some() || remedy.is_none(),
+        program.map_or_else(|| without.to_owned(), shown),
+        remedy,
+    )
 }
 
 fn python(environment: &Environment) -> Finding {
-    let install =
-        if environment.os == "macos" { "brew install python@3.12" } else { "apt-get install python3 python3-venv" };
+    let install = if environment.os == "macos" {
+        "brew install python@3.12"
+    } else {
+        "apt-get install python3 python3-venv"
+    };
     // uv brings an interpreter of its own, so an old or absent Python is then no obstacle.
     let by_uv = environment.uv.is_some();
-    let remedy = if by_uv { "uv python install 3.12".to_owned() } else { format!("{install}, or install uv") };
+    let remedy = if by_uv {
+        "uv python install 3.12".to_owned()
+    } else {
+        format!("{install}, or install uv")
+    };
     let (ok, what) = match &environment.python {
         Some(python) if new_enough(python) => (true, shown(python)),
-        Some(python) => (false, format!("{}, and orch needs {}.{} or newer", shown(python), PYTHON.0, PYTHON.1)),
-        None => {
-            (false, format!("no python3 in PATH; generating and converting need {}.{} or newer", PYTHON.0, PYTHON.1))
-        }
+        Some(python) => (
+            false,
+            format!(
+                "{}, and orch needs {}.{} or newer",
+                shown(python),
+                PYTHON.0,
+                PYTHON.1
+            ),
+        ),
+        None => (
+            false,
+            format!(
+                "no python3 in PATH; generating and converting need {}.{} or newer",
+                PYTHON.0, PYTHON.1
+            ),
+        ),
     };
-    Finding { required: !by_uv, ..finding("python", ok, what, Some(&remedy)) }
+    Finding {
+        required: !by_uv,
+        ..finding("python", ok, what, Some(&remedy))
+    }
 }
 
 fn uv(environment: &Environment) -> Finding {
-    program("uv", environment.uv.as_ref(), "not in PATH; orch installs one of its own", None)
+    program(
+        "uv",
+        environment.uv.as_ref(),
+        "not in PATH; orch installs one of its own",
+        None,
+    )
 }
 
 fn sandbox(enforced: Enforced) -> Finding {
@@ -179,7 +252,12 @@ fn sandbox(enforced: Enforced) -> Finding {
             Some("on Linux: a kernel from 5.13 on, with `landlock` among /sys/kernel/security/lsm")
         }
     };
-    finding("sandbox", enforced.denies_tcp(), format!("steps are confined by {enforced}"), remedy)
+    finding(
+        "sandbox",
+        enforced.denies_tcp(),
+        format!("steps are confined by {enforced}"),
+        remedy,
+    )
 }
 
 fn disk(environment: &Environment) -> Finding {
@@ -190,13 +268,24 @@ fn disk(environment: &Environment) -> Finding {
             let (most, least, whose) = match &environment.wanted {
                 // Room for models, beside what is installed.
                 Some(wanted) => (wanted.bytes + NEEDED_BYTES, wanted.bytes, of_spec(wanted)),
-                None => (WANTED_BYTES, NEEDED_BYTES, format!("all environments together want {}", bytes(WANTED_BYTES))),
+                None => (
+                    WANTED_BYTES,
+                    NEEDED_BYTES,
+                    format!("all environments together want {}", bytes(WANTED_BYTES)),
+                ),
             };
-            (free >= most, free < least, format!("{} free under {place}; {whose}", bytes(free)))
+            (
+                free >= most,
+                free < least,
+                format!("{} free under {place}; {whose}", bytes(free)),
+            )
         }
     };
     let remedy = "free some space, or keep the store on another disk";
-    Finding { required, ..finding("disk", ok, what, Some(remedy)) }
+    Finding {
+        required,
+        ..finding("disk", ok, what, Some(remedy))
+    }
 }
 
 fn of_spec(wanted: &Wanted) -> String {
@@ -220,15 +309,30 @@ fn index(found: &Result<String, String>) -> Finding {
 
 /// The worker is linked by it.
 fn compiler(environment: &Environment) -> Finding {
-    let without = "none of cc, gcc and clang is in PATH; cargo links the `orch-torch` worker by one";
-    let install = if environment.os == "macos" { "xcode-select --install" } else { "apt-get install build-essential" };
-    program("C compiler", environment.compiler.as_ref(), without, Some(install))
+    let without =
+        "none of cc, gcc and clang is in PATH; cargo links the `orch-torch` worker by one";
+    let install = if environment.os == "macos" {
+        "xcode-select --install"
+    } else {
+        "apt-get install build-essential"
+    };
+    program(
+        "C compiler",
+        environment.compiler.as_ref(),
+        without,
+        Some(install),
+    )
 }
 
 /// Without Rust only one worker cannot be built.
 fn cargo(environment: &Environment) -> Finding {
     let without = "not in PATH; it builds the `orch-torch` worker for TorchScript";
-    program("cargo", environment.cargo.as_ref(), without, Some("install Rust: https://rustup.rs"))
+    program(
+        "cargo",
+        environment.cargo.as_ref(),
+        without,
+        Some("install Rust: https://rustup.rs"),
+    )
 }
 
 /// Only one target on hosts without a GPU needs it, so its absence is no problem.
@@ -239,7 +343,9 @@ fn node(environment: &Environment) -> Finding {
 
 fn processes(host: &Host) -> Processes {
     let writable = |folder: &String| access(host.at(folder), Access::WRITE_OK).is_ok();
-    let can_count = cgroups::own(host).iter().any(|folder| cgroups::counts(host, folder) && writable(folder));
+    let can_count = cgroups::own(host)
+        .iter()
+        .any(|folder| cgroups::counts(host, folder) && writable(folder));
     match (can_count, cgroups::most_processes(host)) {
         (true, _) => Processes::Counted,
         (_, Some(most)) => Processes::Limited(most),
@@ -250,8 +356,14 @@ fn processes(host: &Host) -> Processes {
 /// Nothing else limits a fork bomb if orch runs as root.
 fn fork_bombs(processes: Processes) -> Finding {
     let (ok, what) = match processes {
-        Processes::Counted => (true, "each run is in a control group that limits them (ORCH_PIDS_MAX)".to_owned()),
-        Processes::Limited(most) => (true, format!("{most} at most, by the control group of this shell")),
+        Processes::Counted => (
+            true,
+            "each run is in a control group that limits them (ORCH_PIDS_MAX)".to_owned(),
+        ),
+        Processes::Limited(most) => (
+            true,
+            format!("{most} at most, by the control group of this shell"),
+        ),
         Processes::Unlimited => (false, "nothing limits how many a step may start".to_owned()),
     };
     let remedy = "start orch by `systemd-run --user --scope -p TasksMax=4096 orch …`";
@@ -260,10 +372,17 @@ fn fork_bombs(processes: Processes) -> Finding {
 
 fn backend(backend: &Backend) -> Finding {
     let what = if backend.available {
-        let names: Vec<_> = backend.devices.iter().map(|device| format!("{} ({})", device.id, device.name)).collect();
+        let names: Vec<_> = backend
+            .devices
+            .iter()
+            .map(|device| format!("{} ({})", device.id, device.name))
+            .collect();
         names.join(", ")
     } else {
-        backend.reason.clone().unwrap_or_else(|| "unavailable, and its prober does not say why".to_owned())
+        backend
+            .reason
+            .clone()
+            .unwrap_or_else(|| "unavailable, and its prober does not say why".to_owned())
     };
     Finding {
         subject: backend.name.clone(),
@@ -283,7 +402,10 @@ fn shown(program: &Program) -> String {
 
 /// Free bytes for this user on the file system of `path` or of its nearest ancestor that exists.
 fn free_bytes(path: &Path) -> Option<u64> {
-    let there = path.ancestors().find(|ancestor| ancestor.exists()).filter(|p| !p.as_os_str().is_empty());
+    let there = path
+        .ancestors()
+        .find(|ancestor| ancestor.exists())
+        .filter(|p| !p.as_os_str().is_empty());
     bfs::free_bytes(there.unwrap_or(Path::new(".")))
 }
 
@@ -300,14 +422,25 @@ mod tests {
             ("proc/self/cgroup", "0::/a.slice/b.scope\n"),
             ("sys/fs/cgroup/cgroup.controllers", "cpu pids"),
             ("sys/fs/cgroup/a.slice/b.scope/cgroup.procs", ""),
-            ("sys/fs/cgroup/a.slice/b.scope/cgroup.subtree_control", "memory"),
+            (
+                "sys/fs/cgroup/a.slice/b.scope/cgroup.subtree_control",
+                "memory",
+            ),
         ] {
             host.put(path, text);
         }
-        assert_eq!(found(), Processes::Unlimited, "groups in which nothing counts");
+        assert_eq!(
+            found(),
+            Processes::Unlimited,
+            "groups in which nothing counts"
+        );
         host.put("sys/fs/cgroup/a.slice/pids.max", "9000");
         assert_eq!(found(), Processes::Limited(9000));
-        std::fs::write(host.at("/sys/fs/cgroup/a.slice/b.scope/cgroup.subtree_control"), "memory pids").unwrap();
+        std::fs::write(
+            host.at("/sys/fs/cgroup/a.slice/b.scope/cgroup.subtree_control"),
+            "memory pids",
+        )
+        .unwrap();
         assert_eq!(found(), Processes::Counted);
     }
 }

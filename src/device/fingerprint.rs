@@ -37,8 +37,10 @@ pub struct Fingerprint {
 }
 
 /// Usual sizes of memory, in GiB.
-const CLASSES: &[u64] =
-    &[1, 2, 3, 4, 6, 8, 12, 16, 18, 24, 32, 36, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048];
+const CLASSES: &[u64] = &[
+    1, 2, 3, 4, 6, 8, 12, 16, 18, 24, 32, 36, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536,
+    2048,
+];
 
 pub fn fingerprint(host: &Host) -> Fingerprint {
     let info = cpu::read(host);
@@ -56,7 +58,10 @@ pub fn fingerprint(host: &Host) -> Fingerprint {
     Fingerprint {
         digest: Digest::of(format!("{computing}memory {class} GiB\n").as_bytes()).to_string(),
         computing: Digest::of(computing.as_bytes()).to_string(),
-        summary: format!("{}, {threads}, {class} GiB, {os}, {}", info.model, host.arch),
+        summary: format!(
+            "{}, {threads}, {class} GiB, {os}, {}",
+            info.model, host.arch
+        ),
         cpu: info.model.clone(),
         os,
         cores: info.usable,
@@ -67,18 +72,35 @@ pub fn fingerprint(host: &Host) -> Fingerprint {
 /// The least usual size that holds these bytes.
 fn memory_class(bytes: u64) -> u64 {
     let gib = bytes.div_ceil(1 << 30);
-    CLASSES.iter().copied().find(|class| *class >= gib).unwrap_or_else(|| gib.next_power_of_two())
+    CLASSES
+        .iter()
+        .copied()
+        .find(|class| *class >= gib)
+        .unwrap_or_else(|| gib.next_power_of_two())
 }
 
 /// The release as the digest sees it, and as people read it.
 fn system(host: &Host) -> (String, String) {
     if host.os == "macos" {
-        let version = host.sysctl().get("kern.osproductversion").cloned().unwrap_or_else(|| "?".to_owned());
+        let version = host
+            .sysctl()
+            .get("kern.osproductversion")
+            .cloned()
+            .unwrap_or_else(|| "?".to_owned());
         let major = version.split('.').next().unwrap_or_default();
         return (format!("macos {major}"), format!("macOS {version}"));
     }
-    let text = host.text("/etc/os-release").or_else(|| host.text("/usr/lib/os-release")).unwrap_or_default();
-    let field = |name: &str| Some(field(&text, name, '=')?.trim_matches(['"', '\'']).to_owned());
+    let text = host
+        .text("/etc/os-release")
+        .or_else(|| host.text("/usr/lib/os-release"))
+        .unwrap_or_default();
+    let field = |name: &str| {
+        Some(
+            field(&text, name, '=')?
+                .trim_matches(['"', '\''])
+                .to_owned(),
+        )
+    };
     let id = field("ID").unwrap_or_else(|| host.os.clone());
     let version = field("VERSION_ID").unwrap_or_else(|| "rolling".to_owned());
     let shown = field("PRETTY_NAME").unwrap_or_else(|| format!("{id} {version}"));
@@ -93,7 +115,14 @@ mod tests {
     fn memory_classes_absorb_what_the_kernel_reserves() {
         let gib = |g: f64| memory_class((g * f64::from(1 << 30)) as u64);
         assert_eq!(
-            [gib(15.3), gib(15.6), gib(16.0), gib(23.5), gib(1007.5), gib(5000.0)],
+            [
+                gib(15.3),
+                gib(15.6),
+                gib(16.0),
+                gib(23.5),
+                gib(1007.5),
+                gib(5000.0)
+            ],
             [16, 16, 16, 24, 1024, 8192]
         );
     }

@@ -31,6 +31,10 @@ pub struct HalfAnswer {
 impl HalfAnswer {
     /// `half: no: ort on cpu at fp16: …`
     pub fn summary(&self) -> String {
-        format!("half: {}: {}", if self.computes { "yes" } else { "no" }, self.why)
+        format!(
+            "half: {}: {}",
+            if self.computes { "yes" } else { "no" },
+            self.why
+        )
     }
 }

@@ -52,7 +52,10 @@ impl ToolOutput {
         // Generous: the slowest tool asked (a cold browser printing its version) takes one to two seconds.
         const LIMIT: Duration = Duration::from_secs(10);
         let said = process::run_within(Command::new(program).args(args), LIMIT, true).ok()??;
-        Some(Self { ok: said.status.success(), stdout: String::from_utf8_lossy(&said.stdout).into_owned() })
+        Some(Self {
+            ok: said.status.success(),
+            stdout: String::from_utf8_lossy(&said.stdout).into_owned(),
+        })
     }
 }
 
@@ -110,12 +113,22 @@ impl Host {
         let glibc = self.glibc.as_deref()?;
         let (have_major, have_minor) = glibc.split_once('.')?;
         let have: (u32, u32) = (have_major.parse().ok()?, have_minor.parse().ok()?);
-        (have < (major, minor)).then(|| format!("{what} needs glibc {major}.{minor} or newer, and this is {glibc}"))
+        (have < (major, minor))
+            .then(|| format!("{what} needs glibc {major}.{minor} or newer, and this is {glibc}"))
     }
 
     /// No backend of this name, for want of a newer C library.
-    pub(super) fn needs_glibc(&self, backend: &str, what: &str, least: (u32, u32)) -> Result<(), Absent> {
-        let absent = |reason| Err(Backend::unavailable(backend, reason).with_remedy(NEWER_LINUX).into());
+    pub(super) fn needs_glibc(
+        &self,
+        backend: &str,
+        what: &str,
+        least: (u32, u32),
+    ) -> Result<(), Absent> {
+        let absent = |reason| {
+            Err(Backend::unavailable(backend, reason)
+                .with_remedy(NEWER_LINUX)
+                .into())
+        };
         self.lacks_glibc(what, least).map_or(Ok(()), absent)
     }
 
@@ -139,8 +152,16 @@ impl Host {
     /// A file's text without the white space around it; None when it does not exist or cannot be read.
     pub fn text(&self, path: &str) -> Option<String> {
         let mut bytes = vec![];
-        fs::File::open(self.at(path)).ok()?.take(LONGEST).read_to_end(&mut bytes).ok()?;
-        Some(String::from_utf8_lossy(&bytes).trim_matches(['\0', ' ', '\n', '\r', '\t']).to_owned())
+        fs::File::open(self.at(path))
+            .ok()?
+            .take(LONGEST)
+            .read_to_end(&mut bytes)
+            .ok()?;
+        Some(
+            String::from_utf8_lossy(&bytes)
+                .trim_matches(['\0', ' ', '\n', '\r', '\t'])
+                .to_owned(),
+        )
     }
 
     /// A file that holds a number and nothing else.
@@ -150,8 +171,12 @@ impl Host {
 
     /// Names in a folder, sorted with numbers in their order (`card2` before `card10`); empty when there is no folder.
     pub fn list(&self, path: &str) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(self.at(path)) else { return vec![] };
-        let mut names: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+        let Ok(entries) = fs::read_dir(self.at(path)) else {
+            return vec![];
+        };
+        let mut names: Vec<String> = entries
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .collect();
         names.sort_by_key(|name| natural(name));
         names
     }
@@ -173,8 +198,11 @@ impl Host {
 
     /// Where a shared library may lie: the loader's own search first (real host only), then well-known folders.
     pub fn libraries_named(&self, soname: &str, folders: &[&str]) -> Vec<PathBuf> {
-        let mut found: Vec<PathBuf> =
-            folders.iter().map(|folder| self.at(folder).join(soname)).filter(|path| path.exists()).collect();
+        let mut found: Vec<PathBuf> = folders
+            .iter()
+            .map(|folder| self.at(folder).join(soname))
+            .filter(|path| path.exists())
+            .collect();
         if self.recorded.is_none() {
             found.insert(0, PathBuf::from(soname));
         }
@@ -189,7 +217,9 @@ impl Host {
                 return Some(self.at(name)).filter(|p| is_executable(p));
             }
             let folders = path.split(':').filter(|dir| dir.starts_with('/'));
-            folders.map(|dir| self.at(dir).join(name)).find(|p| is_executable(p))
+            folders
+                .map(|dir| self.at(dir).join(name))
+                .find(|p| is_executable(p))
         })
     }
 
@@ -197,7 +227,8 @@ impl Host {
     pub fn tool(&self, program: &Path, args: &[&str]) -> Option<ToolOutput> {
         match &self.recorded {
             Some(recorded) => {
-                let line = std::iter::once(self.shown(program)).chain(args.iter().map(|a| (*a).to_owned()));
+                let line = std::iter::once(self.shown(program))
+                    .chain(args.iter().map(|a| (*a).to_owned()));
                 recorded.get(&line.collect::<Vec<_>>().join(" ")).cloned()
             }
             None => ToolOutput::of(program, args),
@@ -207,13 +238,20 @@ impl Host {
     /// A machine recorded under `tests/fixtures/hosts/<name>`: `host.json` and a tree `root/`.
     #[cfg(test)]
     pub(crate) fn recorded(name: &str) -> Self {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts").join(name);
-        let text = fs::read_to_string(folder.join("host.json")).expect("the fixture has a host.json");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/fixtures/hosts")
+            .join(name);
+        let text =
+            fs::read_to_string(folder.join("host.json")).expect("the fixture has a host.json");
         let doc: serde_json::Value = serde_json::from_str(&text).expect("host.json is JSON");
         let word = |key: &str| doc[key].as_str().map(str::to_owned);
-        let strings =
-            |key: &str| -> BTreeMap<String, String> { serde_json::from_value(doc[key].clone()).unwrap_or_default() };
-        let tools = strings("tools").into_iter().map(|(k, stdout)| (k, ToolOutput { ok: true, stdout })).collect();
+        let strings = |key: &str| -> BTreeMap<String, String> {
+            serde_json::from_value(doc[key].clone()).unwrap_or_default()
+        };
+        let tools = strings("tools")
+            .into_iter()
+            .map(|(k, stdout)| (k, ToolOutput { ok: true, stdout }))
+            .collect();
         Self {
             root: folder.join("root"),
             os: word("os").expect("host.json names the os"),
@@ -268,7 +306,9 @@ fn is_executable(path: &Path) -> bool {
 
 /// The value of a line that begins with `name` and this mark, as many files and tools have them.
 pub(super) fn field<'t>(text: &'t str, name: &str, mark: char) -> Option<&'t str> {
-    text.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(mark)).map(str::trim)
+    text.lines()
+        .find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(mark))
+        .map(str::trim)
 }
 
 /// Sort key that compares runs of digits as numbers.
@@ -276,7 +316,14 @@ fn natural(name: &str) -> Vec<(u64, char)> {
     let letters: Vec<char> = name.chars().collect();
     let runs = letters.chunk_by(|one, next| one.is_ascii_digit() && next.is_ascii_digit());
     let number = |run: &[char]| run.iter().collect::<String>().parse().unwrap_or(u64::MAX);
-    runs.map(|run| if run[0].is_ascii_digit() { (number(run), '0') } else { (0, run[0]) }).collect()
+    runs.map(|run| {
+        if run[0].is_ascii_digit() {
+            (number(run), '0')
+        } else {
+            (0, run[0])
+        }
+    })
+    .collect()
 }
 
 #[cfg(target_env = "gnu")]

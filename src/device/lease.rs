@@ -34,9 +34,16 @@ impl Lease {
     /// Whether this process was started with what the lease says. Asked by the worker: with another environment it would
     /// run on another device under this one's name.
     pub fn check(&self) -> Result<(), String> {
-        match self.env.iter().find(|(name, value)| std::env::var(name).as_ref() != Ok(value)) {
+        match self
+            .env
+            .iter()
+            .find(|(name, value)| std::env::var(name).as_ref() != Ok(value))
+        {
             None => Ok(()),
-            Some((name, value)) => Err(format!("BUG: {} is leased, and {name} is not {value}", self.id)),
+            Some((name, value)) => Err(format!(
+                "BUG: {} is leased, and {name} is not {value}",
+                self.id
+            )),
         }
     }
 
@@ -52,27 +59,53 @@ impl Lease {
 /// may hide some already: the prober's numbers are of those that are left.
 pub fn lend(device: &Device, variable: impl Fn(&str) -> Option<String>) -> Lease {
     let (backend, ordinal) = device.id.split_once(':').unwrap_or((&device.id, ""));
-    let fact = |name: &str| device.facts.get(name).and_then(Value::as_str).map(str::to_owned);
+    let fact = |name: &str| {
+        device
+            .facts
+            .get(name)
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
     let uuid = fact("uuid");
     // The n-th that is visible is the n-th entry of the user's own list.
     let visible = |name: &str| match variable(name).filter(|list| !list.trim().is_empty()) {
-        Some(list) => ordinal.parse().ok().and_then(|n| list.split(',').nth(n).map(|entry| entry.trim().to_owned())),
+        Some(list) => ordinal
+            .parse()
+            .ok()
+            .and_then(|n| list.split(',').nth(n).map(|entry| entry.trim().to_owned())),
         None => None,
     };
     let entry = |name: &str| visible(name).unwrap_or_else(|| ordinal.to_owned());
     let env = match backend {
         "cuda" => {
             let order = ("CUDA_DEVICE_ORDER".to_owned(), "PCI_BUS_ID".to_owned());
-            let shown = uuid.clone().unwrap_or_else(|| entry("CUDA_VISIBLE_DEVICES"));
+            let shown = uuid
+                .clone()
+                .unwrap_or_else(|| entry("CUDA_VISIBLE_DEVICES"));
             BTreeMap::from([order, ("CUDA_VISIBLE_DEVICES".to_owned(), shown)])
         }
         // By number: HIP counts what ROCR_VISIBLE_DEVICES, which stays as it is, has left, and not all its versions know UUIDs.
-        "rocm" => BTreeMap::from([("HIP_VISIBLE_DEVICES".to_owned(), entry("HIP_VISIBLE_DEVICES"))]),
+        "rocm" => BTreeMap::from([(
+            "HIP_VISIBLE_DEVICES".to_owned(),
+            entry("HIP_VISIBLE_DEVICES"),
+        )]),
         // The others are told by name which device to use.
         _ => BTreeMap::new(),
     };
-    let Device { id, name, memory_bytes, .. } = device.clone();
-    Lease { id, name, uuid, pci: fact("pci"), memory_bytes, env }
+    let Device {
+        id,
+        name,
+        memory_bytes,
+        ..
+    } = device.clone();
+    Lease {
+        id,
+        name,
+        uuid,
+        pci: fact("pci"),
+        memory_bytes,
+        env,
+    }
 }
 
 #[cfg(test)]
@@ -95,9 +128,15 @@ mod tests {
     fn a_worker_is_told_which_device_its_only_one_is() {
         let host = Host::recorded("nvidia");
         let second = of(&host, "cuda", "cuda:1").unwrap();
-        assert_eq!((second.id.as_str(), second.name.as_str()), ("cuda:1", "NVIDIA H200"));
+        assert_eq!(
+            (second.id.as_str(), second.name.as_str()),
+            ("cuda:1", "NVIDIA H200")
+        );
         assert_eq!(second.pci.as_deref(), Some("0000:65:00.0"));
-        assert_eq!(second.env["CUDA_VISIBLE_DEVICES"], second.uuid.clone().unwrap());
+        assert_eq!(
+            second.env["CUDA_VISIBLE_DEVICES"],
+            second.uuid.clone().unwrap()
+        );
         assert_eq!(second.env["CUDA_DEVICE_ORDER"], "PCI_BUS_ID");
         assert_eq!(of(&host, "cuda", "tensorrt:1").unwrap(), second);
         assert_eq!(of(&host, "cuda", "cuda:7"), None);
@@ -106,35 +145,67 @@ mod tests {
         let told = serde_json::to_string(&second).unwrap();
         assert_eq!(serde_json::from_str::<Lease>(&told).unwrap(), second);
         let words = second.check().unwrap_err();
-        assert!(words.starts_with("BUG: cuda:1 is leased, and CUDA_"), "{words}");
+        assert!(
+            words.starts_with("BUG: cuda:1 is leased, and CUDA_"),
+            "{words}"
+        );
     }
 
     #[test]
     fn the_record_of_a_lease_has_what_tells_the_card_from_its_like() {
         let amd = of(&Host::recorded("amd"), "rocm", "rocm:1").unwrap();
         let facts = amd.facts();
-        assert_eq!((&facts["id"], &facts["pci"]), (&"rocm:1".into(), &"0000:26:00.0".into()));
+        assert_eq!(
+            (&facts["id"], &facts["pci"]),
+            (&"rocm:1".into(), &"0000:26:00.0".into())
+        );
         assert_eq!(facts["memory_bytes"], 206_141_652_992_u64);
-        assert!(facts["uuid"].as_str().unwrap().starts_with("GPU-"), "{facts}");
+        assert!(
+            facts["uuid"].as_str().unwrap().starts_with("GPU-"),
+            "{facts}"
+        );
         assert!(!facts.as_object().unwrap().contains_key("env"));
-        assert_eq!(of(&Host::recorded("both"), "rocm", "rocm").unwrap().id, "rocm:0");
+        assert_eq!(
+            of(&Host::recorded("both"), "rocm", "rocm").unwrap().id,
+            "rocm:0"
+        );
         let plain = lend(&gpu("openvino:GPU.0", "Arc"), |_| None);
-        assert_eq!(plain.facts(), json!({"id": "openvino:GPU.0", "name": "Arc"}));
+        assert_eq!(
+            plain.facts(),
+            json!({"id": "openvino:GPU.0", "name": "Arc"})
+        );
     }
 
     #[test]
     fn a_process_is_shown_one_device_by_uuid_or_by_the_number_that_the_user_sees() {
         let env = |device: &Device, set: &[(&str, &str)]| {
-            let own = |name: &str| set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-            lend(device, own).env.into_iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
+            let own = |name: &str| {
+                set.iter()
+                    .find(|(known, _)| *known == name)
+                    .map(|(_, value)| (*value).to_owned())
+            };
+            lend(device, own)
+                .env
+                .into_iter()
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect::<Vec<_>>()
         };
         let mut cuda = gpu("cuda:1", "H100");
         let order = "CUDA_DEVICE_ORDER=PCI_BUS_ID";
         assert_eq!(env(&cuda, &[]), [order, "CUDA_VISIBLE_DEVICES=1"]);
-        assert_eq!(env(&cuda, &[("CUDA_VISIBLE_DEVICES", "3, 2")]), [order, "CUDA_VISIBLE_DEVICES=2"]);
+        assert_eq!(
+            env(&cuda, &[("CUDA_VISIBLE_DEVICES", "3, 2")]),
+            [order, "CUDA_VISIBLE_DEVICES=2"]
+        );
         cuda.fact("uuid", "GPU-a1");
-        assert_eq!(env(&cuda, &[("CUDA_VISIBLE_DEVICES", "3,2")]), [order, "CUDA_VISIBLE_DEVICES=GPU-a1"]);
-        assert_eq!(env(&gpu("rocm:0", "MI"), &[("HIP_VISIBLE_DEVICES", "5")]), ["HIP_VISIBLE_DEVICES=5"]);
+        assert_eq!(
+            env(&cuda, &[("CUDA_VISIBLE_DEVICES", "3,2")]),
+            [order, "CUDA_VISIBLE_DEVICES=GPU-a1"]
+        );
+        assert_eq!(
+            env(&gpu("rocm:0", "MI"), &[("HIP_VISIBLE_DEVICES", "5")]),
+            ["HIP_VISIBLE_DEVICES=5"]
+        );
         assert_eq!(env(&gpu("rocm:2", "MI"), &[]), ["HIP_VISIBLE_DEVICES=2"]);
         assert!(env(&gpu("openvino:GPU.0", "Arc"), &[]).is_empty());
     }
@@ -152,9 +223,17 @@ mod tests {
         ];
         for (name, gpus) in expected {
             let backends = inventory_cheap(&Host::recorded(name));
-            let is_gpu = |backend: &&Backend| ["cuda", "rocm", "mps", "webgpu"].contains(&backend.name.as_str());
-            let offered = backends.iter().filter(|backend| backend.available).filter(is_gpu);
-            let offered: Vec<_> = offered.flat_map(|backend| &backend.devices).map(|device| &*device.id).collect();
+            let is_gpu = |backend: &&Backend| {
+                ["cuda", "rocm", "mps", "webgpu"].contains(&backend.name.as_str())
+            };
+            let offered = backends
+                .iter()
+                .filter(|backend| backend.available)
+                .filter(is_gpu);
+            let offered: Vec<_> = offered
+                .flat_map(|backend| &backend.devices)
+                .map(|device| &*device.id)
+                .collect();
             assert_eq!(offered.join(" "), gpus, "{name}");
         }
     }

@@ -18,13 +18,20 @@ pub(crate) fn count(list: &str) -> Option<u32> {
 pub(crate) fn cores(host: &Host, online: u32) -> u32 {
     let status = host.text("/proc/self/status").unwrap_or_default();
     let affinity = field(&status, "Cpus_allowed_list", ':').and_then(count);
-    affinity.unwrap_or(online).min(quota(host).unwrap_or(online)).clamp(1, online.max(1))
+    affinity
+        .unwrap_or(online)
+        .min(quota(host).unwrap_or(online))
+        .clamp(1, online.max(1))
 }
 
 /// The least memory limit of the control group and its ancestors, in bytes.
 pub(crate) fn memory(host: &Host) -> Option<u64> {
-    let v2 = folders(host, "").into_iter().map(|folder| format!("{folder}/memory.max"));
-    let v1 = folders(host, "memory").into_iter().map(|folder| format!("{folder}/memory.limit_in_bytes"));
+    let v2 = folders(host, "")
+        .into_iter()
+        .map(|folder| format!("{folder}/memory.max"));
+    let v1 = folders(host, "memory")
+        .into_iter()
+        .map(|folder| format!("{folder}/memory.limit_in_bytes"));
     v2.chain(v1).filter_map(|path| host.number(&path)).min()
 }
 
@@ -43,9 +50,18 @@ pub fn whole_memory(host: &Host) -> Option<u64> {
 /// and what the limit of its control group leaves. None where neither is known.
 pub fn free_memory(host: &Host) -> Option<u64> {
     let mac = || host.sysctl().get("hw.memsize")?.parse().ok();
-    let machine = meminfo(host, "MemAvailable").or_else(|| if host.os == "macos" { mac() } else { None });
+    let machine =
+        meminfo(host, "MemAvailable").or_else(|| if host.os == "macos" { mac() } else { None });
     let v2 = left(host, "", ["memory.max", "memory.current", "inactive_file"]);
-    let v1 = left(host, "memory", ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"]);
+    let v1 = left(
+        host,
+        "memory",
+        [
+            "memory.limit_in_bytes",
+            "memory.usage_in_bytes",
+            "total_inactive_file",
+        ],
+    );
     v2.into_iter().chain(v1).chain(machine).min()
 }
 
@@ -53,8 +69,15 @@ pub fn free_memory(host: &Host) -> Option<u64> {
 /// version 2 counts that, else on the whole machine. What is killed elsewhere on a shared host is then not ours.
 pub fn kernel_oom_kills(host: &Host) -> Option<u64> {
     let count = |text: String| field(&text, "oom_kill", ' ')?.parse().ok();
-    let group = || folders(host, "").into_iter().rev().find_map(|folder| host.text(&format!("{folder}/memory.events")));
-    group().and_then(count).or_else(|| host.text("/proc/vmstat").and_then(count))
+    let group = || {
+        folders(host, "")
+            .into_iter()
+            .rev()
+            .find_map(|folder| host.text(&format!("{folder}/memory.events")))
+    };
+    group()
+        .and_then(count)
+        .or_else(|| host.text("/proc/vmstat").and_then(count))
 }
 
 /// What each limit of the control group and its ancestors leaves. Cached files count as used there, and go when asked.
@@ -62,7 +85,9 @@ fn left(host: &Host, controller: &str, [limit, usage, cached]: [&str; 3]) -> Vec
     let left = folders(host, controller).into_iter().filter_map(|folder| {
         let number = |file: &str| host.number::<u64>(&format!("{folder}/{file}"));
         let (limit, usage) = (number(limit)?, number(usage)?);
-        let stat = host.text(&format!("{folder}/memory.stat")).unwrap_or_default();
+        let stat = host
+            .text(&format!("{folder}/memory.stat"))
+            .unwrap_or_default();
         let cached = field(&stat, cached, ' ').and_then(|figure| figure.parse().ok());
         Some(limit.saturating_sub(usage.saturating_sub(cached.unwrap_or(0))))
     });
@@ -93,7 +118,10 @@ pub(super) fn own_group(host: &Host, controller: &str) -> Option<String> {
     text.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
         let (controllers, path) = (parts.next()?, parts.next()?);
-        controllers.split(',').any(|name| name == controller).then(|| path.to_owned())
+        controllers
+            .split(',')
+            .any(|name| name == controller)
+            .then(|| path.to_owned())
     })
 }
 
@@ -101,9 +129,18 @@ pub(super) fn own_group(host: &Host, controller: &str) -> Option<String> {
 ///
 /// In a container the path in `/proc/self/cgroup` may be the host's; then only the mount's root exists, and it is ours.
 fn folders(host: &Host, controller: &str) -> Vec<String> {
-    let Some(path) = own_group(host, controller) else { return vec![] };
-    let mut found = vec![format!("/sys/fs/cgroup/{controller}").trim_end_matches('/').to_owned()];
-    for part in path.split('/').filter(|part| !part.is_empty() && *part != "..") {
+    let Some(path) = own_group(host, controller) else {
+        return vec![];
+    };
+    let mut found = vec![
+        format!("/sys/fs/cgroup/{controller}")
+            .trim_end_matches('/')
+            .to_owned(),
+    ];
+    for part in path
+        .split('/')
+        .filter(|part| !part.is_empty() && *part != "..")
+    {
         found.push(format!("{}/{part}", found[found.len() - 1]));
     }
     found
@@ -118,7 +155,10 @@ mod tests {
         let (_root, host) = Host::bare(&[]);
         let put = |path: &str, text: &str| host.put(path, text);
         let free = || super::free_memory(&host);
-        put("proc/meminfo", "MemTotal: 9000 kB\nMemAvailable:    4096 kB\n");
+        put(
+            "proc/meminfo",
+            "MemTotal: 9000 kB\nMemAvailable:    4096 kB\n",
+        );
         assert_eq!(free(), Some(4096 * 1024));
         let whole = || super::whole_memory(&host);
         assert_eq!(whole(), Some(9000 * 1024));
@@ -128,7 +168,10 @@ mod tests {
         put("sys/fs/cgroup/a/b/memory.current", "1500000");
         assert_eq!(free(), Some(1_500_000));
         assert_eq!(whole(), Some(3_000_000));
-        put("sys/fs/cgroup/a/b/memory.stat", "anon 500000\ninactive_file 1000000\nactive_file 3\n");
+        put(
+            "sys/fs/cgroup/a/b/memory.stat",
+            "anon 500000\ninactive_file 1000000\nactive_file 3\n",
+        );
         assert_eq!(free(), Some(2_500_000));
     }
 
@@ -138,17 +181,30 @@ mod tests {
         let put = |path: &str, text: &str| host.put(path, text);
         let kills = || super::kernel_oom_kills(&host);
         assert_eq!(kills(), None);
-        put("proc/vmstat", "nr_free_pages 4335762\noom_kill 7\nnuma_hit 1\n");
+        put(
+            "proc/vmstat",
+            "nr_free_pages 4335762\noom_kill 7\nnuma_hit 1\n",
+        );
         assert_eq!(kills(), Some(7));
         // Version 1, and the hybrid of both: the memory is not counted by version 2.
         put("proc/self/cgroup", "4:memory:/ci/job\n1:cpu:/\n0::/\n");
-        put("sys/fs/cgroup/unified/memory.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n");
+        put(
+            "sys/fs/cgroup/unified/memory.pressure",
+            "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
+        );
         assert_eq!(kills(), Some(7));
         // Version 2, as systemd makes it for a user's scope.
-        put("proc/self/cgroup", "0::/user.slice/user-1000.slice/run-u12.scope\n");
-        let events = |kills| format!("low 0\nhigh 0\nmax 12\noom 1\noom_kill {kills}\noom_group_kill 0\n");
+        put(
+            "proc/self/cgroup",
+            "0::/user.slice/user-1000.slice/run-u12.scope\n",
+        );
+        let events =
+            |kills| format!("low 0\nhigh 0\nmax 12\noom 1\noom_kill {kills}\noom_group_kill 0\n");
         put("sys/fs/cgroup/user.slice/memory.events", &events(5));
-        put("sys/fs/cgroup/user.slice/user-1000.slice/run-u12.scope/memory.events", &events(1));
+        put(
+            "sys/fs/cgroup/user.slice/user-1000.slice/run-u12.scope/memory.events",
+            &events(1),
+        );
         assert_eq!(kills(), Some(1));
         // A container that is told the host's path and sees its own group as the root.
         put("proc/self/cgroup", "0::/system.slice/docker-1a.scope\n");

@@ -117,7 +117,11 @@ impl Backend {
     }
 
     pub fn unavailable(name: &str, reason: impl Into<String>) -> Self {
-        Self { available: false, reason: Some(reason.into()), ..Self::available(name, vec![]) }
+        Self {
+            available: false,
+            reason: Some(reason.into()),
+            ..Self::available(name, vec![])
+        }
     }
 
     #[must_use]
@@ -129,7 +133,9 @@ impl Backend {
     /// The library of an environment that orch installed is not there any more.
     fn gone(name: &str, library: &Path, facts: Map<String, Value>) -> Self {
         let absent = Self::unavailable(name, format!("its library is gone: {}", library.display()));
-        let remedy = format!("remove the `{name}` environment that orch installed; the next run installs it again");
+        let remedy = format!(
+            "remove the `{name}` environment that orch installed; the next run installs it again"
+        );
         absent.with_remedy(remedy).with_facts(facts)
     }
 
@@ -141,7 +147,8 @@ impl Backend {
 
     /// What files said, of the parameters of a question: a child does not know the host's files.
     fn looked(params: &Value) -> Self {
-        serde_json::from_value(params["backend"].clone()).expect("BUG: the parameters of a probe hold no backend")
+        serde_json::from_value(params["backend"].clone())
+            .expect("BUG: the parameters of a probe hold no backend")
     }
 
     /// Adds a fact; a null value adds nothing, so that absent facts are absent keys.
@@ -152,19 +159,35 @@ impl Backend {
 
     /// The devices that an environment variable hides, as (name, `VARIABLE=value`).
     pub fn hidden(&self) -> Vec<(&str, &str)> {
-        let hidden = self.facts.get("hidden").and_then(Value::as_array).into_iter().flatten();
-        hidden.filter_map(|entry| Some((entry["name"].as_str()?, entry["by"].as_str()?))).collect()
+        let hidden = self
+            .facts
+            .get("hidden")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
+        hidden
+            .filter_map(|entry| Some((entry["name"].as_str()?, entry["by"].as_str()?)))
+            .collect()
     }
 }
 
 impl Device {
     pub fn new(id: impl Into<String>, name: impl Into<String>, kind: DeviceKind) -> Self {
-        Self { id: id.into(), name: name.into(), kind, memory_bytes: None, facts: Map::new() }
+        Self {
+            id: id.into(),
+            name: name.into(),
+            kind,
+            memory_bytes: None,
+            facts: Map::new(),
+        }
     }
 
     /// Its name in keys. A browser's device has its own only once a page was opened, and asking must change no key.
     pub fn known_as(&self) -> &str {
-        self.facts.get("known_as").and_then(|name| name.as_str()).unwrap_or(&self.name)
+        self.facts
+            .get("known_as")
+            .and_then(|name| name.as_str())
+            .unwrap_or(&self.name)
     }
 
     /// Adds a fact; a null value adds nothing.
@@ -192,8 +215,9 @@ pub struct Inventory {
 impl Inventory {
     /// The JSON Schema of the document, with a final newline.
     pub fn schema() -> String {
-        let mut schema =
-            schemars::generate::SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Self>();
+        let mut schema = schemars::generate::SchemaSettings::draft2020_12()
+            .into_generator()
+            .into_root_schema_for::<Self>();
         schema.insert("title".to_owned(), "orch devices --json".into());
         serde_json::to_string_pretty(&schema).expect("BUG: a schema serialises") + "\n"
     }
@@ -237,9 +261,16 @@ pub fn inventory_cheap(host: &Host) -> Vec<Backend> {
 /// As [`inventory_cheap`], with short tools, and native libraries through the given child. The probers run in parallel.
 pub fn probe_all(host: &Host, child: ChildProbe<'_>) -> Vec<Backend> {
     thread::scope(|scope| {
-        let running: Vec<_> = BACKENDS.iter().map(|row| (row, scope.spawn(|| probe(row, host, Some(child))))).collect();
-        let lost = |name: &str| Backend::unavailable(name, format!("BUG: the {name} prober panicked"));
-        running.into_iter().map(|(row, run)| run.join().unwrap_or_else(|_| lost(row.name))).collect()
+        let running: Vec<_> = BACKENDS
+            .iter()
+            .map(|row| (row, scope.spawn(|| probe(row, host, Some(child)))))
+            .collect();
+        let lost =
+            |name: &str| Backend::unavailable(name, format!("BUG: the {name} prober panicked"));
+        running
+            .into_iter()
+            .map(|(row, run)| run.join().unwrap_or_else(|_| lost(row.name)))
+            .collect()
     })
 }
 
@@ -270,14 +301,25 @@ fn probe(row: &BackendRow, host: &Host, child: Option<ChildProbe<'_>>) -> Backen
 
 /// Joins what the child said with what the files said; files alone do not make a device whose library died.
 fn asked(answer: Result<Backend, String>, looked: Backend) -> Backend {
-    let mut backend = answer
-        .unwrap_or_else(|why| Backend::unavailable(&looked.name, format!("asking its native library failed: {why}")));
+    let mut backend = answer.unwrap_or_else(|why| {
+        Backend::unavailable(
+            &looked.name,
+            format!("asking its native library failed: {why}"),
+        )
+    });
     for (key, value) in looked.facts {
         backend.facts.entry(key).or_insert(value);
     }
     // Where a device stands on the bus is known from the files alone.
-    for device in backend.devices.iter_mut().filter(|device| device.facts.contains_key("uuid")) {
-        let same = looked.devices.iter().find(|looked| looked.facts.get("uuid") == device.facts.get("uuid"));
+    for device in backend
+        .devices
+        .iter_mut()
+        .filter(|device| device.facts.contains_key("uuid"))
+    {
+        let same = looked
+            .devices
+            .iter()
+            .find(|looked| looked.facts.get("uuid") == device.facts.get("uuid"));
         if let Some(pci) = same.and_then(|same| same.facts.get("pci")) {
             device.facts.entry("pci").or_insert(pci.clone());
         }

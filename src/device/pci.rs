@@ -18,7 +18,10 @@ pub(crate) struct Pci {
 impl Pci {
     /// `10de:2335 at 0000:17:00.0`
     pub(crate) fn shown(&self) -> String {
-        format!("{:04x}:{:04x} at {}", self.vendor, self.device, self.address)
+        format!(
+            "{:04x}:{:04x} at {}",
+            self.vendor, self.device, self.address
+        )
     }
 }
 
@@ -30,7 +33,11 @@ pub(crate) fn scan(host: &Host) -> Vec<Pci> {
         // audio function (class 04) has the same vendor and is no GPU.
         read(&address, "class").filter(|class| matches!(class >> 16, 0x03 | 0x12))?;
         let (vendor, device) = (read(&address, "vendor")?, read(&address, "device")?);
-        Some(Pci { address, vendor, device })
+        Some(Pci {
+            address,
+            vendor,
+            device,
+        })
     };
     host.list(BUS).into_iter().filter_map(card).collect()
 }

@@ -41,14 +41,25 @@ pub(super) fn look(host: &Host, _thorough: bool) -> Result<Look, Absent> {
     };
     let folder = library.parent().unwrap_or(Path::new("."));
     let htp = folder.join("libQnnHtp.so");
-    if let Some(missing) = [library.as_path(), &htp].into_iter().find(|path| !path.exists()) {
+    if let Some(missing) = [library.as_path(), &htp]
+        .into_iter()
+        .find(|path| !path.exists())
+    {
         return Err(Backend::gone("qnn", missing, backend.facts).into());
     }
-    let present: Vec<_> =
-        BACKENDS.iter().filter(|(_, file)| folder.join(file).exists()).map(|(name, _)| *name).collect();
-    backend.fact("library", library.display().to_string()).fact("backends", present);
+    let present: Vec<_> = BACKENDS
+        .iter()
+        .filter(|(_, file)| folder.join(file).exists())
+        .map(|(name, _)| *name)
+        .collect();
+    backend
+        .fact("library", library.display().to_string())
+        .fact("backends", present);
     let params = json!({"htp": htp.display().to_string(), "backend": backend});
-    Ok(Look { backend, ask: Some(params) })
+    Ok(Look {
+        backend,
+        ask: Some(params),
+    })
 }
 
 pub(super) fn ask(params: &Value) -> Result<Backend, Absent> {
@@ -58,7 +69,10 @@ pub(super) fn ask(params: &Value) -> Result<Backend, Absent> {
         unavailable(format!("its HTP library fails: {why}"))
             .with_remedy("install the QNN package again; it must match this process's architecture")
     })?;
-    backend.fact("sdk", identity.build).fact("provider", identity.provider).fact("api", identity.api);
+    backend
+        .fact("sdk", identity.build)
+        .fact("provider", identity.provider)
+        .fact("api", identity.api);
     Ok(backend)
 }
 
@@ -67,7 +81,11 @@ fn unavailable(why: String) -> Backend {
 }
 
 fn emulator() -> Backend {
-    let mut device = Device::new("qnn:htp-emulator", "HTP emulator on x86_64", DeviceKind::Emulator);
+    let mut device = Device::new(
+        "qnn:htp-emulator",
+        "HTP emulator on x86_64",
+        DeviceKind::Emulator,
+    );
     device.fact("label", EMULATOR_LABEL);
     let mut backend = Backend::available("qnn", vec![device]);
     let note = "an emulator: outputs are meaningful, latency is not; the vendor supports x86_64 for compilation only";
@@ -78,33 +96,65 @@ fn emulator() -> Backend {
 /// A Snapdragon's own processor: the kernel offers its DSP through FastRPC.
 fn chip(host: &Host) -> Result<Backend, Absent> {
     const SOC: &str = "/sys/devices/soc0";
-    let node = host.list("/dev").into_iter().find(|name| name.starts_with("fastrpc-cdsp") || name == "adsprpc-smd");
+    let node = host
+        .list("/dev")
+        .into_iter()
+        .find(|name| name.starts_with("fastrpc-cdsp") || name == "adsprpc-smd");
     let vendor = host.text(&format!("{SOC}/family")).unwrap_or_default();
-    let machine = host.text(&format!("{SOC}/machine")).filter(|m| !m.is_empty());
+    let machine = host
+        .text(&format!("{SOC}/machine"))
+        .filter(|m| !m.is_empty());
     let raw = host.text(&format!("{SOC}/soc_id"));
-    let raw = raw.ok_or_else(|| unavailable(format!("not a Snapdragon: {SOC}/soc_id does not exist")))?;
+    let raw =
+        raw.ok_or_else(|| unavailable(format!("not a Snapdragon: {SOC}/soc_id does not exist")))?;
     // Other makers' boards have a soc0 too; Qualcomm's driver says so in its family, or else gives a FastRPC node.
-    if !vendor.to_lowercase().contains("snapdragon") && !vendor.to_lowercase().contains("qualcomm") && node.is_none() {
-        return Err(unavailable(format!("not a Snapdragon: the SoC's family is `{vendor}`")).into());
+    if !vendor.to_lowercase().contains("snapdragon")
+        && !vendor.to_lowercase().contains("qualcomm")
+        && node.is_none()
+    {
+        return Err(
+            unavailable(format!("not a Snapdragon: the SoC's family is `{vendor}`")).into(),
+        );
     }
-    let id = raw.parse::<u32>().map_err(|_| unavailable(format!("{SOC}/soc_id is no number: `{raw}`")))?;
+    let id = raw
+        .parse::<u32>()
+        .map_err(|_| unavailable(format!("{SOC}/soc_id is no number: `{raw}`")))?;
     let known = snapdragon::by_id(id);
-    let chip = known.map(Chip::name).or(machine).unwrap_or_else(|| format!("Snapdragon, SoC {id}"));
+    let chip = known
+        .map(Chip::name)
+        .or(machine)
+        .unwrap_or_else(|| format!("Snapdragon, SoC {id}"));
     let path = node.map(|node| format!("/dev/{node}")).ok_or_else(|| {
-        unavailable(format!("{chip} is here, but no /dev/fastrpc-cdsp* leads to its processor"))
-            .with_remedy("enable the kernel's FastRPC driver (CONFIG_QCOM_FASTRPC) and load the CDSP firmware")
+        unavailable(format!(
+            "{chip} is here, but no /dev/fastrpc-cdsp* leads to its processor"
+        ))
+        .with_remedy(
+            "enable the kernel's FastRPC driver (CONFIG_QCOM_FASTRPC) and load the CDSP firmware",
+        )
     })?;
     if !host.may_use(&path) {
         let remedy = format!("let this user read and write {path}, by its group or a udev rule");
-        return Err(unavailable(format!("this user may not read and write {path}")).with_remedy(remedy).into());
+        return Err(
+            unavailable(format!("this user may not read and write {path}"))
+                .with_remedy(remedy)
+                .into(),
+        );
     }
     let mut device = Device::new("qnn:htp", format!("{chip} HTP"), DeviceKind::Hardware);
     device.fact("soc_id", id).fact("node", path);
     match known {
-        Some(known) => device.fact("htp_arch", known.htp).fact("soc_model", known.soc_model),
-        None => device.fact("note", "a SoC that orch has no row for: state its `soc_model` in the target's options"),
+        Some(known) => device
+            .fact("htp_arch", known.htp)
+            .fact("soc_model", known.soc_model),
+        None => device.fact(
+            "note",
+            "a SoC that orch has no row for: state its `soc_model` in the target's options",
+        ),
     };
     let mut backend = Backend::available("qnn", vec![device]);
-    backend.fact("note", "detected by rules from documentation: orch has never run on this kind of machine");
+    backend.fact(
+        "note",
+        "detected by rules from documentation: orch has never run on this kind of machine",
+    );
     Ok(backend)
 }

@@ -27,19 +27,49 @@ const LINES: &[&str] = &["gpu", "npu", "library", "note", "broken", "malformed"]
 pub fn devices(host: &Fingerprint, backends: &[Backend], width: usize) -> String {
     let mut page = Page::new(width);
     page.line(&host.summary);
-    page.line(&format!("fingerprint {}", &host.digest[..host.digest.len().min(12)]));
+    page.line(&format!(
+        "fingerprint {}",
+        &host.digest[..host.digest.len().min(12)]
+    ));
     page.line("");
-    let name = backends.iter().map(|b| b.name.len()).max().unwrap_or(0).max("backend".len()) + 2;
+    let name = backends
+        .iter()
+        .map(|b| b.name.len())
+        .max()
+        .unwrap_or(0)
+        .max("backend".len())
+        + 2;
     let column = name + "unavailable".len() + 2;
     for backend in backends {
-        let state = if backend.available { "available" } else { "unavailable" };
-        let head = format!("{:name$}{:rest$}", backend.name, state, rest = column - name);
+        let state = if backend.available {
+            "available"
+        } else {
+            "unavailable"
+        };
+        let head = format!(
+            "{:name$}{:rest$}",
+            backend.name,
+            state,
+            rest = column - name
+        );
         page.block(&head, column, &lines(backend));
     }
     page.line("");
-    let there: Vec<_> = backends.iter().filter(|b| b.available).map(|b| b.name.as_str()).collect();
-    let list = if there.is_empty() { String::new() } else { format!(": {}", there.join(", ")) };
-    page.line(&format!("{} of {} backends available{list}", there.len(), backends.len()));
+    let there: Vec<_> = backends
+        .iter()
+        .filter(|b| b.available)
+        .map(|b| b.name.as_str())
+        .collect();
+    let list = if there.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", there.join(", "))
+    };
+    page.line(&format!(
+        "{} of {} backends available{list}",
+        there.len(),
+        backends.len()
+    ));
     page.text
 }
 
@@ -54,30 +84,62 @@ pub fn doctor(findings: &[Finding], width: usize) -> String {
             (false, true) => "problem",
             (false, false) => "optional",
         };
-        let head = format!("{:name$}{:rest$}", finding.subject, state, rest = column - name);
+        let head = format!(
+            "{:name$}{:rest$}",
+            finding.subject,
+            state,
+            rest = column - name
+        );
         let mut lines = vec![finding.what.clone()];
-        lines.extend(finding.remedy.as_ref().map(|remedy| format!("remedy: {remedy}")));
+        lines.extend(
+            finding
+                .remedy
+                .as_ref()
+                .map(|remedy| format!("remedy: {remedy}")),
+        );
         page.block(&head, column, &lines);
     }
     page.line("");
     let problems = findings.iter().filter(|f| !f.ok && f.required).count();
     let optional = findings.iter().filter(|f| !f.ok && !f.required).count();
-    let verdict = if problems == 0 { "no problems".to_owned() } else { counted(problems, "problem") };
-    page.line(&format!("{verdict}; {optional} optional parts are not here"));
+    let verdict = if problems == 0 {
+        "no problems".to_owned()
+    } else {
+        counted(problems, "problem")
+    };
+    page.line(&format!(
+        "{verdict}; {optional} optional parts are not here"
+    ));
     page.text
 }
 
 fn lines(backend: &Backend) -> Vec<String> {
     let mut lines: Vec<String> = backend.reason.iter().cloned().collect();
-    lines.extend(backend.remedy.iter().map(|remedy| format!("remedy: {remedy}")));
+    lines.extend(
+        backend
+            .remedy
+            .iter()
+            .map(|remedy| format!("remedy: {remedy}")),
+    );
     lines.extend(backend.devices.iter().flat_map(device));
-    lines.extend(backend.hidden().into_iter().map(|(name, by)| format!("hidden: {name}, by {by}")));
-    let facts = SHOWN.iter().filter_map(|(key, label)| Some(format!("{label} {}", plain(backend.facts.get(*key)?))));
+    lines.extend(
+        backend
+            .hidden()
+            .into_iter()
+            .map(|(name, by)| format!("hidden: {name}, by {by}")),
+    );
+    let facts = SHOWN
+        .iter()
+        .filter_map(|(key, label)| Some(format!("{label} {}", plain(backend.facts.get(*key)?))));
     let facts = facts.collect::<Vec<_>>().join(", ");
     lines.extend(Some(facts).filter(|facts| !facts.is_empty()));
     for key in LINES {
         // Where an installed library lies is for JSON; that none is installed yet is for people.
-        let value = backend.facts.get(*key).map(plain).filter(|value| !value.starts_with('/'));
+        let value = backend
+            .facts
+            .get(*key)
+            .map(plain)
+            .filter(|value| !value.starts_with('/'));
         lines.extend(value.map(|value| format!("{key}: {value}")));
     }
     lines.extend(backend.half.iter().map(HalfAnswer::summary));
@@ -129,7 +191,10 @@ struct Page {
 impl Page {
     fn new(width: usize) -> Self {
         // Narrower than this, wrapping helps nobody.
-        Self { text: String::new(), width: width.max(60) }
+        Self {
+            text: String::new(),
+            width: width.max(60),
+        }
     }
 
     fn line(&mut self, text: &str) {
@@ -210,15 +275,31 @@ webnn           available    webnn:cpu  AMD EPYC 9654 96-Core Processor
 
 7 of 10 backends available: cpu, cuda, openvino, qnn, webgpu, webgpu-browser, webnn";
         assert_eq!(text, expected);
-        for name in ["neither", "amd", "both", "mac", "snapdragon", "intel-npu", "malformed"] {
+        for name in [
+            "neither",
+            "amd",
+            "both",
+            "mac",
+            "snapdragon",
+            "intel-npu",
+            "malformed",
+        ] {
             let text = page(&Host::recorded(name));
-            assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+            assert!(
+                text.lines().all(|line| line.chars().count() <= 100),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn the_doctor_tells_problems_from_what_is_merely_not_there() {
-        let program = |version: &str| Some(Program { path: "/usr/bin/x".into(), version: Some(version.to_owned()) });
+        let program = |version: &str| {
+            Some(Program {
+                path: "/usr/bin/x".into(),
+                version: Some(version.to_owned()),
+            })
+        };
         let mut environment = Environment {
             os: "linux".to_owned(),
             python: program("3.9.2"),
@@ -230,7 +311,11 @@ webnn           available    webnn:cpu  AMD EPYC 9654 96-Core Processor
         };
         let backends = inventory_cheap(&Host::recorded("neither"));
         let findings = diagnose(&backends, &environment);
-        let text = doctor(&findings, 100).lines().take(10).collect::<Vec<_>>().join("\n");
+        let text = doctor(&findings, 100)
+            .lines()
+            .take(10)
+            .collect::<Vec<_>>()
+            .join("\n");
         let expected = "\
 python          problem   3.9.2 at /usr/bin/x, and orch needs 3.11 or newer
                           remedy: apt-get install python3 python3-venv, or install uv
@@ -251,14 +336,18 @@ processes       optional  nothing limits how many a step may start
         environment.free_bytes = Some(100 << 30);
         let findings = diagnose(&backends, &environment);
         assert!(healthy(&findings));
-        assert_eq!(findings[0].remedy.as_deref(), Some("uv python install 3.12"));
+        assert_eq!(
+            findings[0].remedy.as_deref(),
+            Some("uv python install 3.12")
+        );
 
         // Steps may write elsewhere: worth a word, and no obstacle.
         environment.sandbox = Some(Enforced::Nothing(Why::NotInKernel));
         let findings = diagnose(&backends, &environment);
         assert!(
             healthy(&findings)
-                && doctor(&findings, 200).contains("sandbox         optional  steps are confined by nothing")
+                && doctor(&findings, 200)
+                    .contains("sandbox         optional  steps are confined by nothing")
         );
     }
 }

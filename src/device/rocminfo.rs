@@ -14,14 +14,26 @@ type Names = BTreeMap<String, String>;
 
 /// Adds the tools' names, and marks a GPU that they do not see.
 pub(crate) fn compare(host: &Host, backend: &mut Backend) {
-    let Some((tool, names)) = ask(host) else { return };
+    let Some((tool, names)) = ask(host) else {
+        return;
+    };
     backend.fact("asked", tool);
     let mut unseen = vec![];
     for device in &mut backend.devices {
-        let Some(uuid) = device.facts.get("uuid").and_then(Value::as_str) else { continue };
-        match names.iter().find(|(known, _)| known.eq_ignore_ascii_case(uuid)) {
+        let Some(uuid) = device.facts.get("uuid").and_then(Value::as_str) else {
+            continue;
+        };
+        match names
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(uuid))
+        {
             Some((_, name)) if !name.is_empty() => {
-                let gfx = device.facts.get("gfx").and_then(Value::as_str).unwrap_or("?").to_owned();
+                let gfx = device
+                    .facts
+                    .get("gfx")
+                    .and_then(Value::as_str)
+                    .unwrap_or("?")
+                    .to_owned();
                 device.name = format!("{name} ({gfx})");
             }
             Some(_) => {}
@@ -29,7 +41,13 @@ pub(crate) fn compare(host: &Host, backend: &mut Backend) {
         }
     }
     if !unseen.is_empty() {
-        backend.fact("note", format!("{tool} does not see {}: ROCm may not support it", unseen.join(", ")));
+        backend.fact(
+            "note",
+            format!(
+                "{tool} does not see {}: ROCm may not support it",
+                unseen.join(", ")
+            ),
+        );
     }
 }
 
@@ -38,12 +56,19 @@ fn ask(host: &Host) -> Option<(&'static str, Names)> {
         let program = host.which(places)?;
         // Both honour ROCR_VISIBLE_DEVICES, and then see fewer on purpose.
         let is_filtered = host.env("ROCR_VISIBLE_DEVICES").is_some();
-        host.tool(&program, args).filter(|output| output.ok && !is_filtered).map(|output| output.stdout)
+        host.tool(&program, args)
+            .filter(|output| output.ok && !is_filtered)
+            .map(|output| output.stdout)
     };
-    if let Some(names) = said(&["rocminfo", "/opt/rocm/bin/rocminfo"], &[]).and_then(|text| agents(&text)) {
+    if let Some(names) =
+        said(&["rocminfo", "/opt/rocm/bin/rocminfo"], &[]).and_then(|text| agents(&text))
+    {
         return Some(("rocminfo", names));
     }
-    let text = said(&["amd-smi", "/opt/rocm/bin/amd-smi"], &["static", "--asic", "--json"])?;
+    let text = said(
+        &["amd-smi", "/opt/rocm/bin/amd-smi"],
+        &["static", "--asic", "--json"],
+    )?;
     Some(("amd-smi", cards(&text)?))
 }
 
@@ -53,7 +78,10 @@ fn agents(text: &str) -> Option<Names> {
     let mut blocks = text.split("\nAgent ");
     blocks.next().filter(|head| head.contains("HSA"))?;
     let gpus = blocks.filter(|block| field(block, "Device Type", ':') == Some("GPU"));
-    Some(gpus.filter_map(|gpu| Some((owned(gpu, "Uuid")?, owned(gpu, "Marketing Name")?))).collect())
+    Some(
+        gpus.filter_map(|gpu| Some((owned(gpu, "Uuid")?, owned(gpu, "Marketing Name")?)))
+            .collect(),
+    )
 }
 
 /// `amd-smi static --asic --json` prints a list, in newer releases below `gpu_data`.
@@ -62,8 +90,14 @@ fn cards(text: &str) -> Option<Names> {
     let list = doc["gpu_data"].as_array().or(doc.as_array())?;
     let card = |card: &Value| {
         let asic = &card["asic"];
-        let serial = asic["asic_serial"].as_str()?.trim_start_matches("0x").to_lowercase();
-        Some((format!("GPU-{serial:0>16}"), asic["market_name"].as_str().unwrap_or_default().to_owned()))
+        let serial = asic["asic_serial"]
+            .as_str()?
+            .trim_start_matches("0x")
+            .to_lowercase();
+        Some((
+            format!("GPU-{serial:0>16}"),
+            asic["market_name"].as_str().unwrap_or_default().to_owned(),
+        ))
     };
     Some(list.iter().filter_map(card).collect())
 }
@@ -102,8 +136,14 @@ Agent 2
     #[test]
     fn rocminfo_s_gpus_are_told_from_its_cpus() {
         let names = agents(ROCMINFO).unwrap();
-        assert_eq!(names, Names::from([("GPU-a5a5f1c2d3e4b5a5".into(), "AMD Instinct MI300X".into())]));
-        assert_eq!(agents("ROCk module is NOT loaded, possibly no GPU devices\n"), None);
+        assert_eq!(
+            names,
+            Names::from([("GPU-a5a5f1c2d3e4b5a5".into(), "AMD Instinct MI300X".into())])
+        );
+        assert_eq!(
+            agents("ROCk module is NOT loaded, possibly no GPU devices\n"),
+            None
+        );
     }
 
     #[test]
@@ -111,7 +151,10 @@ Agent 2
         let card = r#"{"gpu": 0, "asic": {"market_name": "AMD Instinct MI300X", "asic_serial": "0xA5A5F1C2D3E4B5A5"}}"#;
         let names = Names::from([("GPU-a5a5f1c2d3e4b5a5".into(), "AMD Instinct MI300X".into())]);
         assert_eq!(cards(&format!("[{card}]")).unwrap(), names);
-        assert_eq!(cards(&format!(r#"{{"gpu_data": [{card}]}}"#)).unwrap(), names);
+        assert_eq!(
+            cards(&format!(r#"{{"gpu_data": [{card}]}}"#)).unwrap(),
+            names
+        );
         assert_eq!(cards("ERROR:root:Driver not initialized"), None);
     }
 
@@ -119,20 +162,34 @@ Agent 2
     fn the_tools_name_and_doubt_and_bring_nothing() {
         let host = Host::recorded("amd");
         let mut backend = super::super::backends::ROCM.look(&host, false).backend;
-        let uuid = backend.devices[0].facts["uuid"].as_str().unwrap().to_owned();
+        let uuid = backend.devices[0].facts["uuid"]
+            .as_str()
+            .unwrap()
+            .to_owned();
         let text = ROCMINFO.replace("GPU-a5a5f1c2d3e4b5a5", &uuid);
         // Not in the recorded machine itself: its tree holds no executable.
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("rocminfo");
-        std::fs::write(&program, format!("#!/bin/sh\n/bin/cat <<'END'\n{text}END\n")).unwrap();
-        std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        std::fs::write(
+            &program,
+            format!("#!/bin/sh\n/bin/cat <<'END'\n{text}END\n"),
+        )
+        .unwrap();
+        std::fs::set_permissions(
+            &program,
+            std::os::unix::fs::PermissionsExt::from_mode(0o755),
+        )
+        .unwrap();
         let mut host = Host::real().with_env("PATH", folder.path().to_str().unwrap());
         host = host.without_env("ROCR_VISIBLE_DEVICES");
         compare(&host, &mut backend);
         assert_eq!(backend.devices.len(), 2);
         assert_eq!(backend.devices[0].name, "AMD Instinct MI300X (gfx942)");
         let note = backend.facts["note"].as_str().unwrap();
-        assert!(note.starts_with("rocminfo does not see AMD Instinct"), "{note}");
+        assert!(
+            note.starts_with("rocminfo does not see AMD Instinct"),
+            "{note}"
+        );
         assert_eq!(backend.facts["asked"], "rocminfo");
     }
 }

@@ -28,7 +28,8 @@ pub struct Shown {
 /// Starts CUDA's driver and makes sure that it shows the leased GPU and no other; otherwise the run is unavailable, for
 /// the reason that is returned. Files do not always tell the UUID that the lease then gets, and NVML is asked by.
 pub fn nvidia(lease: &mut Lease) -> Result<Shown, String> {
-    let library = open_nvidia(DRIVER).map_err(|why| format!("CUDA's driver library does not load: {why}"))?;
+    let library =
+        open_nvidia(DRIVER).map_err(|why| format!("CUDA's driver library does not load: {why}"))?;
     let shown = shown(&library, lease, runtime());
     // The runtimes use it until the process ends.
     std::mem::forget(library);
@@ -39,7 +40,8 @@ pub fn nvidia(lease: &mut Lease) -> Result<Shown, String> {
 
 fn shown(library: &Library, lease: &Lease, runtime: Option<u32>) -> Result<Shown, String> {
     let version = |number: u32| format!("{}.{}", number / 1000, number % 1000 / 10);
-    let driver = cuda::start(library).map_err(|why| format!("CUDA's driver does not start: {why}{}", remedy(&why)))?;
+    let driver = cuda::start(library)
+        .map_err(|why| format!("CUDA's driver does not start: {why}{}", remedy(&why)))?;
     // Within a major version an older driver serves a newer runtime.
     if let Some(newer) = runtime.filter(|runtime| runtime / 1000 > driver / 1000) {
         let (speaks, needed) = (version(driver), version(newer));
@@ -47,9 +49,16 @@ fn shown(library: &Library, lease: &Lease, runtime: Option<u32>) -> Result<Shown
             "NVIDIA's driver is too old: it speaks CUDA {speaks}, and the runtime library is of CUDA {needed}; update the driver"
         ));
     }
-    let (count, gpu) = cuda::first(library).map_err(|why| format!("CUDA does not tell its GPU: {why}"))?;
-    let gpu = gpu.ok_or_else(|| format!("{} is leased, and CUDA shows this process no GPU", lease.id))?;
-    ensure(count == 1, || format!("{} is leased, and CUDA shows this process {count} GPUs", lease.id))?;
+    let (count, gpu) =
+        cuda::first(library).map_err(|why| format!("CUDA does not tell its GPU: {why}"))?;
+    let gpu =
+        gpu.ok_or_else(|| format!("{} is leased, and CUDA shows this process no GPU", lease.id))?;
+    ensure(count == 1, || {
+        format!(
+            "{} is leased, and CUDA shows this process {count} GPUs",
+            lease.id
+        )
+    })?;
     if let Some(leased) = lease.uuid.as_ref().filter(|leased| **leased != gpu.uuid) {
         return Err(format!(
             "{} ({leased}) is leased, and CUDA shows this process {} ({}): a slice, if the GPU is partitioned (MIG), which orch does not run on",
@@ -57,16 +66,32 @@ fn shown(library: &Library, lease: &Lease, runtime: Option<u32>) -> Result<Shown
         ));
     }
     let (cuda_driver, cuda_runtime) = (version(driver), runtime.map(version));
-    Ok(Shown { gpu, cuda_driver, cuda_runtime })
+    Ok(Shown {
+        gpu,
+        cuda_driver,
+        cuda_runtime,
+    })
 }
 
 fn remedy(why: &str) -> &'static str {
     let hints = [
-        ("(error 802)", "; on machines with NVSwitch nvidia-fabricmanager must run"),
-        ("(error 803)", "; its library and its kernel module are of different versions: reboot, or reload the module"),
-        ("(error 804)", "; a compatibility library (cuda-compat) is on the loader's path that this GPU cannot use"),
+        (
+            "(error 802)",
+            "; on machines with NVSwitch nvidia-fabricmanager must run",
+        ),
+        (
+            "(error 803)",
+            "; its library and its kernel module are of different versions: reboot, or reload the module",
+        ),
+        (
+            "(error 804)",
+            "; a compatibility library (cuda-compat) is on the loader's path that this GPU cannot use",
+        ),
     ];
-    hints.iter().find(|(code, _)| why.ends_with(code)).map_or("", |(_, hint)| hint)
+    hints
+        .iter()
+        .find(|(code, _)| why.ends_with(code))
+        .map_or("", |(_, hint)| hint)
 }
 
 /// The version of CUDA's runtime library, if one is loaded for all to see; asking it does not start the driver.
@@ -75,7 +100,9 @@ fn runtime() -> Option<u32> {
     // SAFETY: the function is looked up among what is loaded, and has this type in all of CUDA's releases.
     let status = unsafe {
         let all = Loaded::this();
-        let ask = all.get::<unsafe extern "C" fn(*mut std::ffi::c_int) -> std::ffi::c_int>(b"cudaRuntimeGetVersion\0");
+        let ask = all.get::<unsafe extern "C" fn(*mut std::ffi::c_int) -> std::ffi::c_int>(
+            b"cudaRuntimeGetVersion\0",
+        );
         ask.ok()?(&mut version)
     };
     (status == 0 && version > 0).then_some(version.unsigned_abs())
@@ -93,29 +120,63 @@ mod tests {
         let (_folder, library) = built("cuda.c", DRIVER, define);
         let (id, name) = ("cuda:3".to_owned(), "NVIDIA H100".to_owned());
         let uuid = uuid.map(str::to_owned);
-        let lease = Lease { id, name, uuid, pci: None, memory_bytes: None, env: Default::default() };
-        shown(&crate::device::native::open(&library).unwrap(), &lease, Some(runtime))
+        let lease = Lease {
+            id,
+            name,
+            uuid,
+            pci: None,
+            memory_bytes: None,
+            env: Default::default(),
+        };
+        shown(
+            &crate::device::native::open(&library).unwrap(),
+            &lease,
+            Some(runtime),
+        )
     }
 
     #[test]
     fn the_leased_gpu_is_described_by_cuda_itself() {
         let shown = with("-DOK", Some(UUID), 13010).unwrap();
-        assert_eq!((shown.gpu.name.as_str(), shown.gpu.uuid.as_str()), ("NVIDIA H100 80GB HBM3", UUID));
-        assert_eq!((shown.gpu.memory_bytes, shown.gpu.compute_capability.as_str()), (85_029_158_912, "9.0"));
-        assert_eq!((shown.cuda_driver.as_str(), shown.cuda_runtime.as_deref()), ("13.0", Some("13.1")));
+        assert_eq!(
+            (shown.gpu.name.as_str(), shown.gpu.uuid.as_str()),
+            ("NVIDIA H100 80GB HBM3", UUID)
+        );
+        assert_eq!(
+            (
+                shown.gpu.memory_bytes,
+                shown.gpu.compute_capability.as_str()
+            ),
+            (85_029_158_912, "9.0")
+        );
+        assert_eq!(
+            (shown.cuda_driver.as_str(), shown.cuda_runtime.as_deref()),
+            ("13.0", Some("13.1"))
+        );
         // Files do not always tell a UUID, and an older runtime is served.
-        assert_eq!(with("-DOK", None, 12080).unwrap().cuda_runtime.as_deref(), Some("12.8"));
+        assert_eq!(
+            with("-DOK", None, 12080).unwrap().cuda_runtime.as_deref(),
+            Some("12.8")
+        );
     }
 
     #[test]
     fn another_gpu_than_the_leased_one_is_not_run_on() {
         let slice = with("-DOK", Some("GPU-1"), 13000).unwrap_err();
-        assert!(
-            slice.starts_with("cuda:3 (GPU-1) is leased, and CUDA shows this process NVIDIA H100 80GB HBM3 (GPU-a0")
-        );
+        assert!(slice.starts_with(
+            "cuda:3 (GPU-1) is leased, and CUDA shows this process NVIDIA H100 80GB HBM3 (GPU-a0"
+        ));
         assert!(slice.contains("partitioned (MIG)"), "{slice}");
-        assert!(with("-DCOUNT=0", None, 13000).unwrap_err().ends_with("CUDA shows this process no GPU"));
-        assert!(with("-DCOUNT=2", None, 13000).unwrap_err().ends_with("CUDA shows this process 2 GPUs"));
+        assert!(
+            with("-DCOUNT=0", None, 13000)
+                .unwrap_err()
+                .ends_with("CUDA shows this process no GPU")
+        );
+        assert!(
+            with("-DCOUNT=2", None, 13000)
+                .unwrap_err()
+                .ends_with("CUDA shows this process 2 GPUs")
+        );
     }
 
     #[test]
@@ -125,7 +186,12 @@ mod tests {
             "NVIDIA's driver is too old: it speaks CUDA 12.4, and the runtime library is of CUDA 13.0; update the driver"
         );
         let why = with("-DINIT=802", Some(UUID), 13000).unwrap_err();
-        assert!(why.starts_with("CUDA's driver does not start: system not yet initialized (error 802); "), "{why}");
+        assert!(
+            why.starts_with(
+                "CUDA's driver does not start: system not yet initialized (error 802); "
+            ),
+            "{why}"
+        );
         assert!(why.ends_with("nvidia-fabricmanager must run"), "{why}");
     }
 }

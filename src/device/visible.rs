@@ -31,7 +31,12 @@ pub(crate) fn filter(mut backend: Backend, variable: &str, value: &str, empty: E
         }
     }
     let by = format!("{variable}={value}");
-    let mut hidden: Vec<_> = backend.facts.get("hidden").and_then(|h| h.as_array()).cloned().unwrap_or_default();
+    let mut hidden: Vec<_> = backend
+        .facts
+        .get("hidden")
+        .and_then(|h| h.as_array())
+        .cloned()
+        .unwrap_or_default();
     for (index, device) in all.iter().enumerate() {
         if !kept.contains(&index) {
             hidden.push(json!({"name": device.name, "by": by, "uuid": device.facts.get("uuid")}));
@@ -44,11 +49,20 @@ pub(crate) fn filter(mut backend: Backend, variable: &str, value: &str, empty: E
     if !hidden.is_empty() {
         backend.fact("hidden", hidden);
     }
-    let mut honoured = backend.facts.get("honoured").and_then(|h| h.as_array()).cloned().unwrap_or_default();
+    let mut honoured = backend
+        .facts
+        .get("honoured")
+        .and_then(|h| h.as_array())
+        .cloned()
+        .unwrap_or_default();
     honoured.push(by.clone().into());
     backend.fact("honoured", honoured);
     if backend.available && backend.devices.is_empty() && !all.is_empty() {
-        let names = if all.len() == 1 { all[0].name.clone() } else { format!("all {} devices", all.len()) };
+        let names = if all.len() == 1 {
+            all[0].name.clone()
+        } else {
+            format!("all {} devices", all.len())
+        };
         backend.available = false;
         backend.reason = Some(format!("{by} hides {names}"));
         backend.remedy = Some(format!("unset {variable}"));
@@ -67,7 +81,11 @@ fn position(devices: &[Device], entry: &str) -> Option<usize> {
         return None;
     }
     let mut matching = devices.iter().enumerate().filter(|(_, device)| {
-        device.facts.get("uuid").and_then(|uuid| uuid.as_str()).is_some_and(|uuid| plain(uuid).starts_with(&wanted))
+        device
+            .facts
+            .get("uuid")
+            .and_then(|uuid| uuid.as_str())
+            .is_some_and(|uuid| plain(uuid).starts_with(&wanted))
     });
     let (first, more) = (matching.next(), matching.next());
     first.filter(|_| more.is_none()).map(|(index, _)| index)
@@ -80,8 +98,15 @@ mod tests {
 
     fn three() -> Backend {
         let device = |n: usize| {
-            let mut device = Device::new(format!("cuda:{n}"), format!("GPU {n}"), DeviceKind::Hardware);
-            device.fact("uuid", format!("GPU-a{n}b2c3d4-0000-1111-2222-333344445555"));
+            let mut device = Device::new(
+                format!("cuda:{n}"),
+                format!("GPU {n}"),
+                DeviceKind::Hardware,
+            );
+            device.fact(
+                "uuid",
+                format!("GPU-a{n}b2c3d4-0000-1111-2222-333344445555"),
+            );
             device
         };
         Backend::available("cuda", vec![device(0), device(1), device(2)])
@@ -89,17 +114,32 @@ mod tests {
 
     fn names(value: &str, empty: Empty) -> Vec<String> {
         let backend = filter(three(), "CUDA_VISIBLE_DEVICES", value, empty);
-        assert_eq!(backend.devices.len() + backend.hidden().len(), 3, "a filter loses and invents nothing");
-        backend.devices.into_iter().map(|d| format!("{} {}", d.id, d.name)).collect()
+        assert_eq!(
+            backend.devices.len() + backend.hidden().len(),
+            3,
+            "a filter loses and invents nothing"
+        );
+        backend
+            .devices
+            .into_iter()
+            .map(|d| format!("{} {}", d.id, d.name))
+            .collect()
     }
 
     #[test]
     fn the_list_orders_the_devices_and_its_first_bad_entry_ends_it() {
-        assert_eq!(names("2,0", Empty::HidesAll), ["cuda:0 GPU 2", "cuda:1 GPU 0"]);
+        assert_eq!(
+            names("2,0", Empty::HidesAll),
+            ["cuda:0 GPU 2", "cuda:1 GPU 0"]
+        );
         assert_eq!(names("1,7,0", Empty::HidesAll), ["cuda:0 GPU 1"]);
         assert_eq!(names("1,1", Empty::HidesAll), ["cuda:0 GPU 1"]);
         assert_eq!(names("GPU-a2", Empty::HidesAll), ["cuda:0 GPU 2"]);
-        assert_eq!(names("GPU-a", Empty::HidesAll), Vec::<String>::new(), "an ambiguous prefix names nothing");
+        assert_eq!(
+            names("GPU-a", Empty::HidesAll),
+            Vec::<String>::new(),
+            "an ambiguous prefix names nothing"
+        );
         assert_eq!(names("99", Empty::HidesAll), Vec::<String>::new());
     }
 
@@ -107,7 +147,10 @@ mod tests {
     fn hiding_all_names_the_variable_and_an_empty_value_means_what_the_vendor_says() {
         let none = filter(three(), "CUDA_VISIBLE_DEVICES", "-1", Empty::HidesAll);
         assert!(!none.available);
-        assert_eq!(none.reason.as_deref(), Some("CUDA_VISIBLE_DEVICES=-1 hides all 3 devices"));
+        assert_eq!(
+            none.reason.as_deref(),
+            Some("CUDA_VISIBLE_DEVICES=-1 hides all 3 devices")
+        );
         assert_eq!(none.remedy.as_deref(), Some("unset CUDA_VISIBLE_DEVICES"));
         assert_eq!(names("", Empty::HidesAll).len(), 0);
         assert_eq!(names("", Empty::Ignored).len(), 3);

@@ -32,7 +32,10 @@ pub struct Meter<'a> {
 impl<'a> Meter<'a> {
     /// Before anything is loaded onto the GPU. `is_alone`: no other step uses it meanwhile.
     pub fn start(lease: &'a Lease, is_alone: bool) -> Self {
-        let uuid = lease.uuid.as_deref().filter(|_| is_alone && is_nvidia(lease));
+        let uuid = lease
+            .uuid
+            .as_deref()
+            .filter(|_| is_alone && is_nvidia(lease));
         Self {
             lease,
             before: uuid.and_then(|uuid| nvml::ask(uuid, nvml::used)),
@@ -42,7 +45,11 @@ impl<'a> Meter<'a> {
 
     /// What disturbed a timed run on it, asked right after the last sample. None where the driver does not tell.
     pub fn state(&self) -> Option<DeviceState> {
-        let uuid = self.lease.uuid.as_deref().filter(|_| is_nvidia(self.lease))?;
+        let uuid = self
+            .lease
+            .uuid
+            .as_deref()
+            .filter(|_| is_nvidia(self.lease))?;
         Some(DeviceState {
             other_processes: self.others?,
             throttled: nvml::ask(uuid, nvml::throttled).unwrap_or_default(),
@@ -56,8 +63,10 @@ impl<'a> Meter<'a> {
             return of_kfd(Path::new("/sys/class/kfd/kfd/proc"), process);
         }
         let uuid = self.lease.uuid.as_deref()?;
-        let own = nvml::ask(uuid, |gpu| nvml::held(gpu, process))
-            .map(|bytes| Held { bytes, by: "nvmlDeviceGetComputeRunningProcesses" });
+        let own = nvml::ask(uuid, |gpu| nvml::held(gpu, process)).map(|bytes| Held {
+            bytes,
+            by: "nvmlDeviceGetComputeRunningProcesses",
+        });
         own.or_else(|| grown(self.before?, nvml::ask(uuid, nvml::used)?))
     }
 }
@@ -68,16 +77,36 @@ fn is_nvidia(lease: &Lease) -> bool {
 
 fn grown(before: u64, after: u64) -> Option<Held> {
     let bytes = after.checked_sub(before).filter(|bytes| *bytes > 0)?;
-    Some(Held { bytes, by: "nvmlDeviceGetMemoryInfo, after the run less before it" })
+    Some(Held {
+        bytes,
+        by: "nvmlDeviceGetMemoryInfo, after the run less before it",
+    })
 }
 
 /// The kernel's own account: a file for each GPU, below a folder for each process.
 fn of_kfd(folder: &Path, process: u32) -> Option<Held> {
-    let entries = std::fs::read_dir(folder.join(process.to_string())).ok()?.flatten();
-    let files = entries.filter(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with("vram_")));
-    let sizes: Vec<u64> =
-        files.filter_map(|entry| std::fs::read_to_string(entry.path()).ok()?.trim().parse().ok()).collect();
-    (!sizes.is_empty()).then(|| Held { bytes: sizes.iter().sum(), by: "/sys/class/kfd/kfd/proc" })
+    let entries = std::fs::read_dir(folder.join(process.to_string()))
+        .ok()?
+        .flatten();
+    let files = entries.filter(|entry| {
+        entry
+            .file_name()
+            .to_str()
+            .is_some_and(|name| name.starts_with("vram_"))
+    });
+    let sizes: Vec<u64> = files
+        .filter_map(|entry| {
+            std::fs::read_to_string(entry.path())
+                .ok()?
+                .trim()
+                .parse()
+                .ok()
+        })
+        .collect();
+    (!sizes.is_empty()).then(|| Held {
+        bytes: sizes.iter().sum(),
+        by: "/sys/class/kfd/kfd/proc",
+    })
 }
 
 #[cfg(test)]
@@ -87,7 +116,11 @@ mod tests {
     #[test]
     fn what_all_hold_counts_only_by_how_much_it_grew() {
         assert_eq!(grown(1 << 20, 5 << 20).unwrap().bytes, 4 << 20);
-        assert_eq!((grown(5, 5), grown(5, 4)), (None, None), "another process gave back more: nothing is known");
+        assert_eq!(
+            (grown(5, 5), grown(5, 4)),
+            (None, None),
+            "another process gave back more: nothing is known"
+        );
     }
 
     #[test]

@@ -33,8 +33,12 @@ const BROWSERS: &[&str] = &[
 ];
 
 /// Variables that choose a driver.
-const VARIABLES: &[&str] =
-    &["LIBGL_ALWAYS_SOFTWARE", "VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_LOADER_DRIVERS_SELECT"];
+const VARIABLES: &[&str] = &[
+    "LIBGL_ALWAYS_SOFTWARE",
+    "VK_DRIVER_FILES",
+    "VK_ICD_FILENAMES",
+    "VK_LOADER_DRIVERS_SELECT",
+];
 
 /// The prober of one of the two backends, by what they differ in.
 pub(super) struct Asked {
@@ -57,34 +61,63 @@ impl Asked {
         };
         let memory = memory(host, self, &program);
         let params = json!({"browser": program, "api": self.api, "adapter": adapter(host), "answer_at": memory});
-        let answer = memory.as_ref().and_then(|path| serde_json::from_slice::<Value>(&fs::read(path).ok()?).ok());
+        let answer = memory
+            .as_ref()
+            .and_then(|path| serde_json::from_slice::<Value>(&fs::read(path).ok()?).ok());
         let mut backend = match &answer {
             Some(answer) => judged(host, self, answer),
             None => Backend::available(self.name, vec![keyed(unasked, None)]),
         };
-        backend.fact("browser", host.shown(&program)).fact("browser_by", by);
+        backend
+            .fact("browser", host.shown(&program))
+            .fact("browser_by", by);
         add_drivers(host, self, &mut backend);
         // What is known need not be asked again.
-        Ok(Look { ask: answer.is_none().then_some(params), backend })
+        Ok(Look {
+            ask: answer.is_none().then_some(params),
+            backend,
+        })
     }
 
     /// In the child: opens the page. An answer of the page is kept; a browser that does not start may start next time.
     pub(super) fn ask(&self, params: &Value) -> Result<Backend, Absent> {
         let program = PathBuf::from(params["browser"].as_str().unwrap_or_default());
-        let adapter = serde_json::from_value(params["adapter"].clone()).unwrap_or(Adapter::Software);
-        let opened = tempfile::Builder::new().prefix("probe-").tempdir_in(".").map_err(|e| e.to_string());
+        let adapter =
+            serde_json::from_value(params["adapter"].clone()).unwrap_or(Adapter::Software);
+        let opened = tempfile::Builder::new()
+            .prefix("probe-")
+            .tempdir_in(".")
+            .map_err(|e| e.to_string());
         let talked = opened.map_err(Trouble::Broken).and_then(|scratch| {
-            let launch = Launch { program: &program, api: self.api, adapter, scratch: scratch.path() };
-            let page = Page { script: SCRIPT, params: &json!({"api": self.api}), files: BTreeMap::new(), imports: &[] };
+            let launch = Launch {
+                program: &program,
+                api: self.api,
+                adapter,
+                scratch: scratch.path(),
+            };
+            let page = Page {
+                script: SCRIPT,
+                params: &json!({"api": self.api}),
+                files: BTreeMap::new(),
+                imports: &[],
+            };
             browser::open(&launch, &page, &|_| {})
         });
         let answer = match talked {
-            Ok(Talk { mut answer, version, .. }) => {
+            Ok(Talk {
+                mut answer,
+                version,
+                ..
+            }) => {
                 answer["version"] = version.into();
                 answer
             }
             Err(Trouble::Unavailable { reason, remedy }) => {
-                return Err(Backend { remedy, ..Backend::unavailable(self.name, reason) }.into());
+                return Err(Backend {
+                    remedy,
+                    ..Backend::unavailable(self.name, reason)
+                }
+                .into());
             }
             Err(trouble) => return Err(Backend::unavailable(self.name, trouble.to_string()).into()),
         };
@@ -102,7 +135,11 @@ impl Asked {
 fn keyed(mut device: Device, answered: Option<Device>) -> Device {
     let known_as = device.name.clone();
     if let Some(answered) = answered {
-        let name = if answered.name.is_empty() { device.name } else { answered.name };
+        let name = if answered.name.is_empty() {
+            device.name
+        } else {
+            answered.name
+        };
         device = Device { name, ..answered };
     }
     device.fact("known_as", known_as);
@@ -111,9 +148,12 @@ fn keyed(mut device: Device, answered: Option<Device>) -> Device {
 
 fn judged(host: &Host, asked: &Asked, answer: &Value) -> Backend {
     let mut backend = match (asked.answered)(answer) {
-        Ok(device) => Backend::available(asked.name, vec![keyed((asked.unasked)(host), Some(device))]),
-        Err(reason) => Backend::unavailable(asked.name, reason)
-            .with_remedy("name another Chrome or Chromium with ORCH_BROWSER, or unset it to take orch's own"),
+        Ok(device) => {
+            Backend::available(asked.name, vec![keyed((asked.unasked)(host), Some(device))])
+        }
+        Err(reason) => Backend::unavailable(asked.name, reason).with_remedy(
+            "name another Chrome or Chromium with ORCH_BROWSER, or unset it to take orch's own",
+        ),
     };
     backend.fact("version", answer["version"].clone());
     backend
@@ -123,12 +163,18 @@ fn judged(host: &Host, asked: &Asked, answer: &Value) -> Backend {
 fn find(host: &Host, name: &str) -> Result<Option<(PathBuf, &'static str)>, Absent> {
     let own = host.env("ORCH_BROWSER").filter(|path| !path.is_empty());
     if let Some(own) = own {
-        let path = if own.starts_with('/') { host.at(own) } else { std::path::absolute(own).unwrap_or_default() };
+        let path = if own.starts_with('/') {
+            host.at(own)
+        } else {
+            std::path::absolute(own).unwrap_or_default()
+        };
         if path.is_file() {
             return Ok(Some((path, "ORCH_BROWSER")));
         }
         let backend = Backend::unavailable(name, format!("ORCH_BROWSER={own} is no file"));
-        return Err(backend.with_remedy("unset ORCH_BROWSER to take orch's own, or name an executable").into());
+        return Err(backend
+            .with_remedy("unset ORCH_BROWSER to take orch's own, or name an executable")
+            .into());
     }
     if let Some(installed) = &host.libraries.browser {
         return Ok(Some((installed.clone(), "installed by orch")));
@@ -138,7 +184,9 @@ fn find(host: &Host, name: &str) -> Result<Option<(PathBuf, &'static str)>, Abse
             Some(reason) => reason,
             None => return Ok(None),
         },
-        (os, arch) => format!("the browser that orch installs is for Linux on x86_64, and this is {os} {arch}"),
+        (os, arch) => format!(
+            "the browser that orch installs is for Linux on x86_64, and this is {os} {arch}"
+        ),
     };
     Err(Backend::unavailable(name, reason)
         .with_remedy(match host.which(BROWSERS) {
@@ -152,7 +200,12 @@ fn find(host: &Host, name: &str) -> Result<Option<(PathBuf, &'static str)>, Abse
 fn memory(host: &Host, asked: &Asked, program: &Path) -> Option<PathBuf> {
     let folder = host.libraries.answers.as_ref()?;
     let meta = fs::metadata(program).ok()?;
-    let modified = meta.modified().ok()?.duration_since(UNIX_EPOCH).ok()?.as_nanos();
+    let modified = meta
+        .modified()
+        .ok()?
+        .duration_since(UNIX_EPOCH)
+        .ok()?
+        .as_nanos();
     let flags = browser::flags(asked.api, adapter(host)).join(" ");
     let document = format!(
         "answer 1\nscript {}\nprogram {} {} {modified}\nflags {flags}\ndrivers {}\n",
@@ -161,7 +214,11 @@ fn memory(host: &Host, asked: &Asked, program: &Path) -> Option<PathBuf> {
         meta.len(),
         drivers(host)
     );
-    Some(folder.join(format!("{}-{}.json", asked.name, Digest::of(document.as_bytes()).short())))
+    Some(folder.join(format!(
+        "{}-{}.json",
+        asked.name,
+        Digest::of(document.as_bytes()).short()
+    )))
 }
 
 /// GPUs and Vulkan drivers, in words; the same as long as a browser would find the same.
@@ -172,13 +229,30 @@ fn drivers(host: &Host) -> String {
         shown.split(" at ").next().unwrap_or(&shown).to_owned()
     });
     let folders = ["/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d"];
-    let vulkan = folders.iter().flat_map(|folder| host.list(folder)).filter(|file| file.ends_with(".json"));
-    let variables = VARIABLES.iter().filter_map(|name| Some(format!("{name}={}", host.env(name)?)));
+    let vulkan = folders
+        .iter()
+        .flat_map(|folder| host.list(folder))
+        .filter(|file| file.ends_with(".json"));
+    let variables = VARIABLES
+        .iter()
+        .filter_map(|name| Some(format!("{name}={}", host.env(name)?)));
     let version = |text: String| browser::version(&text).map(|version| format!("NVIDIA {version}"));
     let nvidia = host.text("/proc/driver/nvidia/version").and_then(version);
-    let nodes = host.list("/dev/dri").into_iter().filter(|node| node.starts_with("renderD"));
-    let all: Vec<String> = cards.chain(vulkan).chain(variables).chain(nvidia).chain(nodes).collect();
-    if all.is_empty() { "no GPU and no Vulkan driver".into() } else { all.join(", ") }
+    let nodes = host
+        .list("/dev/dri")
+        .into_iter()
+        .filter(|node| node.starts_with("renderD"));
+    let all: Vec<String> = cards
+        .chain(vulkan)
+        .chain(variables)
+        .chain(nvidia)
+        .chain(nodes)
+        .collect();
+    if all.is_empty() {
+        "no GPU and no Vulkan driver".into()
+    } else {
+        all.join(", ")
+    }
 }
 
 /// WebNN is claimed on the CPU only, for which no driver counts.
@@ -191,10 +265,17 @@ fn add_drivers(host: &Host, asked: &Asked, backend: &mut Backend) {
 pub(super) fn has_gpu(host: &Host) -> bool {
     host.os != "linux"
         || host.exists("/dev/nvidiactl")
-        || host.list("/dev/dri").iter().any(|node| node.starts_with("renderD"))
+        || host
+            .list("/dev/dri")
+            .iter()
+            .any(|node| node.starts_with("renderD"))
 }
 
 /// The adapter that a page asks for where nobody says which: a browser on anything but a GPU has its rasterizer only.
 pub(crate) fn adapter(host: &Host) -> Adapter {
-    if has_gpu(host) { Adapter::Hardware } else { Adapter::Software }
+    if has_gpu(host) {
+        Adapter::Hardware
+    } else {
+        Adapter::Software
+    }
 }

@@ -15,9 +15,18 @@ const HARDWARE: &str = "webgpu";
 /// The driver that orch installs, as it stands in the keys of measurements.
 pub const DRIVER: &str = "SwiftShader of @sparticuz/chromium 153.0.0";
 
-const DRIVERS: [&str; 3] = ["/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d", "/usr/local/share/vulkan/icd.d"];
-const FOLDERS: &[&str] =
-    &["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/run/opengl-driver/lib"];
+const DRIVERS: [&str; 3] = [
+    "/usr/share/vulkan/icd.d",
+    "/etc/vulkan/icd.d",
+    "/usr/local/share/vulkan/icd.d",
+];
+const FOLDERS: &[&str] = &[
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib",
+    "/run/opengl-driver/lib",
+];
 /// How the files of drivers in software are called: Mesa's lavapipe, and SwiftShader.
 const IN_SOFTWARE: [&str; 3] = ["lvp", "lavapipe", "swiftshader"];
 
@@ -69,11 +78,17 @@ fn on_linux(host: &Host) -> Look {
         Some(why) => Backend::unavailable("webgpu", why)
             .with_remedy("install the GPU's Vulkan driver and its loader (Debian: mesa-vulkan-drivers libvulkan1)"),
     };
-    backend.fact("vulkan_drivers", (!drivers.is_empty()).then(|| drivers.clone()));
+    backend.fact(
+        "vulkan_drivers",
+        (!drivers.is_empty()).then(|| drivers.clone()),
+    );
     if !backend.available {
         return backend.into();
     }
-    let software = backend.devices.iter().any(|device| device.kind == DeviceKind::Software);
+    let software = backend
+        .devices
+        .iter()
+        .any(|device| device.kind == DeviceKind::Software);
     let ask = match &host.libraries.swiftshader {
         _ if !software => json!({"backend": backend}),
         Some(folder) => json!({"swiftshader": folder.display().to_string(), "backend": backend}),
@@ -82,7 +97,10 @@ fn on_linux(host: &Host) -> Look {
             return backend.into();
         }
     };
-    Look { backend, ask: Some(ask) }
+    Look {
+        backend,
+        ask: Some(ask),
+    }
 }
 
 /// Whether a GPU has all that WebGPU needs, so that no driver in software has to be installed.
@@ -94,29 +112,45 @@ pub fn has_gpu(host: &Host) -> bool {
 fn drivers(host: &Host) -> Vec<String> {
     let files = DRIVERS.iter().flat_map(|folder| host.list(folder));
     let names = files.filter_map(|file| file.strip_suffix(".json").map(str::to_owned));
-    names.filter(|name| !IN_SOFTWARE.iter().any(|word| name.contains(word))).collect()
+    names
+        .filter(|name| !IN_SOFTWARE.iter().any(|word| name.contains(word)))
+        .collect()
 }
 
 /// Nodes that lead to a GPU and that this user may use.
 fn nodes(host: &Host) -> Vec<String> {
-    let render = host.list("/dev/dri").into_iter().filter(|node| node.starts_with("renderD"));
-    let all = render.map(|node| format!("/dev/dri/{node}")).chain(["/dev/nvidia0", "/dev/dxg"].map(str::to_owned));
-    all.filter(|node| host.exists(node) && host.may_use(node)).collect()
+    let render = host
+        .list("/dev/dri")
+        .into_iter()
+        .filter(|node| node.starts_with("renderD"));
+    let all = render
+        .map(|node| format!("/dev/dri/{node}"))
+        .chain(["/dev/nvidia0", "/dev/dxg"].map(str::to_owned));
+    all.filter(|node| host.exists(node) && host.may_use(node))
+        .collect()
 }
 
 /// What a GPU lacks for WebGPU; None if nothing.
 fn missing(drivers: &[String], nodes: &[String], host: &Host) -> Option<String> {
     if nodes.is_empty() {
-        let there = host.list("/dev/dri").into_iter().any(|node| node.starts_with("renderD"));
+        let there = host
+            .list("/dev/dri")
+            .into_iter()
+            .any(|node| node.starts_with("renderD"));
         return Some(match there {
             true => "this user may not use /dev/dri/renderD*".to_owned(),
             false => "no GPU: neither /dev/dri/renderD* nor /dev/nvidia0 exists".to_owned(),
         });
     }
     if drivers.is_empty() {
-        return Some(format!("{} leads to a GPU, and no Vulkan driver of one is installed", nodes[0]));
+        return Some(format!(
+            "{} leads to a GPU, and no Vulkan driver of one is installed",
+            nodes[0]
+        ));
     }
-    let is_there = FOLDERS.iter().any(|folder| host.exists(&format!("{folder}/{}", vulkan::LOADER)));
+    let is_there = FOLDERS
+        .iter()
+        .any(|folder| host.exists(&format!("{folder}/{}", vulkan::LOADER)));
     (!is_there).then(|| format!("the Vulkan loader {} is not installed", vulkan::LOADER))
 }
 
@@ -128,9 +162,16 @@ fn answered(mut backend: Backend, adapters: Result<Vec<vulkan::Adapter>, String>
         Err(why) => return refused(backend, format!("Vulkan does not start: {why}")),
     };
     let is_software = adapter.is_software();
-    let (id, kind) = if is_software { (SOFTWARE, DeviceKind::Software) } else { (HARDWARE, DeviceKind::Hardware) };
+    let (id, kind) = if is_software {
+        (SOFTWARE, DeviceKind::Software)
+    } else {
+        (HARDWARE, DeviceKind::Hardware)
+    };
     let mut device = Device::new(id, adapter.name.clone(), kind);
-    device.fact("vulkan", adapter.api.clone()).fact("adapter", adapter.kind).fact("vendor", adapter.vendor.clone());
+    device
+        .fact("vulkan", adapter.api.clone())
+        .fact("adapter", adapter.kind)
+        .fact("vendor", adapter.vendor.clone());
     if let Some(facts) = backend.devices.first().map(|device| device.facts.clone()) {
         device.facts.extend(facts);
     }
@@ -139,7 +180,8 @@ fn answered(mut backend: Backend, adapters: Result<Vec<vulkan::Adapter>, String>
 }
 
 fn refused(backend: Backend, why: String) -> Backend {
-    let absent = Backend::unavailable("webgpu", why).with_remedy("see what `vulkaninfo --summary` says");
+    let absent =
+        Backend::unavailable("webgpu", why).with_remedy("see what `vulkaninfo --summary` says");
     absent.with_facts(backend.facts)
 }
 
@@ -148,31 +190,72 @@ mod tests {
     use super::*;
 
     fn adapter(name: &str, kind: &'static str) -> vulkan::Adapter {
-        vulkan::Adapter { name: name.to_owned(), kind, vendor: "1ae0".to_owned(), api: "1.3.0".to_owned() }
+        vulkan::Adapter {
+            name: name.to_owned(),
+            kind,
+            vendor: "1ae0".to_owned(),
+            api: "1.3.0".to_owned(),
+        }
     }
 
     #[test]
     fn a_gpu_whose_only_vulkan_driver_is_a_program_is_software() {
-        let files = Backend::available("webgpu", vec![Device::new(HARDWARE, "GPU of radeon", DeviceKind::Hardware)]);
-        let found = answered(files.clone(), Ok(vec![adapter("llvmpipe (LLVM 19)", "cpu")]));
-        assert_eq!((found.devices[0].id.as_str(), found.devices[0].kind), (SOFTWARE, DeviceKind::Software));
-        let found = answered(files.clone(), Ok(vec![adapter("AMD Radeon", "discrete"), adapter("llvmpipe", "cpu")]));
-        assert_eq!((found.devices[0].name.as_str(), found.devices[0].kind), ("AMD Radeon", DeviceKind::Hardware));
+        let files = Backend::available(
+            "webgpu",
+            vec![Device::new(HARDWARE, "GPU of radeon", DeviceKind::Hardware)],
+        );
+        let found = answered(
+            files.clone(),
+            Ok(vec![adapter("llvmpipe (LLVM 19)", "cpu")]),
+        );
+        assert_eq!(
+            (found.devices[0].id.as_str(), found.devices[0].kind),
+            (SOFTWARE, DeviceKind::Software)
+        );
+        let found = answered(
+            files.clone(),
+            Ok(vec![
+                adapter("AMD Radeon", "discrete"),
+                adapter("llvmpipe", "cpu"),
+            ]),
+        );
+        assert_eq!(
+            (found.devices[0].name.as_str(), found.devices[0].kind),
+            ("AMD Radeon", DeviceKind::Hardware)
+        );
         let none = answered(files, Err("no Vulkan driver is installed".to_owned()));
-        assert_eq!(none.reason.as_deref(), Some("Vulkan does not start: no Vulkan driver is installed"));
+        assert_eq!(
+            none.reason.as_deref(),
+            Some("Vulkan does not start: no Vulkan driver is installed")
+        );
         assert!(none.devices.is_empty() && !none.available);
     }
 
     #[test]
     fn without_a_gpu_s_driver_it_is_software_and_says_so() {
-        let of = |name: &str| super::super::backends::WEBGPU.look(&Host::recorded(name), false).backend;
+        let of = |name: &str| {
+            super::super::backends::WEBGPU
+                .look(&Host::recorded(name), false)
+                .backend
+        };
         for name in ["neither", "nvidia", "amd", "intel-npu"] {
             let found = of(name);
-            assert_eq!(found.devices[0].kind, DeviceKind::Software, "{name}: none of them has a Vulkan driver");
-            assert!(found.devices[0].facts["because"].as_str().is_some_and(|why| !why.is_empty()));
+            assert_eq!(
+                found.devices[0].kind,
+                DeviceKind::Software,
+                "{name}: none of them has a Vulkan driver"
+            );
+            assert!(
+                found.devices[0].facts["because"]
+                    .as_str()
+                    .is_some_and(|why| !why.is_empty())
+            );
         }
         assert_eq!(of("mac").devices[0].kind, DeviceKind::Hardware);
-        assert!(!of("snapdragon").available, "there is no SwiftShader for aarch64");
+        assert!(
+            !of("snapdragon").available,
+            "there is no SwiftShader for aarch64"
+        );
         assert!(!has_gpu(&Host::recorded("amd")) && has_gpu(&Host::recorded("mac")));
     }
 }

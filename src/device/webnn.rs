@@ -9,17 +9,30 @@ use super::web::Asked;
 use super::{Device, DeviceKind};
 use crate::browser::Api;
 
-pub(super) static PROBER: Asked = Asked { name: "webnn", api: Api::WebNn, unasked, answered };
+pub(super) static PROBER: Asked = Asked {
+    name: "webnn",
+    api: Api::WebNn,
+    unasked,
+    answered,
+};
 
 fn unasked(host: &Host) -> Device {
-    Device::new("webnn:cpu", super::cpu::read(host).model, DeviceKind::Hardware)
+    Device::new(
+        "webnn:cpu",
+        super::cpu::read(host).model,
+        DeviceKind::Hardware,
+    )
 }
 
 fn answered(answer: &Value) -> Result<Device, String> {
     let of = |device: &str| answer[device].as_str().unwrap_or("no answer").to_owned();
     if of("cpu") != "ran" {
-        let why = answer["error"].as_str().map_or_else(|| of("cpu"), str::to_owned);
-        return Err(format!("the browser was asked for a context and one operator: {why}"));
+        let why = answer["error"]
+            .as_str()
+            .map_or_else(|| of("cpu"), str::to_owned);
+        return Err(format!(
+            "the browser was asked for a context and one operator: {why}"
+        ));
     }
     let mut device = Device::new("webnn:cpu", "", DeviceKind::Hardware);
     for other in ["gpu", "npu"] {
@@ -40,12 +53,23 @@ mod tests {
 
     #[test]
     fn only_an_operator_that_ran_is_evidence_and_only_for_the_cpu() {
-        let device = answered(&json!({"cpu": "ran", "gpu": "ran", "npu": "NotSupportedError"})).unwrap();
+        let device =
+            answered(&json!({"cpu": "ran", "gpu": "ran", "npu": "NotSupportedError"})).unwrap();
         assert_eq!(device.id, "webnn:cpu");
-        assert!(device.facts["gpu"].as_str().unwrap().contains("not claimed"));
+        assert!(
+            device.facts["gpu"]
+                .as_str()
+                .unwrap()
+                .contains("not claimed")
+        );
         assert_eq!(device.facts["npu"], "NotSupportedError");
-        let debian = answered(&json!({"cpu": "NotSupportedError: WebNN is not compiled in", "gpu": "ran"}));
+        let debian =
+            answered(&json!({"cpu": "NotSupportedError: WebNN is not compiled in", "gpu": "ran"}));
         assert!(debian.unwrap_err().contains("WebNN is not compiled in"));
-        assert!(answered(&json!({"error": "navigator.ml is missing"})).unwrap_err().contains("navigator.ml"));
+        assert!(
+            answered(&json!({"error": "navigator.ml is missing"}))
+                .unwrap_err()
+                .contains("navigator.ml")
+        );
     }
 }

@@ -24,7 +24,9 @@ impl MaxAge {
     }
 
     fn is_exceeded_at(&self, started: &str, now: Timestamp) -> bool {
-        started.parse::<Timestamp>().map_or(true, |then| now.duration_since(then) > self.limit)
+        started
+            .parse::<Timestamp>()
+            .map_or(true, |then| now.duration_since(then) > self.limit)
     }
 }
 
@@ -38,13 +40,19 @@ impl FromStr for MaxAge {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad =
-            || format!("`{text}` is not an age\n  hint: give minutes, hours, days or weeks: `30m`, `12h`, `7d`, `2w`");
+        let bad = || {
+            format!(
+                "`{text}` is not an age\n  hint: give minutes, hours, days or weeks: `30m`, `12h`, `7d`, `2w`"
+            )
+        };
         let span: Span = text.trim().parse().map_err(|_| bad())?;
         // Months and years have no length of their own, so they are none.
         let limit = span.to_duration(SpanRelativeTo::days_are_24_hours()).ok();
         let limit = limit.filter(|limit| !limit.is_negative()).ok_or_else(bad)?;
-        Ok(Self { text: text.trim().to_owned(), limit })
+        Ok(Self {
+            text: text.trim().to_owned(),
+            limit,
+        })
     }
 }
 
@@ -54,10 +62,19 @@ mod tests {
 
     #[test]
     fn minutes_hours_days_and_weeks() {
-        for (text, seconds) in
-            [("30m", 1800), ("12h", 43_200), ("7d", 604_800), ("2w", 1_209_600), ("1d 2h", 93_600), ("0s", 0)]
-        {
-            assert_eq!(text.parse::<MaxAge>().unwrap().limit.as_secs(), seconds, "{text}");
+        for (text, seconds) in [
+            ("30m", 1800),
+            ("12h", 43_200),
+            ("7d", 604_800),
+            ("2w", 1_209_600),
+            ("1d 2h", 93_600),
+            ("0s", 0),
+        ] {
+            assert_eq!(
+                text.parse::<MaxAge>().unwrap().limit.as_secs(),
+                seconds,
+                "{text}"
+            );
         }
         for text in ["", "7", "d", "-7d", "7d ago", "2mo", "1y", "seven days"] {
             assert!(text.parse::<MaxAge>().is_err(), "{text}");
@@ -70,7 +87,10 @@ mod tests {
         let now = "2026-03-01T12:00:00Z".parse().unwrap();
         assert!(!age.is_exceeded_at("2026-03-01T11:00:00Z", now));
         assert!(age.is_exceeded_at("2026-03-01T10:59:59Z", now));
-        assert!(!age.is_exceeded_at("2026-03-01T12:30:00Z", now), "another host's clock may be ahead");
+        assert!(
+            !age.is_exceeded_at("2026-03-01T12:30:00Z", now),
+            "another host's clock may be ahead"
+        );
         assert!(age.is_exceeded_at("yesterday", now));
     }
 }

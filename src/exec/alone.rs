@@ -27,9 +27,14 @@ pub struct Bench<'a> {
 
 impl Bench<'_> {
     /// Empty folders in that folder.
-    pub(super) fn folders<const N: usize>(&self, names: [&str; N]) -> std::io::Result<[PathBuf; N]> {
+    pub(super) fn folders<const N: usize>(
+        &self,
+        names: [&str; N],
+    ) -> std::io::Result<[PathBuf; N]> {
         let folders = names.map(|name| self.scratch.join(name));
-        folders.iter().try_for_each(|folder| bfs::make_empty(folder))?;
+        folders
+            .iter()
+            .try_for_each(|folder| bfs::make_empty(folder))?;
         Ok(folders)
     }
 
@@ -44,10 +49,24 @@ impl Bench<'_> {
         let lent = lend_first(self.inventory, run.backend.name, &run.device);
         let params = told(call, lent.as_ref(), self.provision)?;
         let env = lent.map(|lease| lease.env).unwrap_or_default();
-        let Places { inputs, out, scratch, .. } = places;
+        let Places {
+            inputs,
+            out,
+            scratch,
+            ..
+        } = places;
         let log = self.scratch.join("log");
         let sandbox = grants(&call.access, &[&out, &scratch])?;
-        let job = Job { id: 1, op: call.op.into(), params, inputs, sandbox, out, log: Some(log.clone()), env };
+        let job = Job {
+            id: 1,
+            op: call.op.into(),
+            params,
+            inputs,
+            sandbox,
+            out,
+            log: Some(log.clone()),
+            env,
+        };
         let limits = Limits::of_time(Duration::from_secs(timeout), self.cancel, &log);
         let ended = match call.worker {
             Worker::Orch(runtime) | Worker::Kept(runtime) => {

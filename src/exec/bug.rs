@@ -24,7 +24,10 @@ pub(super) struct Bugs<'a> {
 
 impl<'a> Bugs<'a> {
     pub(super) fn new(store: &'a DiskStore) -> Self {
-        Self { store, met: AtomicBool::new(false) }
+        Self {
+            store,
+            met: AtomicBool::new(false),
+        }
     }
 
     /// Whether the run met one.
@@ -40,16 +43,24 @@ impl<'a> Bugs<'a> {
             let (place, backtrace) = place.unwrap_or_default();
             let what = format!("{BUG} {}{place}", what.trim_start_matches(BUG).trim_start());
             // The error has the message in any case; the disk may be full.
-            let log = File::options().create(true).append(true).open(self.store.log_path(name));
+            let log = File::options()
+                .create(true)
+                .append(true)
+                .open(self.store.log_path(name));
             let _ = log.and_then(|mut log| writeln!(log, "{what}\n{backtrace}"));
             anyhow::Error::msg(what)
         })
     }
 
     /// As [`Self::caught`], for work that is not a step. The error names the log.
-    pub(super) fn caught_aside<T>(&self, name: &str, work: impl FnOnce() -> T) -> Result<T, String> {
+    pub(super) fn caught_aside<T>(
+        &self,
+        name: &str,
+        work: impl FnOnce() -> T,
+    ) -> Result<T, String> {
         let log = self.store.log_path(name);
-        self.caught(name, work).map_err(|bug| format!("{bug} (backtrace: {})", log.display()))
+        self.caught(name, work)
+            .map_err(|bug| format!("{bug} (backtrace: {})", log.display()))
     }
 
     /// Notes a bug that was reported as an error.
@@ -72,7 +83,9 @@ impl Drop for Ender<'_> {
 }
 
 pub(super) fn is_bug(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| cause.to_string().starts_with(BUG))
+    error
+        .chain()
+        .any(|cause| cause.to_string().starts_with(BUG))
 }
 
 /// Where a thread panicked, e.g. ` at src/x.rs:1`, and its backtrace.
@@ -88,18 +101,32 @@ fn watched<T>(work: impl FnOnce() -> T) -> (Result<T, String>, Option<Place>) {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let usual = take_hook();
-        set_hook(Box::new(move |panic| if IS_WATCHED.get() { note(panic) } else { usual(panic) }));
+        set_hook(Box::new(move |panic| {
+            if IS_WATCHED.get() {
+                note(panic)
+            } else {
+                usual(panic)
+            }
+        }));
     });
     let outer = IS_WATCHED.replace(true);
     // State that a panic left half changed is behind a poisoned lock, or is not used again.
     let result = catch_unwind(AssertUnwindSafe(work));
     IS_WATCHED.set(outer);
-    (result.map_err(|panic| said(&*panic).to_owned()), PANICKED.take())
+    (
+        result.map_err(|panic| said(&*panic).to_owned()),
+        PANICKED.take(),
+    )
 }
 
 fn note(panic: &PanicHookInfo<'_>) {
-    let place = panic.location().map(|place| format!(" at {}:{}", place.file(), place.line()));
-    PANICKED.set(Some((place.unwrap_or_default(), Backtrace::force_capture().to_string())));
+    let place = panic
+        .location()
+        .map(|place| format!(" at {}:{}", place.file(), place.line()));
+    PANICKED.set(Some((
+        place.unwrap_or_default(),
+        Backtrace::force_capture().to_string(),
+    )));
 }
 
 #[cfg(test)]

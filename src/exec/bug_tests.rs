@@ -15,7 +15,9 @@ use crate::exec::{Context, Options, Probe, probe, run};
 use crate::plan::Plan;
 use crate::provision::Provision;
 use crate::record::{Outcome, Record};
-use crate::step::{Code, CommandCall, Judgement, Places, Requirement, Stage, Step, StepKind, WRITE, Work};
+use crate::step::{
+    Code, CommandCall, Judgement, Places, Requirement, Stage, Step, StepKind, WRITE, Work,
+};
 use crate::toolchain::EnvName;
 
 /// Panics where its step's parameter says.
@@ -31,19 +33,33 @@ impl StepKind for Panics {
     }
 
     fn requires(&self, step: &Step) -> Vec<Requirement> {
-        if step.params.json()["where"] == "setup" { vec![Requirement::Env(EnvName::Ort)] } else { vec![] }
+        if step.params.json()["where"] == "setup" {
+            vec![Requirement::Env(EnvName::Ort)]
+        } else {
+            vec![]
+        }
     }
 
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
         let absent = places.inputs.get("absent");
         match step.params.json()["where"].as_str().unwrap() {
-            "lower" => absent.map(|_| Work::Files(vec![])).ok_or(()).map_err(|()| panic!("BUG: no input `absent`")),
+            "lower" => absent
+                .map(|_| Work::Files(vec![]))
+                .ok_or(())
+                .map_err(|()| panic!("BUG: no input `absent`")),
             "work" => Ok(Work::Pure(Box::new(|| Vec::new().remove(7)))),
-            "judge" => Ok(Work::Judge(Box::new(|| -> anyhow::Result<Judgement> { std::panic::panic_any(7) }))),
-            "error" => Ok(Work::Pure(Box::new(|| anyhow::bail!("BUG: a step of no kind")))),
+            "judge" => Ok(Work::Judge(Box::new(|| -> anyhow::Result<Judgement> {
+                std::panic::panic_any(7)
+            }))),
+            "error" => Ok(Work::Pure(Box::new(|| {
+                anyhow::bail!("BUG: a step of no kind")
+            }))),
             "sleep" => {
                 let argv = ["sleep", "300"].map(str::to_owned).into();
-                Ok(Work::Command(CommandCall { argv, ..CommandCall::default() }))
+                Ok(Work::Command(CommandCall {
+                    argv,
+                    ..CommandCall::default()
+                }))
             }
             "decide" => Ok(Work::Pure(Box::new(|| {
                 std::thread::sleep(Duration::from_secs(1));
@@ -61,8 +77,12 @@ struct Heard(Mutex<Vec<Event>>);
 
 impl Listener for Heard {
     fn tell(&self, event: Event) {
-        assert!(!matches!(event, Event::SetupStarted { .. }), "an installer's bug");
-        let is_decided = matches!(&event, Event::StepFinished { step, .. } if &**step == "generate:decide");
+        assert!(
+            !matches!(event, Event::SetupStarted { .. }),
+            "an installer's bug"
+        );
+        let is_decided =
+            matches!(&event, Event::StepFinished { step, .. } if &**step == "generate:decide");
         assert!(!is_decided, "a bug where it is decided");
         self.0.lock().unwrap().push(event);
     }
@@ -79,7 +99,10 @@ impl Probe for Mad {
 fn plan(places: &[&str]) -> Plan {
     let steps = places.iter().map(|place| {
         let (name, params) = (format!("generate:{place}"), json!({"where": place}));
-        Step { retries: Some(1), ..Step::new(name, Stage::Generate, &Panics, params, vec![], 300) }
+        Step {
+            retries: Some(1),
+            ..Step::new(name, Stage::Generate, &Panics, params, vec![], 300)
+        }
     });
     Plan::new(steps.collect(), vec![], vec![], BTreeMap::new())
 }
@@ -98,7 +121,9 @@ struct Ended {
 fn ran(places: &'static [&str]) -> Ended {
     let (sender, receiver) = channel();
     std::thread::spawn(move || drop(sender.send(run_here(places))));
-    receiver.recv_timeout(Duration::from_secs(60)).expect("the run waits for ever, or panicked")
+    receiver
+        .recv_timeout(Duration::from_secs(60))
+        .expect("the run waits for ever, or panicked")
 }
 
 fn run_here(places: &[&str]) -> Ended {
@@ -107,7 +132,10 @@ fn run_here(places: &[&str]) -> Ended {
     let cancel = Cancel::default();
     let provision = Provision::new(dir.path().join("envs"), None, cancel.clone()).unwrap();
     let (plan, heard) = (plan(places), Heard::default());
-    let options = Options { wanted: Some(plan.ids().collect()), ..options(dir.path()) };
+    let options = Options {
+        wanted: Some(plan.ids().collect()),
+        ..options(dir.path())
+    };
     let finished = run(&Context {
         plan: &plan,
         store: &store,
@@ -122,17 +150,28 @@ fn run_here(places: &[&str]) -> Ended {
         away: None,
     })
     .unwrap();
-    let records = places.iter().map(|place| store.latest(&format!("generate:{place}")).unwrap());
+    let records = places
+        .iter()
+        .map(|place| store.latest(&format!("generate:{place}")).unwrap());
     let records: Vec<Option<Record>> = records.collect();
     let held = |record: &Record| {
         let key = record.key.digest();
         store.lookup(&key).unwrap().is_some() || store.failure(&key).unwrap().is_some()
     };
-    let log = |place: &&str| std::fs::read_to_string(store.log_path(&format!("generate:{place}"))).unwrap_or_default();
+    let log = |place: &&str| {
+        std::fs::read_to_string(store.log_path(&format!("generate:{place}"))).unwrap_or_default()
+    };
     Ended {
-        steps: finished.results.iter().map(|r| (r.outcome, r.reason.clone().unwrap_or_default())).collect(),
+        steps: finished
+            .results
+            .iter()
+            .map(|r| (r.outcome, r.reason.clone().unwrap_or_default()))
+            .collect(),
         met_bug: finished.met_bug,
-        held: records.iter().map(|record| record.as_ref().is_some_and(held)).collect(),
+        held: records
+            .iter()
+            .map(|record| record.as_ref().is_some_and(held))
+            .collect(),
         records,
         logs: places.iter().map(log).collect(),
         events: heard.0.into_inner().unwrap(),
@@ -144,18 +183,31 @@ fn a_panic_is_an_outcome_of_its_step_and_the_others_go_on() {
     let ended = ran(&["lower", "work", "not", "judge"]);
     assert!(ended.met_bug);
     assert_eq!(ended.steps[2].0, Outcome::Pass);
-    assert_eq!(ended.held, [false, false, true, false], "a bug is neither a hit nor stands");
+    assert_eq!(
+        ended.held,
+        [false, false, true, false],
+        "a bug is neither a hit nor stands"
+    );
     for (at, told) in [
         (0, "BUG: no input `absent` at src/exec/bug_tests.rs:"),
-        (1, "BUG: removal index (is 7) should be < len (is 0) at src/exec/"),
+        (
+            1,
+            "BUG: removal index (is 7) should be < len (is 0) at src/exec/",
+        ),
         (3, "BUG: without a message at src/exec/bug_tests.rs:"),
     ] {
         let (outcome, reason) = &ended.steps[at];
-        assert!(*outcome == Outcome::Fail && reason.starts_with(told), "{outcome:?} {reason}");
+        assert!(
+            *outcome == Outcome::Fail && reason.starts_with(told),
+            "{outcome:?} {reason}"
+        );
         let (record, log) = (&ended.records[at], &ended.logs[at]);
         let record = record.as_ref().expect("a failure is on record");
         assert!(record.attempts.is_empty(), "a bug is not tried again");
-        assert!(log.starts_with("BUG: ") && log.contains("bug_tests"), "no backtrace: {log}");
+        assert!(
+            log.starts_with("BUG: ") && log.contains("bug_tests"),
+            "no backtrace: {log}"
+        );
     }
 }
 
@@ -163,9 +215,14 @@ fn a_panic_is_an_outcome_of_its_step_and_the_others_go_on() {
 fn a_panic_of_an_installer_fails_those_that_wait_for_it() {
     let ended = ran(&["setup", "not"]);
     assert!(ended.met_bug);
-    let [(outcome, reason), (other, _)] = &ended.steps[..] else { panic!("{:?}", ended.steps) };
+    let [(outcome, reason), (other, _)] = &ended.steps[..] else {
+        panic!("{:?}", ended.steps)
+    };
     assert_eq!((*outcome, *other), (Outcome::Fail, Outcome::Pass));
-    assert!(reason.contains("could not be set up: BUG: an installer's bug at src/exec/bug_tests.rs:"), "{reason}");
+    assert!(
+        reason.contains("could not be set up: BUG: an installer's bug at src/exec/bug_tests.rs:"),
+        "{reason}"
+    );
     assert!(ended.records[0].is_none(), "nothing was executed");
     let told = |event: &Event| matches!(event, Event::SetupFinished { error: Some(why), .. } if why.contains("BUG:"));
     assert!(ended.events.iter().any(told), "{:?}", ended.events);
@@ -179,8 +236,15 @@ fn a_panic_of_a_prober_is_a_device_that_is_not_there() {
     let answer = probe::ask(&Mad, &bugs).remove(0);
     assert!(bugs.met() && !answer.available);
     let reason = answer.reason.unwrap();
-    assert!(reason.starts_with("BUG: a driver of cuda at src/exec/bug_tests.rs:"), "{reason}");
-    let log = reason.split_once("backtrace: ").unwrap().1.trim_end_matches(')');
+    assert!(
+        reason.starts_with("BUG: a driver of cuda at src/exec/bug_tests.rs:"),
+        "{reason}"
+    );
+    let log = reason
+        .split_once("backtrace: ")
+        .unwrap()
+        .1
+        .trim_end_matches(')');
     assert!(std::fs::read_to_string(log).unwrap().contains("bug_tests"));
 }
 
@@ -192,14 +256,21 @@ fn a_panic_where_it_is_decided_ends_what_executes() {
         run_here(&["sleep", "decide"])
     });
     let ended = receiver.recv_timeout(Duration::from_secs(60));
-    assert_eq!(ended, Err(RecvTimeoutError::Disconnected), "it waits for a step of which nobody will hear");
+    assert_eq!(
+        ended,
+        Err(RecvTimeoutError::Disconnected),
+        "it waits for a step of which nobody will hear"
+    );
 }
 
 #[test]
 fn an_error_about_what_cannot_happen_is_a_bug_too() {
     let ended = ran(&["error"]);
     assert!(ended.met_bug);
-    assert_eq!(ended.steps[0], (Outcome::Fail, "BUG: a step of no kind".into()));
+    assert_eq!(
+        ended.steps[0],
+        (Outcome::Fail, "BUG: a step of no kind".into())
+    );
     assert_eq!(ended.held, [false]);
 }
 

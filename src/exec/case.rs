@@ -31,8 +31,17 @@ const LETTERS: usize = 2000;
 /// Records keep whole seconds, s.
 const SLACK: f64 = 1.5;
 
-pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &PlannedCase) -> CaseResult {
-    Ended { context, results, planned }.result()
+pub(super) fn result(
+    context: &Context<'_>,
+    results: &[StepResult],
+    planned: &PlannedCase,
+) -> CaseResult {
+    Ended {
+        context,
+        results,
+        planned,
+    }
+    .result()
 }
 
 /// A case whose steps have all ended.
@@ -65,23 +74,36 @@ impl<'a> Ended<'a> {
         let own = self.of(planned.judge);
         let params = plan.step(planned.run).run();
         let model = &plan.model_facts[&case.model];
-        let at = own.blamed.or_else(|| self.failed_round()).unwrap_or(planned.judge);
+        let at = own
+            .blamed
+            .or_else(|| self.failed_round())
+            .unwrap_or(planned.judge);
         let expected = case.expect.as_ref().map(|expect| expected(expect));
         let course = course(planned, |id| Some(self.of(id).outcome));
         let (answered, after) = match course {
-            Course::Answered { by, after } if !is_as_expected(case, plan.step(at).stage, own.outcome) => {
+            Course::Answered { by, after }
+                if !is_as_expected(case, plan.step(at).stage, own.outcome) =>
+            {
                 (Some(by), after)
             }
             _ => (None, Vec::new()),
         };
         let (status, reason) = self.judged(answered);
         // The figures are those of what ran: of the fallback, if one answered.
-        let (run, judge) = answered.map_or((planned.run, planned.judge), |fallback| (fallback.run, fallback.judge));
+        let (run, judge) = answered.map_or((planned.run, planned.judge), |fallback| {
+            (fallback.run, fallback.judge)
+        });
         let record = self.record(run);
         // A case that ended before its run has only that step to report.
-        let end = self.of(if answered.is_none() && own.blamed.is_some() { at } else { run });
+        let end = self.of(if answered.is_none() && own.blamed.is_some() {
+            at
+        } else {
+            run
+        });
         let measure = self.measure(run);
-        let requested = self.measure(planned.run).map(|measure| measure.requested_device.clone());
+        let requested = self
+            .measure(planned.run)
+            .map(|measure| measure.requested_device.clone());
         CaseResult {
             case: case.id(),
             dims: case.dims.clone(),
@@ -106,12 +128,20 @@ impl<'a> Ended<'a> {
             cached: end.how == How::Hit,
             measured: record.map(|record| record.started.clone()),
             host: None,
-            ended: end.record.as_ref().filter(|_| record.is_none()).map(|record| record.started.clone()),
+            ended: end
+                .record
+                .as_ref()
+                .filter(|_| record.is_none())
+                .map(|record| record.started.clone()),
             known_since: known_since(self.of(at), record).filter(|_| answered.is_none()),
             untimed: measure.is_some_and(|measure| measure.times.is_none()),
             metrics: stats::metrics(&self.rounds(run), case.dims.get("batch").copied()),
-            numerics: self.record(judge).and_then(|record| record.numerics.clone()),
-            placement: measure.map(|measure| measure.placement.clone()).unwrap_or_default(),
+            numerics: self
+                .record(judge)
+                .and_then(|record| record.numerics.clone()),
+            placement: measure
+                .map(|measure| measure.placement.clone())
+                .unwrap_or_default(),
             facts: self.facts(answered.map(|fallback| fallback.run)),
             repro: self.repro(at),
             log: self.last_words(at).filter(|_| status.is_failure()),
@@ -119,51 +149,103 @@ impl<'a> Ended<'a> {
             took: self.took(),
             converted: self.converted(),
             // A run reads the artefact first.
-            loaded_bytes: plan.dependencies(planned.run).next().and_then(|id| self.size(id)),
+            loaded_bytes: plan
+                .dependencies(planned.run)
+                .next()
+                .and_then(|id| self.size(id)),
             expected,
             fallback: answered.map(|fallback| self.fallback_result(fallback, &after)),
-            attempts: self.record(planned.run).map(|record| record.attempts.clone()).unwrap_or_default(),
+            attempts: self
+                .record(planned.run)
+                .map(|record| record.attempts.clone())
+                .unwrap_or_default(),
         }
     }
 
     /// What measured the case: its run, or that of the fallback that answered, and the further rounds of its own.
     fn rounds(&self, run: StepId) -> Vec<Ran<'a>> {
-        let further = self.planned.rounds.iter().filter(|_| run == self.planned.run);
+        let further = self
+            .planned
+            .rounds
+            .iter()
+            .filter(|_| run == self.planned.run);
         let ran = |(id, round): (&StepId, u32)| {
-            Some(Ran { round, started: &self.record(*id)?.started, raw: self.measure(*id)? })
+            Some(Ran {
+                round,
+                started: &self.record(*id)?.started,
+                raw: self.measure(*id)?,
+            })
         };
-        [run].iter().chain(further).zip(1..).filter_map(ran).collect()
+        [run]
+            .iter()
+            .chain(further)
+            .zip(1..)
+            .filter_map(ran)
+            .collect()
     }
 
     /// The first round after a right run that failed by itself: a model that runs sometimes does not run.
     fn failed_round(&self) -> Option<StepId> {
         let is_made = self.of(self.planned.judge).outcome.is_made();
-        self.planned.rounds.iter().copied().find(|id| is_made && self.of(*id).outcome.is_failure())
+        self.planned
+            .rounds
+            .iter()
+            .copied()
+            .find(|id| is_made && self.of(*id).outcome.is_failure())
     }
 
     /// How many the model has, or those that it is made of together, by the steps that made them. None if one does not tell.
     fn parameters(&self) -> Option<u64> {
         let kind = |id: &StepId| self.context.plan.step(*id).kind.name();
-        let makers = self.planned.chain.iter().filter(|id| kind(id).starts_with(MATERIALISE.name()));
+        let makers = self
+            .planned
+            .chain
+            .iter()
+            .filter(|id| kind(id).starts_with(MATERIALISE.name()));
         let counts = makers.map(|id| self.record(*id)?.facts.get("parameters")?.as_u64());
         counts.sum::<Option<u64>>().filter(|all| *all > 0)
     }
 
     /// What each step took when it was executed, in this run or in an earlier one.
     fn took(&self) -> IndexMap<String, f64> {
-        self.planned.chain.iter().filter_map(|id| Some((self.name(*id), self.record(*id)?.seconds))).collect()
+        self.planned
+            .chain
+            .iter()
+            .filter_map(|id| Some((self.name(*id), self.record(*id)?.seconds)))
+            .collect()
     }
 
     /// How large what a step made is. None if nothing, or if it cannot be read.
     fn size(&self, id: StepId) -> Option<u64> {
-        Some(self.context.store.manifest(&self.of(id).output()?).ok()?.size())
+        Some(
+            self.context
+                .store
+                .manifest(&self.of(id).output()?)
+                .ok()?
+                .size(),
+        )
     }
 
     fn converted(&self) -> IndexMap<String, Converted> {
-        let conversions = self.planned.chain.iter().filter(|id| self.context.plan.step(**id).stage == Stage::Convert);
+        let conversions = self
+            .planned
+            .chain
+            .iter()
+            .filter(|id| self.context.plan.step(**id).stage == Stage::Convert);
         let made = conversions.filter_map(|id| {
-            let from_bytes = self.context.plan.dependencies(*id).next().and_then(|from| self.size(from));
-            Some((self.name(*id), Converted { bytes: self.size(*id)?, from_bytes }))
+            let from_bytes = self
+                .context
+                .plan
+                .dependencies(*id)
+                .next()
+                .and_then(|from| self.size(from));
+            Some((
+                self.name(*id),
+                Converted {
+                    bytes: self.size(*id)?,
+                    from_bytes,
+                },
+            ))
         });
         made.collect()
     }
@@ -175,29 +257,53 @@ impl<'a> Ended<'a> {
         if answered.is_some() {
             return (Outcome::PassFallback, reason);
         }
-        let stage = self.context.plan.step(own.blamed.unwrap_or(self.planned.judge)).stage;
+        let stage = self
+            .context
+            .plan
+            .step(own.blamed.unwrap_or(self.planned.judge))
+            .stage;
         match &self.planned.case.expect {
-            Some(_) if is_as_expected(&self.planned.case, stage, own.outcome) => return (Outcome::Xfail, reason),
+            Some(_) if is_as_expected(&self.planned.case, stage, own.outcome) => {
+                return (Outcome::Xfail, reason);
+            }
             Some(expect) if own.outcome.is_made() && self.failed_round().is_none() => {
                 let told = expected(expect).summary();
                 let at = &expect.rule.loc;
-                let reason = format!("it passed, but {at} expects {told}; `orch accept` removes that");
+                let reason =
+                    format!("it passed, but {at} expects {told}; `orch accept` removes that");
                 return (Outcome::Xpass, Some(reason));
             }
             Some(expect) if own.outcome.is_failure() => {
                 let reason = reason.as_deref().unwrap_or("no reason was given");
-                return (own.outcome, Some(format!("{reason} (the spec expects {})", expected(expect).summary())));
+                return (
+                    own.outcome,
+                    Some(format!(
+                        "{reason} (the spec expects {})",
+                        expected(expect).summary()
+                    )),
+                );
             }
             _ => {}
         }
         if let Some(id) = self.failed_round() {
-            let (round, failed) = (self.context.plan.step(id).run().round.unwrap_or(1), self.of(id));
+            let (round, failed) = (
+                self.context.plan.step(id).run().round.unwrap_or(1),
+                self.of(id),
+            );
             let why = failed.reason.as_deref().unwrap_or("no reason was given");
-            return (failed.outcome, Some(format!("round {round} of {}: {why}", self.planned.rounds.len() + 1)));
+            return (
+                failed.outcome,
+                Some(format!(
+                    "round {round} of {}: {why}",
+                    self.planned.rounds.len() + 1
+                )),
+            );
         }
         // If a step above needed several attempts, the case is flaky as well.
         match self.flaky() {
-            Some(id) if own.outcome == Outcome::Pass => (Outcome::Flaky, self.of(id).reason.clone()),
+            Some(id) if own.outcome == Outcome::Pass => {
+                (Outcome::Flaky, self.of(id).reason.clone())
+            }
             _ => (own.outcome, reason),
         }
     }
@@ -205,8 +311,12 @@ impl<'a> Ended<'a> {
     /// The reason of a wrong result, and what the export found out of it: it computes its file node by node too, in fp32
     /// on the CPU.
     fn with_finding(&self, outcome: Outcome, reason: Option<String>) -> Option<String> {
-        let runs_on_cpu =
-            |record: &Record| record.facts.get("provider").is_some_and(|name| name == "CPUExecutionProvider");
+        let runs_on_cpu = |record: &Record| {
+            record
+                .facts
+                .get("provider")
+                .is_some_and(|name| name == "CPUExecutionProvider")
+        };
         let is_found = outcome == Outcome::Numerics
             && self.planned.case.precision == Precision::Fp32
             && self.record(self.planned.run).is_some_and(runs_on_cpu)
@@ -228,41 +338,75 @@ impl<'a> Ended<'a> {
             return None;
         }
         let words = tail(&path, LINES);
-        let last = words.char_indices().rev().nth(LETTERS - 1).map_or(&*words, |(at, _)| &words[at..]);
+        let last = words
+            .char_indices()
+            .rev()
+            .nth(LETTERS - 1)
+            .map_or(&*words, |(at, _)| &words[at..]);
         (!last.trim().is_empty()).then(|| without_secrets(last).into_owned())
     }
 
     fn flaky(&self) -> Option<StepId> {
-        self.planned.chain.iter().copied().find(|id| self.of(*id).outcome == Outcome::Flaky)
+        self.planned
+            .chain
+            .iter()
+            .copied()
+            .find(|id| self.of(*id).outcome == Outcome::Flaky)
     }
 
     fn stage(&self, at: StepId) -> String {
-        let is_made = self.of(self.planned.judge).outcome.is_made() && self.failed_round().is_none();
-        let at = if is_made { self.flaky().unwrap_or(at) } else { at };
+        let is_made =
+            self.of(self.planned.judge).outcome.is_made() && self.failed_round().is_none();
+        let at = if is_made {
+            self.flaky().unwrap_or(at)
+        } else {
+            at
+        };
         // A verdict is reported as the stage of the run that it judges.
-        let stage = if at == self.planned.judge { Stage::Run } else { self.context.plan.step(at).stage };
+        let stage = if at == self.planned.judge {
+            Stage::Run
+        } else {
+            self.context.plan.step(at).stage
+        };
         stage.word().to_owned()
     }
 
-    fn fallback_result(&self, fallback: &PlannedFallback, after: &[&PlannedFallback]) -> FallbackResult {
+    fn fallback_result(
+        &self,
+        fallback: &PlannedFallback,
+        after: &[&PlannedFallback],
+    ) -> FallbackResult {
         let tried = |id: StepId, name: &str| {
             let result = self.of(id);
-            Tried { name: name.to_owned(), status: result.outcome, reason: result.reason.clone() }
+            Tried {
+                name: name.to_owned(),
+                status: result.outcome,
+                reason: result.reason.clone(),
+            }
         };
         let mut all = vec![tried(self.planned.judge, &self.planned.case.name)];
-        all.extend(after.iter().map(|other| tried(other.judge, &other.case.name)));
+        all.extend(
+            after
+                .iter()
+                .map(|other| tried(other.judge, &other.case.name)),
+        );
         // A smaller batch takes less time, which says nothing of its cost. Figures of emulators and software drivers are
         // not compared either.
         let run = self.context.plan.step(self.planned.run);
-        let is_comparable = fallback.batch.is_none() && !is_stand_in(self.context, run.run().backend.name);
-        let known = is_comparable.then(|| known_median(self.context, &run.name)).flatten();
+        let is_comparable =
+            fallback.batch.is_none() && !is_stand_in(self.context, run.run().backend.name);
+        let known = is_comparable
+            .then(|| known_median(self.context, &run.name))
+            .flatten();
         let median = self.measure(fallback.run).and_then(stats::median);
         FallbackResult {
             name: fallback.case.name.clone(),
             batch: fallback.batch,
             step: self.name(fallback.run),
             tried: all,
-            slowdown: median.zip(known.as_ref()).map(|(own, (real, _))| own / real),
+            slowdown: median
+                .zip(known.as_ref())
+                .map(|(own, (real, _))| own / real),
             against: known.map(|(_, date)| date),
         }
     }
@@ -272,10 +416,21 @@ impl<'a> Ended<'a> {
     fn facts(&self, instead: Option<StepId>) -> IndexMap<String, Arc<Value>> {
         let mut by_step = IndexMap::new();
         let mut versions = serde_json::Map::new();
-        let judged = self.planned.chain.iter().filter(|id| !self.planned.rounds.contains(id));
+        let judged = self
+            .planned
+            .chain
+            .iter()
+            .filter(|id| !self.planned.rounds.contains(id));
         for id in judged.chain(&instead) {
-            let Some(record) = self.record(*id).filter(|record| !record.facts.is_null()) else { continue };
-            versions.extend(record.facts["versions"].as_object().cloned().unwrap_or_default());
+            let Some(record) = self.record(*id).filter(|record| !record.facts.is_null()) else {
+                continue;
+            };
+            versions.extend(
+                record.facts["versions"]
+                    .as_object()
+                    .cloned()
+                    .unwrap_or_default(),
+            );
             // Native runtimes name their library's version beside what else they say.
             for name in RUNTIMES.iter().flat_map(|runtime| runtime.versions) {
                 let version = record.facts.get(*name).filter(|value| value.is_string());
@@ -290,23 +445,41 @@ impl<'a> Ended<'a> {
     /// The generated test is the reproducer of its cell, as soon as there is something for it to load; before that it is
     /// the step at which the cell ended.
     fn repro(&self, at: StepId) -> Option<String> {
-        let Self { context, planned, .. } = *self;
+        let Self {
+            context, planned, ..
+        } = *self;
         if self.of(planned.run).outcome == Outcome::SkipUnavailable {
             return None;
         }
         if at != planned.run && at != planned.judge {
-            return Some(reproducer(&context.options.again(), &self.context.plan.step(at).name));
+            return Some(reproducer(
+                &context.options.again(),
+                &self.context.plan.step(at).name,
+            ));
         }
         let file = crate::step::test_file_name(&planned.case.model, &planned.case.name);
         let step = self.context.plan.step(planned.run);
-        let python = context.provision.env(crate::step::test_env(step.run())).ok()?.python;
-        let variables = step.kind.requires(step).into_iter().flat_map(|needed| context.provision.variables(needed));
-        let variables: String = variables.map(|variable| format!("{} ", shell::word(&variable))).collect();
+        let python = context
+            .provision
+            .env(crate::step::test_env(step.run()))
+            .ok()?
+            .python;
+        let variables = step
+            .kind
+            .requires(step)
+            .into_iter()
+            .flat_map(|needed| context.provision.variables(needed));
+        let variables: String = variables
+            .map(|variable| format!("{} ", shell::word(&variable)))
+            .collect();
         let env = if variables.is_empty() { "" } else { "env " };
         // From where the user stands, if it lies there.
         let here = std::env::current_dir().unwrap_or_default();
         let python = python.strip_prefix(&here).unwrap_or(&python).display();
-        Some(format!("{env}{variables}{python} {}/tests/{file}", context.options.out_dir.display()))
+        Some(format!(
+            "{env}{variables}{python} {}/tests/{file}",
+            context.options.out_dir.display()
+        ))
     }
 }
 
@@ -315,7 +488,9 @@ impl<'a> Ended<'a> {
 /// counts.
 fn known_since(end: &StepResult, measured: Option<&Record>) -> Option<String> {
     let record = end.record.as_deref().filter(|_| end.failed_before)?;
-    let measured = measured.map(|record| record.started.clone()).unwrap_or_default();
+    let measured = measured
+        .map(|record| record.started.clone())
+        .unwrap_or_default();
     Some(record.started.clone().max(measured))
 }
 
@@ -331,14 +506,23 @@ fn expected(expect: &Expect) -> Expected {
 
 /// Whether an emulator or a software driver stands in for the hardware of a backend.
 fn is_stand_in(context: &Context<'_>, backend: &str) -> bool {
-    let found = context.inventory.iter().find(|known| known.name == backend && known.available);
-    found.is_some_and(|found| found.devices.iter().all(|device| device.kind != DeviceKind::Hardware))
+    let found = context
+        .inventory
+        .iter()
+        .find(|known| known.name == backend && known.available);
+    found.is_some_and(|found| {
+        found
+            .devices
+            .iter()
+            .all(|device| device.kind != DeviceKind::Hardware)
+    })
 }
 
 /// The newest figure that the requested target itself has given on this machine, in milliseconds, and its date.
 fn known_median(context: &Context<'_>, step: &str) -> Option<(f64, String)> {
     let records = context.store.history(step, MEMORY).ok()?;
-    let is_real = |record: &Record| record.outcome.is_made() && record.host == context.host.report.name;
+    let is_real =
+        |record: &Record| record.outcome.is_made() && record.host == context.host.report.name;
     records.into_iter().filter(is_real).find_map(|record| {
         let median = stats::median(record.measure.as_ref()?)?;
         (median > 0.0).then_some((median, record.started))
@@ -348,21 +532,35 @@ fn known_median(context: &Context<'_>, step: &str) -> Option<(f64, String)> {
 /// Failed steps that no case reports: those that a case rests on are reported by the case.
 pub(super) fn failed_steps(plan: &Plan, results: &[StepResult]) -> BTreeSet<StepId> {
     let mut is_told = vec![false; results.len()];
-    for planned in plan.cases.iter().filter(|planned| results[planned.judge.0 as usize].how != How::NotNeeded) {
-        let spare = |fallback: &PlannedFallback| [Some(fallback.judge), results[fallback.judge.0 as usize].blamed];
+    for planned in plan
+        .cases
+        .iter()
+        .filter(|planned| results[planned.judge.0 as usize].how != How::NotNeeded)
+    {
+        let spare = |fallback: &PlannedFallback| {
+            [
+                Some(fallback.judge),
+                results[fallback.judge.0 as usize].blamed,
+            ]
+        };
         let spare = planned.fallbacks.iter().flat_map(spare).flatten();
         for id in planned.chain.iter().copied().chain(spare) {
             is_told[id.0 as usize] = true;
         }
     }
-    let untold = plan.ids().filter(|id| results[id.0 as usize].outcome.is_failure() && !is_told[id.0 as usize]);
-    untold.map(|id| results[id.0 as usize].blamed.unwrap_or(id)).collect()
+    let untold = plan
+        .ids()
+        .filter(|id| results[id.0 as usize].outcome.is_failure() && !is_told[id.0 as usize]);
+    untold
+        .map(|id| results[id.0 as usize].blamed.unwrap_or(id))
+        .collect()
 }
 
 /// Steps of the user's own that passed after failures, in this run or in the one whose result is used.
 pub(super) fn flaky_steps(context: &Context<'_>, results: &[StepResult]) -> Vec<FlakyStep> {
     let is_own = |id: &StepId| {
-        results[id.0 as usize].outcome == Outcome::Flaky && context.plan.step(*id).stage == Stage::Command
+        results[id.0 as usize].outcome == Outcome::Flaky
+            && context.plan.step(*id).stage == Stage::Command
     };
     let told = |id: StepId| {
         let result = &results[id.0 as usize];
@@ -371,7 +569,11 @@ pub(super) fn flaky_steps(context: &Context<'_>, results: &[StepResult]) -> Vec<
             reason: result.reason.clone(),
             executed: result.record.as_ref().map(|record| record.started.clone()),
             cached: result.how == How::Hit,
-            attempts: result.record.as_deref().map(|record| record.attempts.clone()).unwrap_or_default(),
+            attempts: result
+                .record
+                .as_deref()
+                .map(|record| record.attempts.clone())
+                .unwrap_or_default(),
         }
     };
     context.plan.ids().filter(is_own).map(told).collect()

@@ -37,7 +37,10 @@ pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
     tell_all(&mut scheduler, context.listener);
     let to_run = scheduler.steps.to_run().count() as u32;
     tell_missing(context, scheduler.steps.to_run());
-    context.listener.tell(Event::Started { steps: scheduler.steps.counted(), to_run });
+    context.listener.tell(Event::Started {
+        steps: scheduler.steps.counted(),
+        to_run,
+    });
     let (mut met_bug, absent) = (false, Absent::default());
     loop {
         if scheduler.steps.to_run().next().is_some() {
@@ -60,21 +63,38 @@ pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
     let (results, files) = scheduler.steps.into_results();
     let doc = reporting::report_doc(context, &results, clock.elapsed().as_secs_f64());
     let (interrupted, absent) = (context.cancel.is_cancelled(), absent.into_digests());
-    Ok(Finished { results, interrupted, met_bug, doc, files, absent })
+    Ok(Finished {
+        results,
+        interrupted,
+        met_bug,
+        doc,
+        files,
+        absent,
+    })
 }
 
 /// Reports events where the scheduler can want nothing else.
 pub(super) fn tell_all(scheduler: &mut Scheduler<'_>, listener: &dyn Listener) {
     for effect in scheduler.effects.drain(..) {
-        let Effect::Tell(event) = effect else { panic!("BUG: something is to be done before steps execute") };
+        let Effect::Tell(event) = effect else {
+            panic!("BUG: something is to be done before steps execute")
+        };
         listener.tell(event);
     }
 }
 
 /// Why nothing is executed with a read-only store.
 fn not_kept(plan: &Plan, scheduler: &Scheduler<'_>) -> String {
-    let names: Vec<_> = scheduler.steps.to_run().map(|id| plan.step(id).name.as_str()).collect();
-    let more = if names.len() > 1 { format!(" and {} more", names.len() - 1) } else { String::new() };
+    let names: Vec<_> = scheduler
+        .steps
+        .to_run()
+        .map(|id| plan.step(id).name.as_str())
+        .collect();
+    let more = if names.len() > 1 {
+        format!(" and {} more", names.len() - 1)
+    } else {
+        String::new()
+    };
     let first = names.first().copied().unwrap_or_default();
     format!(
         "`{first}`{more} would run, and the result could not be kept\n  hint: name another store with --cache-dir; \
@@ -85,9 +105,13 @@ fn not_kept(plan: &Plan, scheduler: &Scheduler<'_>) -> String {
 /// Before anything is installed.
 fn tell_missing(context: &Context<'_>, steps: impl Iterator<Item = StepId>) {
     let steps = steps.map(|id| context.plan.step(id));
-    let missing = context.provision.missing(steps.flat_map(|step| step.kind.requires(step)));
+    let missing = context
+        .provision
+        .missing(steps.flat_map(|step| step.kind.requires(step)));
     if !missing.is_empty() {
-        context.listener.tell(Event::ToInstall { text: missing.summary() });
+        context.listener.tell(Event::ToInstall {
+            text: missing.summary(),
+        });
     }
 }
 
@@ -98,7 +122,9 @@ fn execute_wanted<'a>(
     absent: &Absent,
 ) -> Result<bool, StoreError> {
     if context.store.is_read_only() {
-        context.store.must_be_writable(&not_kept(context.plan, scheduler))?;
+        context
+            .store
+            .must_be_writable(&not_kept(context.plan, scheduler))?;
     }
     scheduler.steps.keys.files.time_passes();
     let scratch = context.store.scratch()?;
@@ -107,7 +133,12 @@ fn execute_wanted<'a>(
     let workers = Workers::new(&scratch);
     let (again, bugs) = (context.options.again(), Bugs::new(context.store));
     let departing = context.away.zip(context.options.routing.as_ref());
-    let departing = departing.map(|(away, routing)| Departing { away, routing, inventory: context.inventory, absent });
+    let departing = departing.map(|(away, routing)| Departing {
+        away,
+        routing,
+        inventory: context.inventory,
+        absent,
+    });
     let performer = Performer {
         store: context.store,
         scratch: &scratch,
@@ -128,8 +159,19 @@ fn execute_wanted<'a>(
     std::thread::scope(|scope| {
         let _ender = Ender(context.cancel);
         let (sender, receiver) = channel();
-        let threads = context.options.jobs + context.options.routing.as_ref().map_or(0, |routing| routing.slots);
-        let driver = Driver { context, performer: &performer, scope, pool: Pool::start(scope, threads), sender };
+        let threads = context.options.jobs
+            + context
+                .options
+                .routing
+                .as_ref()
+                .map_or(0, |routing| routing.slots);
+        let driver = Driver {
+            context,
+            performer: &performer,
+            scope,
+            pool: Pool::start(scope, threads),
+            sender,
+        };
         scheduler.begin(context.remote.is_some(), Instant::now());
         loop {
             if context.cancel.is_cancelled() && !scheduler.interrupted {
@@ -193,12 +235,22 @@ impl<'env> Driver<'_, 'env> {
         let (performer, id) = (self.performer, task.id);
         if performer.elsewhere(&task).is_none()
             && let Some(env) = task.step.kind.server(task.step)
-            && let Err(e) = performer.servers.start(env, task.step.kind.is_timed(task.step))
+            && let Err(e) = performer
+                .servers
+                .start(env, task.step.kind.is_timed(task.step))
         {
             performer.bugs.look_at(&e);
-            let Task { key, why: reason, .. } = *task;
+            let Task {
+                key, why: reason, ..
+            } = *task;
             let (why, at) = (error_text(&e), figures::now());
-            return Some(Message::NotStarted { id, key, reason, why, at });
+            return Some(Message::NotStarted {
+                id,
+                key,
+                reason,
+                why,
+                at,
+            });
         }
         self.context.listener.tell(begun);
         let sender = self.sender.clone();
@@ -216,15 +268,31 @@ impl<'env> Driver<'_, 'env> {
     fn ask(&self, id: StepId, key: Digest) {
         let (options, step) = (self.context.options, self.context.plan.step(id));
         let limit = options.max_age.clone().filter(|_| step.kind.is_timed(step));
-        let takes = move |record: &Record| limit.as_ref().is_none_or(|limit| !limit.is_exceeded(&record.started));
+        let takes = move |record: &Record| {
+            limit
+                .as_ref()
+                .is_none_or(|limit| !limit.is_exceeded(&record.started))
+        };
         let repro = reproducer(&options.again(), &step.name);
-        let ask = Ask { key, step: step.name.clone(), repro, takes: Box::new(takes) };
-        let answer = Answer { id, sender: self.sender.clone(), record: None };
+        let ask = Ask {
+            key,
+            step: step.name.clone(),
+            repro,
+            takes: Box::new(takes),
+        };
+        let answer = Answer {
+            id,
+            sender: self.sender.clone(),
+            record: None,
+        };
         let take = |record| {
             let mut answer = answer; // all of it: it is told when it goes
             answer.record = record;
         };
-        self.context.remote.expect("BUG: nobody is there to be asked").fetch(ask, Box::new(take));
+        self.context
+            .remote
+            .expect("BUG: nobody is there to be asked")
+            .fetch(ask, Box::new(take));
     }
 
     fn install(&self, requirement: Requirement) {
@@ -236,8 +304,10 @@ impl<'env> Driver<'_, 'env> {
     }
 
     fn ask_sizes(&self) {
-        let (libraries, bugs, sender) = (self.context.probe, self.performer.bugs, self.sender.clone());
-        self.scope.spawn(move || drop(sender.send(Message::Sized(probe::ask(libraries, bugs)))));
+        let (libraries, bugs, sender) =
+            (self.context.probe, self.performer.bugs, self.sender.clone());
+        self.scope
+            .spawn(move || drop(sender.send(Message::Sized(probe::ask(libraries, bugs)))));
     }
 }
 
@@ -250,6 +320,8 @@ struct Answer {
 
 impl Drop for Answer {
     fn drop(&mut self) {
-        let _ = self.sender.send(Message::Answered(self.id, self.record.take()));
+        let _ = self
+            .sender
+            .send(Message::Answered(self.id, self.record.take()));
     }
 }

@@ -31,7 +31,11 @@ pub(super) struct LaidTrees<'a> {
 
 impl<'a> LaidTrees<'a> {
     pub(super) fn new(store: &'a DiskStore, scratch: &'a Scratch) -> Self {
-        Self { store, scratch, folders: Mutex::default() }
+        Self {
+            store,
+            scratch,
+            folders: Mutex::default(),
+        }
     }
 
     /// The folder with a tree's files, which were verified. Garbage collection does not touch it.
@@ -40,7 +44,11 @@ impl<'a> LaidTrees<'a> {
             return Ok(path.clone());
         }
         let path = self.scratch.dir("tree")?;
-        let laid = if Enforced::here().is_some() { LaidAs::Links } else { LaidAs::Copies };
+        let laid = if Enforced::here().is_some() {
+            LaidAs::Links
+        } else {
+            LaidAs::Copies
+        };
         self.store.lay_out(digest, &path, laid)?;
         // Another thread may have laid out the same tree meanwhile.
         Ok(lock(&self.folders).entry(*digest).or_insert(path).clone())
@@ -64,7 +72,10 @@ impl Performer<'_> {
                     given.trees.insert(name.clone(), files);
                     continue;
                 }
-                InputAt::Tree { from, digest } => self.laid.folder(digest).map_err(InputLost::or(*from, *digest))?,
+                InputAt::Tree { from, digest } => self
+                    .laid
+                    .folder(digest)
+                    .map_err(InputLost::or(*from, *digest))?,
             };
             given.paths.insert(name.clone(), path);
         }
@@ -76,13 +87,22 @@ impl Performer<'_> {
     fn stored(&self, digest: &Digest) -> Result<Vec<StoredFile>, StoreError> {
         let files = self.store.check_tree(digest)?.files;
         let is_shared = |size| Enforced::here().is_some() && size >= LARGE;
-        let shared = files.iter().any(|file| is_shared(file.size)).then(|| self.laid.folder(digest));
+        let shared = files
+            .iter()
+            .any(|file| is_shared(file.size))
+            .then(|| self.laid.folder(digest));
         let shared = shared.transpose()?;
         let stored = files.into_iter().map(|file| match &shared {
-            Some(folder) if is_shared(file.size) => {
-                StoredFile { at: folder.join(&file.path), path: file.path, is_shared: true }
-            }
-            _ => StoredFile { at: self.store.blob(&file), path: file.path, is_shared: false },
+            Some(folder) if is_shared(file.size) => StoredFile {
+                at: folder.join(&file.path),
+                path: file.path,
+                is_shared: true,
+            },
+            _ => StoredFile {
+                at: self.store.blob(&file),
+                path: file.path,
+                is_shared: false,
+            },
         });
         Ok(stored.collect())
     }
@@ -94,7 +114,11 @@ impl Performer<'_> {
                 && let Err(e) = self.store.check_tree(digest)
             {
                 self.laid.forget(digest);
-                return Err(InputLost { from: *from, digest: *digest, what: error_text(&e.into()) });
+                return Err(InputLost {
+                    from: *from,
+                    digest: *digest,
+                    what: error_text(&e.into()),
+                });
             }
         }
         Ok(())

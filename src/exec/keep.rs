@@ -28,14 +28,22 @@ pub(super) struct Begun {
 
 impl Begun {
     pub(super) fn now() -> Self {
-        Self { at: jiff::Timestamp::now(), clock: Instant::now() }
+        Self {
+            at: jiff::Timestamp::now(),
+            clock: Instant::now(),
+        }
     }
 }
 
 impl Performer<'_> {
     /// Writes the record, unless an input was lost. An error of orch's own is an outcome too: it must not end the other
     /// steps.
-    pub(super) fn keep(&self, task: &Task<'_>, begun: Begun, result: anyhow::Result<Done>) -> Performed {
+    pub(super) fn keep(
+        &self,
+        task: &Task<'_>,
+        begun: Begun,
+        result: anyhow::Result<Done>,
+    ) -> Performed {
         let result = match result.map_err(|e| e.downcast::<InputLost>()) {
             Err(Ok(lost)) => return Performed::InputLost(lost),
             Err(Err(e)) => Err(e),
@@ -57,11 +65,19 @@ impl Performer<'_> {
                 }
             }
         }
-        Performed::Executed { record: Box::new(record), unchanged, transient }
+        Performed::Executed {
+            record: Box::new(record),
+            unchanged,
+            transient,
+        }
     }
 
     /// Keeps a record and the tree of its step, here and where results are shared.
-    pub(super) fn publish(&self, record: &Record, made: Option<&Manifest>) -> Result<(), StoreError> {
+    pub(super) fn publish(
+        &self,
+        record: &Record,
+        made: Option<&Manifest>,
+    ) -> Result<(), StoreError> {
         self.store.keep(record, made)?;
         if let Some(remote) = self.remote
             && record.outcome.may_be_shared()
@@ -72,23 +88,54 @@ impl Performer<'_> {
     }
 
     /// A panic ended it. The store may be what panicked, and is then left alone.
-    pub(super) fn broken_off(&self, task: &Task<'_>, begun: Begun, bug: anyhow::Error) -> Performed {
+    pub(super) fn broken_off(
+        &self,
+        task: &Task<'_>,
+        begun: Begun,
+        bug: anyhow::Error,
+    ) -> Performed {
         let told = bug.to_string();
-        let kept = self.bugs.caught(&task.step.name, || self.keep(task, begun, Err(bug)));
+        let kept = self
+            .bugs
+            .caught(&task.step.name, || self.keep(task, begun, Err(bug)));
         kept.unwrap_or_else(|_| {
             let (record, ..) = self.record(task, begun, Err(anyhow::Error::msg(told)));
-            Performed::Executed { record: Box::new(record), unchanged: false, transient: false }
+            Performed::Executed {
+                record: Box::new(record),
+                unchanged: false,
+                transient: false,
+            }
         })
     }
 
-    fn record(&self, task: &Task<'_>, begun: Begun, result: anyhow::Result<Done>) -> (Record, Made, bool) {
+    fn record(
+        &self,
+        task: &Task<'_>,
+        begun: Begun,
+        result: anyhow::Result<Done>,
+    ) -> (Record, Made, bool) {
         let done = result.inspect_err(|e| self.bugs.look_at(e));
-        let Done { judged, numerics, made, left, origin } = done.unwrap_or_else(|e| Done::only(Judged::error(&e)));
+        let Done {
+            judged,
+            numerics,
+            made,
+            left,
+            origin,
+        } = done.unwrap_or_else(|e| Done::only(Judged::error(&e)));
         let transient = judged.transient;
         let (outcome, reason) = retry::with_attempts(judged.outcome, judged.reason, &task.attempts);
         let (host, started, seconds) = match origin {
-            Some(Origin { host, started, seconds, .. }) => (host, started, seconds),
-            None => (self.host.report.name.clone(), figures::moment(begun.at), begun.clock.elapsed().as_secs_f64()),
+            Some(Origin {
+                host,
+                started,
+                seconds,
+                ..
+            }) => (host, started, seconds),
+            None => (
+                self.host.report.name.clone(),
+                figures::moment(begun.at),
+                begun.clock.elapsed().as_secs_f64(),
+            ),
         };
         let record = Record {
             step: task.step.name.clone(),
@@ -116,8 +163,17 @@ impl Performer<'_> {
             return None;
         }
         let has_crashed = record.outcome == Outcome::Crash;
-        let before = has_crashed.then(|| self.store.latest(&record.step).ok().flatten()).flatten();
-        standing(record, is_transient, before.as_ref(), task.step, &self.host.fingerprint, self.provision)
+        let before = has_crashed
+            .then(|| self.store.latest(&record.step).ok().flatten())
+            .flatten();
+        standing(
+            record,
+            is_transient,
+            before.as_ref(),
+            task.step,
+            &self.host.fingerprint,
+            self.provision,
+        )
     }
 
     /// Each program reports a full disk in its own words. Where the disk is full, and the remedy, are added here.
@@ -125,7 +181,11 @@ impl Performer<'_> {
         if !reason.contains("No space left on device") || reason.contains(bfs::FULL_DISK) {
             return reason;
         }
-        format!("{reason}; hint: steps work in {}: {}", self.store.root().join("tmp").display(), bfs::FULL_DISK)
+        format!(
+            "{reason}; hint: steps work in {}: {}",
+            self.store.root().join("tmp").display(),
+            bfs::FULL_DISK
+        )
     }
 
     /// A step whose tree is not in the store has failed: no other step could read it.
@@ -134,7 +194,12 @@ impl Performer<'_> {
         let record = match record.outcome {
             Outcome::Pass | Outcome::Flaky => {
                 let reason = Some(format!("it passed, but that could not be kept: {why}"));
-                Record { outcome: Outcome::Fail, reason, output: None, ..record }
+                Record {
+                    outcome: Outcome::Fail,
+                    reason,
+                    output: None,
+                    ..record
+                }
             }
             _ => {
                 let text = format!("the record of {} was not kept: {why}", record.step);
@@ -142,6 +207,10 @@ impl Performer<'_> {
                 record
             }
         };
-        Performed::Executed { record: Box::new(record), unchanged: false, transient: false }
+        Performed::Executed {
+            record: Box::new(record),
+            unchanged: false,
+            transient: false,
+        }
     }
 }

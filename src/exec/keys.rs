@@ -72,7 +72,13 @@ impl HostFacts {
         let names = ARITHMETIC.iter().chain(DIVISION).chain(TIMING);
         let set = names.filter_map(|name| Some(((*name).to_owned(), text(&variable(name)?))));
         let target = format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS);
-        Self { fingerprint, computing, target, variables: set.collect(), report }
+        Self {
+            fingerprint,
+            computing,
+            target,
+            variables: set.collect(),
+            report,
+        }
     }
 
     fn set_variables(&self, names: &[&str], doc: &mut KeyDoc) {
@@ -86,7 +92,10 @@ impl HostFacts {
 
 /// The value of a variable as a line of a key; a digest of it, if it is not UTF-8.
 fn text(value: &OsStr) -> String {
-    value.to_str().map_or_else(|| format!("bytes {}", Digest::of(value.as_encoded_bytes())), str::to_owned)
+    value.to_str().map_or_else(
+        || format!("bytes {}", Digest::of(value.as_encoded_bytes())),
+        str::to_owned,
+    )
 }
 
 /// The keyed digest of a declared variable, for keys and memos; None if it is not set. The value may be a secret, so
@@ -115,33 +124,60 @@ struct Known {
 
 impl<'a> Keys<'a> {
     pub(super) fn new(world: World<'a>, files: FileDigests) -> Self {
-        Self { world, files, known: Mutex::default() }
+        Self {
+            world,
+            files,
+            known: Mutex::default(),
+        }
     }
 
     /// The key document. `output` gives the tree of a step that passed.
     ///
     /// Lines are added in sorted order, which is the cheapest.
-    pub(super) fn of(&self, id: StepId, output: impl Fn(StepId) -> Option<Digest>) -> Result<KeyDoc, StoreError> {
-        let World { plan, provision, host, inventory, options, .. } = self.world;
+    pub(super) fn of(
+        &self,
+        id: StepId,
+        output: impl Fn(StepId) -> Option<Digest>,
+    ) -> Result<KeyDoc, StoreError> {
+        let World {
+            plan,
+            provision,
+            host,
+            inventory,
+            options,
+            ..
+        } = self.world;
         let step = plan.step(id);
         let mut doc = KeyDoc::with_capacity(256 + 88 * step.inputs.len());
         doc.set("code", step.kind.code(step).digest().short());
         if let Params::Program(program) = &step.params {
             for name in &program.env {
-                let variable =
-                    *lock(&self.known).variables.entry(name.clone()).or_insert_with(|| variable_digest(name));
+                let variable = *lock(&self.known)
+                    .variables
+                    .entry(name.clone())
+                    .or_insert_with(|| variable_digest(name));
                 // A variable that is not set has no line: any placeholder could also be a value.
                 if let Some(digest) = variable {
                     doc.set_parts(&["env.", name], Hidden(digest));
                 }
             }
         }
-        let away = options.routing.as_ref().filter(|routing| routing.sends(step, inventory));
+        let away = options
+            .routing
+            .as_ref()
+            .filter(|routing| routing.sends(step, inventory));
         if let Some(routing) = away.filter(|_| step.kind.runs_on_device()) {
             doc.set("host", routing.described(step));
         } else if step.kind.runs_on_device() {
             let is_timed = step.kind.is_timed(step);
-            doc.set("host", if is_timed { &host.fingerprint } else { &host.computing });
+            doc.set(
+                "host",
+                if is_timed {
+                    &host.fingerprint
+                } else {
+                    &host.computing
+                },
+            );
             host.set_variables(DIVISION, &mut doc);
             if is_timed {
                 host.set_variables(TIMING, &mut doc);
@@ -152,9 +188,8 @@ impl<'a> Keys<'a> {
         inputs.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         for (name, source) in inputs {
             let digest = match source {
-                Source::Step(from) => {
-                    output(*from).unwrap_or_else(|| panic!("BUG: {} is keyed before its input", step.name))
-                }
+                Source::Step(from) => output(*from)
+                    .unwrap_or_else(|| panic!("BUG: {} is keyed before its input", step.name)),
                 Source::File(path) => self.files.digest(path)?,
             };
             doc.set_parts(&["input.", name], digest);
@@ -168,14 +203,20 @@ impl<'a> Keys<'a> {
         if !tools.is_empty() && away.is_none() {
             host.set_variables(ARITHMETIC, &mut doc);
         }
-        for (name, value) in away.iter().flat_map(|routing| &routing.env).filter(|_| !tools.is_empty()) {
+        for (name, value) in away
+            .iter()
+            .flat_map(|routing| &routing.env)
+            .filter(|_| !tools.is_empty())
+        {
             if ARITHMETIC.contains(&name.as_str()) {
                 doc.set(format!("env.{name}"), value);
             }
         }
         for tool in tools {
             let known = &mut lock(&self.known).tools;
-            let identity = known.entry(tool).or_insert_with(|| provision.identity(tool));
+            let identity = known
+                .entry(tool)
+                .or_insert_with(|| provision.identity(tool));
             doc.set_parts(&["tool.", tool.package], identity);
         }
         Ok(doc)
@@ -184,8 +225,14 @@ impl<'a> Keys<'a> {
     /// The devices on which a measurement may take place and their driver, where the fingerprint of the host does not
     /// tell them. Free memory and serial numbers are left out.
     fn set_device(&self, backend: &BackendRow, doc: &mut KeyDoc) {
-        let found = self.world.inventory.iter().find(|known| known.name == backend.name);
-        let Some(found) = found.filter(|_| !backend.is_host) else { return };
+        let found = self
+            .world
+            .inventory
+            .iter()
+            .find(|known| known.name == backend.name);
+        let Some(found) = found.filter(|_| !backend.is_host) else {
+            return;
+        };
         for device in &found.devices {
             doc.set(format!("device.{}", device.id), device.known_as());
         }

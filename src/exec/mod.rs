@@ -79,10 +79,21 @@ impl Context<'_> {
         let real = |path: PathBuf| path.canonicalize().unwrap_or(path);
         let here = real(std::env::current_dir().unwrap_or_default());
         let spec = real(here.join(&self.options.spec));
-        let root = if spec.starts_with(&here) { &here } else { spec.parent().unwrap_or(&here) };
+        let root = if spec.starts_with(&here) {
+            &here
+        } else {
+            spec.parent().unwrap_or(&here)
+        };
         let store = self.store.root();
-        let exempt = [store, self.provision.dir(), &here.join(&self.options.out_dir)];
-        Workplace { sandboxes: real(dir), project: Project::new(root, &exempt) }
+        let exempt = [
+            store,
+            self.provision.dir(),
+            &here.join(&self.options.out_dir),
+        ];
+        Workplace {
+            sandboxes: real(dir),
+            project: Project::new(root, &exempt),
+        }
     }
 }
 
@@ -141,7 +152,11 @@ pub enum KeepGoing {
 impl Options {
     /// The beginning of every reproducer: this run again, without its selection.
     pub fn again(&self) -> String {
-        format!("orch run {}{}", crate::base::shell::word(&self.spec), self.flags)
+        format!(
+            "orch run {}{}",
+            crate::base::shell::word(&self.spec),
+            self.flags
+        )
     }
 }
 

@@ -21,22 +21,41 @@ pub(super) struct Judged {
 
 impl Judged {
     pub(super) fn pass() -> Self {
-        Self { outcome: Outcome::Pass, reason: None, facts: Value::Null, measure: None, transient: false }
+        Self {
+            outcome: Outcome::Pass,
+            reason: None,
+            facts: Value::Null,
+            measure: None,
+            transient: false,
+        }
     }
 
     pub(super) fn failed(outcome: Outcome, reason: impl Into<String>) -> Self {
-        Self { outcome, reason: Some(reason.into()), facts: Value::Null, measure: None, transient: false }
+        Self {
+            outcome,
+            reason: Some(reason.into()),
+            facts: Value::Null,
+            measure: None,
+            transient: false,
+        }
     }
 
     /// An error around the work, such as a process that could not be started, or a package that the user's own Python
     /// lacks.
     pub(super) fn error(error: &anyhow::Error) -> Self {
         let judged = Self::failed(outcome(Refusal::status_of(error)), error_text(error));
-        let passes = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>()).any(may_pass);
+        let passes = error
+            .chain()
+            .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
+            .any(may_pass);
         if is_bug(error) {
             return judged;
         }
-        if passes || is_shortage(judged.reason.as_deref().unwrap_or_default()) { judged.transient() } else { judged }
+        if passes || is_shortage(judged.reason.as_deref().unwrap_or_default()) {
+            judged.transient()
+        } else {
+            judged
+        }
     }
 
     /// The outcome of an error in one of orch's own steps. An error of the disk is passed on, because it may not recur;
@@ -45,14 +64,23 @@ impl Judged {
         if is_bug(&error) || error.chain().any(|cause| cause.is::<std::io::Error>()) {
             return Err(error);
         }
-        Ok(Self::failed(outcome(Refusal::status_of(&error)), error_text(&error)))
+        Ok(Self::failed(
+            outcome(Refusal::status_of(&error)),
+            error_text(&error),
+        ))
     }
 
     /// Whether an error is transient: of the machinery around the work, or one that the work itself calls so. A full
     /// disk is not.
     pub(super) fn transient(self) -> Self {
-        let is_full = self.reason.as_ref().is_some_and(|reason| reason.contains("No space left on device"));
-        Self { transient: !is_full, ..self }
+        let is_full = self
+            .reason
+            .as_ref()
+            .is_some_and(|reason| reason.contains("No space left on device"));
+        Self {
+            transient: !is_full,
+            ..self
+        }
     }
 }
 
@@ -67,52 +95,96 @@ pub(super) fn set_fact(facts: &mut Value, name: &str, value: Value) {
 /// Words of a system that is short of something for a moment.
 const SHORTAGES: [i32; 9] = {
     use libc::{EAGAIN, ECONNABORTED, ECONNRESET, EINTR, EMFILE, ENFILE, ENOMEM, EPIPE, ETXTBSY};
-    [EAGAIN, EINTR, ENOMEM, EMFILE, ENFILE, ETXTBSY, EPIPE, ECONNRESET, ECONNABORTED]
+    [
+        EAGAIN,
+        EINTR,
+        ENOMEM,
+        EMFILE,
+        ENFILE,
+        ETXTBSY,
+        EPIPE,
+        ECONNRESET,
+        ECONNABORTED,
+    ]
 };
 
 fn may_pass(error: &std::io::Error) -> bool {
-    error.raw_os_error().is_some_and(|code| SHORTAGES.contains(&code))
+    error
+        .raw_os_error()
+        .is_some_and(|code| SHORTAGES.contains(&code))
 }
 
 /// Whether a text names such a shortage; errors of Rust, Python and C++ may arrive as text.
 pub(super) fn is_shortage(reason: &str) -> bool {
-    let by_number =
-        |code: &i32| reason.contains(&format!("(os error {code})")) || reason.contains(&format!("[Errno {code}]"));
+    let by_number = |code: &i32| {
+        reason.contains(&format!("(os error {code})"))
+            || reason.contains(&format!("[Errno {code}]"))
+    };
     SHORTAGES.iter().any(by_number)
-        || ["Resource temporarily unavailable", "Text file busy"].iter().any(|words| reason.contains(words))
+        || ["Resource temporarily unavailable", "Text file busy"]
+            .iter()
+            .any(|words| reason.contains(words))
 }
 
 /// `transient`: exit codes by which a program asks for another attempt.
 pub(super) fn judge(ended: Ended, timeout_seconds: u64, transient: &[u32]) -> Judged {
     match ended {
-        Ended::Answered(JobOutput { status, reason, facts, measure }) => {
+        Ended::Answered(JobOutput {
+            status,
+            reason,
+            facts,
+            measure,
+        }) => {
             let signal = facts["signal"].as_i64();
             let outcome = match status {
                 // A program of the user's has no other way to say so.
                 JobStatus::Error if signal.is_some() => Outcome::Crash,
                 status => outcome(status),
             };
-            let reason = reason.or_else(|| (outcome != Outcome::Pass).then(|| "the worker gave no reason".to_owned()));
-            let asks = facts["exit_code"].as_u64().is_some_and(|code| transient.iter().any(|c| u64::from(*c) == code));
+            let reason = reason.or_else(|| {
+                (outcome != Outcome::Pass).then(|| "the worker gave no reason".to_owned())
+            });
+            let asks = facts["exit_code"]
+                .as_u64()
+                .is_some_and(|code| transient.iter().any(|c| u64::from(*c) == code));
             // The last words of a user's program decide nothing: it has exit codes for that.
-            let is_short = facts.get("exit_code").is_none() && reason.as_deref().is_some_and(is_shortage);
-            let judged = Judged { outcome, reason, facts, measure, transient: false };
+            let is_short =
+                facts.get("exit_code").is_none() && reason.as_deref().is_some_and(is_shortage);
+            let judged = Judged {
+                outcome,
+                reason,
+                facts,
+                measure,
+                transient: false,
+            };
             let may_pass = signal.is_some() || ((asks || is_short) && outcome == Outcome::Fail);
             if may_pass { judged.transient() } else { judged }
         }
-        Ended::Died { signal: Some(signal), .. } => {
-            Judged::failed(Outcome::Crash, format!("the process was ended by {}", signal_name(signal))).transient()
-        }
+        Ended::Died {
+            signal: Some(signal),
+            ..
+        } => Judged::failed(
+            Outcome::Crash,
+            format!("the process was ended by {}", signal_name(signal)),
+        )
+        .transient(),
         Ended::Died { code, .. } => {
             let code = code.map_or("an unknown code".into(), |code| format!("code {code}"));
-            Judged::failed(Outcome::Crash, format!("the process exited with {code} and gave no result"))
+            Judged::failed(
+                Outcome::Crash,
+                format!("the process exited with {code} and gave no result"),
+            )
         }
         Ended::OutOfMemory(reason) => Judged::failed(Outcome::Oom, reason),
         // It was tried on a server of its own already.
-        Ended::ServerDied(why) => Judged::failed(Outcome::Crash, format!("{why} while this was its only job")),
-        Ended::TimedOut => {
-            Judged::failed(Outcome::Timeout, format!("it did not end within {timeout_seconds} s")).transient()
+        Ended::ServerDied(why) => {
+            Judged::failed(Outcome::Crash, format!("{why} while this was its only job"))
         }
+        Ended::TimedOut => Judged::failed(
+            Outcome::Timeout,
+            format!("it did not end within {timeout_seconds} s"),
+        )
+        .transient(),
         Ended::Interrupted => Judged::failed(Outcome::Incomplete, "interrupted"),
         // The worker or its server could not be started, or went away.
         Ended::Broken(what) => Judged::failed(Outcome::Fail, what).transient(),
@@ -154,8 +226,14 @@ mod tests {
     #[test]
     fn only_an_answer_of_ok_passes() {
         let outcomes = [
-            Ended::Died { signal: Some(11), code: None },
-            Ended::Died { signal: None, code: Some(0) },
+            Ended::Died {
+                signal: Some(11),
+                code: None,
+            },
+            Ended::Died {
+                signal: None,
+                code: Some(0),
+            },
             Ended::TimedOut,
             Ended::Interrupted,
             Ended::Broken("x".into()),
@@ -164,35 +242,73 @@ mod tests {
         .map(|ended| judge(ended, 1, &[]).outcome);
         use Outcome::{Crash, Fail, Incomplete, Timeout};
         assert_eq!(outcomes, [Crash, Crash, Timeout, Incomplete, Fail, Fail]);
-        assert_eq!(judge(Ended::Answered(JobOutput::ok(Value::Null, None)), 1, &[]).outcome, Outcome::Pass);
+        assert_eq!(
+            judge(Ended::Answered(JobOutput::ok(Value::Null, None)), 1, &[]).outcome,
+            Outcome::Pass
+        );
     }
 
     #[test]
     fn only_what_may_pass_next_time_is_transient() {
         let exited = |facts: Value| {
-            Ended::Answered(JobOutput { facts, ..JobOutput::failed(JobStatus::Error, "ended with exit status: 75") })
+            Ended::Answered(JobOutput {
+                facts,
+                ..JobOutput::failed(JobStatus::Error, "ended with exit status: 75")
+            })
         };
         let answered = |reason: &str| Ended::Answered(JobOutput::failed(JobStatus::Error, reason));
         let cases = [
-            (Ended::Died { signal: Some(11), code: None }, true),
-            (Ended::Died { signal: None, code: Some(1) }, false),
+            (
+                Ended::Died {
+                    signal: Some(11),
+                    code: None,
+                },
+                true,
+            ),
+            (
+                Ended::Died {
+                    signal: None,
+                    code: Some(1),
+                },
+                false,
+            ),
             (Ended::TimedOut, true),
             (Ended::Broken("the Python server ended".into()), true),
-            (Ended::Broken("failed to write the log: No space left on device (os error 28)".into()), false),
+            (
+                Ended::Broken(
+                    "failed to write the log: No space left on device (os error 28)".into(),
+                ),
+                false,
+            ),
             (Ended::Interrupted, false),
             (exited(json!({"exit_code": 75})), true),
             (exited(json!({"exit_code": 1})), false),
             (exited(json!({"signal": 9})), true),
-            (Ended::Answered(JobOutput::failed(JobStatus::Oom, "x")), false),
-            (answered("OSError: [Errno 11] Resource temporarily unavailable"), true),
-            (answered("failed to start the browser: Text file busy (os error 26)"), true),
-            (answered("thread constructor failed: Resource temporarily unavailable"), true),
+            (
+                Ended::Answered(JobOutput::failed(JobStatus::Oom, "x")),
+                false,
+            ),
+            (
+                answered("OSError: [Errno 11] Resource temporarily unavailable"),
+                true,
+            ),
+            (
+                answered("failed to start the browser: Text file busy (os error 26)"),
+                true,
+            ),
+            (
+                answered("thread constructor failed: Resource temporarily unavailable"),
+                true,
+            ),
             (answered("ValueError: the model has no layer 11"), false),
             // A user's program says by its exit code whether it may be tried again.
             (
                 Ended::Answered(JobOutput {
                     facts: json!({"exit_code": 1}),
-                    ..JobOutput::failed(JobStatus::Error, "its last words: fork: Resource temporarily unavailable")
+                    ..JobOutput::failed(
+                        JobStatus::Error,
+                        "its last words: fork: Resource temporarily unavailable",
+                    )
                 }),
                 false,
             ),
@@ -201,17 +317,23 @@ mod tests {
             let shown = format!("{ended:?}");
             assert_eq!(judge(ended, 1, &[75]).transient, transient, "{shown}");
         }
-        assert_eq!(judge(exited(json!({"signal": 9})), 1, &[]).outcome, Outcome::Crash);
+        assert_eq!(
+            judge(exited(json!({"signal": 9})), 1, &[]).outcome,
+            Outcome::Crash
+        );
     }
 
     #[test]
     fn a_step_of_orch_s_own_refuses_or_fails_and_the_disk_is_no_outcome() {
         use anyhow::Context;
-        let of = |error: anyhow::Error| Judged::of_itself(error.context("m.onnx")).map(|judged| judged.outcome);
+        let of = |error: anyhow::Error| {
+            Judged::of_itself(error.context("m.onnx")).map(|judged| judged.outcome)
+        };
         let refused = Refusal::because(JobStatus::Unsupported, "it takes strings");
         assert_eq!(of(refused).unwrap(), Outcome::SkipUnsupported);
         assert_eq!(of(anyhow::anyhow!("no model")).unwrap(), Outcome::Fail);
-        let missing: anyhow::Result<()> = Err(std::io::Error::from(std::io::ErrorKind::NotFound).into());
+        let missing: anyhow::Result<()> =
+            Err(std::io::Error::from(std::io::ErrorKind::NotFound).into());
         assert!(of(missing.context("failed to read m.onnx").unwrap_err()).is_err());
     }
 
@@ -220,19 +342,41 @@ mod tests {
         use anyhow::Context;
         let of = |code: i32| {
             let failed: anyhow::Result<()> = Err(std::io::Error::from_raw_os_error(code).into());
-            Judged::error(&failed.context("failed to start the Python server of `torch`").unwrap_err())
+            Judged::error(
+                &failed
+                    .context("failed to start the Python server of `torch`")
+                    .unwrap_err(),
+            )
         };
-        for code in [libc::EAGAIN, libc::ETXTBSY, libc::ENOMEM, libc::ECONNRESET, libc::EPIPE] {
+        for code in [
+            libc::EAGAIN,
+            libc::ETXTBSY,
+            libc::ENOMEM,
+            libc::ECONNRESET,
+            libc::EPIPE,
+        ] {
             let judged = of(code);
-            assert_eq!((judged.outcome, judged.transient), (Outcome::Fail, true), "{:?}", judged.reason);
+            assert_eq!(
+                (judged.outcome, judged.transient),
+                (Outcome::Fail, true),
+                "{:?}",
+                judged.reason
+            );
         }
         let reason = of(libc::EAGAIN).reason.unwrap();
-        assert!(reason.starts_with("failed to start the Python server of `torch`: Resource temporarily"), "{reason}");
+        assert!(
+            reason
+                .starts_with("failed to start the Python server of `torch`: Resource temporarily"),
+            "{reason}"
+        );
         for code in [libc::ENOENT, libc::EACCES, libc::ENOSPC] {
             assert!(!of(code).transient, "{code}");
         }
         // On the way it may have become a sentence.
-        let told = anyhow::anyhow!("failed to fork: {}", std::io::Error::from_raw_os_error(libc::EAGAIN));
+        let told = anyhow::anyhow!(
+            "failed to fork: {}",
+            std::io::Error::from_raw_os_error(libc::EAGAIN)
+        );
         assert!(Judged::error(&told).transient);
         assert!(!Judged::error(&anyhow::anyhow!("BUG: no input")).transient);
     }

@@ -85,7 +85,12 @@ impl InputLost {
     /// it again would fail again.
     pub(super) fn or(from: StepId, digest: Digest) -> impl Fn(StoreError) -> anyhow::Error {
         move |e| match e {
-            StoreError::Damaged { .. } => Self { from, digest, what: error_text(&e.into()) }.into(),
+            StoreError::Damaged { .. } => Self {
+                from,
+                digest,
+                what: error_text(&e.into()),
+            }
+            .into(),
             e => e.into(),
         }
     }
@@ -94,7 +99,9 @@ impl InputLost {
 impl Performer<'_> {
     pub(super) fn perform(&self, task: Task<'_>) -> Performed {
         let begun = Begun::now();
-        let performed = self.bugs.caught(&task.step.name, || self.attempt(&task, begun));
+        let performed = self
+            .bugs
+            .caught(&task.step.name, || self.attempt(&task, begun));
         performed.unwrap_or_else(|bug| self.broken_off(&task, begun, bug))
     }
 
@@ -103,7 +110,10 @@ impl Performer<'_> {
             return self.keep(task, begun, Ok(Done::interrupted()));
         }
         let key_digest = task.key.digest();
-        let _lock = match self.store.lock_key(&key_digest, |waited| self.go_on_waiting(task, waited)) {
+        let _lock = match self
+            .store
+            .lock_key(&key_digest, |waited| self.go_on_waiting(task, waited))
+        {
             Ok(Some(lock)) => lock,
             Ok(None) => return self.keep(task, begun, Ok(Done::interrupted())),
             Err(e) => return self.keep(task, begun, Err(e.into())),
@@ -112,7 +122,9 @@ impl Performer<'_> {
         // be found.
         if !matches!(task.why, MissReason::Asked | MissReason::TooOld { .. })
             && let Some(record) = self.held(task, &key_digest)
-            && record.output.is_none_or(|digest| self.store.check_tree(&digest).is_ok())
+            && record
+                .output
+                .is_none_or(|digest| self.store.check_tree(&digest).is_ok())
         {
             return Performed::Hit(Box::new(record));
         }
@@ -124,11 +136,18 @@ impl Performer<'_> {
 
     fn perform_here(&self, task: &Task<'_>) -> anyhow::Result<Done> {
         self.bring_inputs(task)?;
-        let result = self.execute(task, self.given(task)?).and_then(|done| task.files_are_the_same().map(|()| done));
+        let result = self
+            .execute(task, self.given(task)?)
+            .and_then(|done| task.files_are_the_same().map(|()| done));
         if let Some(gone) = result.as_ref().err().and_then(|e| e.downcast_ref::<Gone>())
             && let Some((from, digest)) = task.tree(&gone.input)
         {
-            return Err(InputLost { from, digest, what: gone.to_string() }.into());
+            return Err(InputLost {
+                from,
+                digest,
+                what: gone.to_string(),
+            }
+            .into());
         }
         self.trees_are_the_same(task)?;
         result
@@ -137,27 +156,50 @@ impl Performer<'_> {
     /// The record that another process has kept meanwhile.
     fn held(&self, task: &Task<'_>, key: &Digest) -> Option<Record> {
         let failed = || self.store.failure(key).ok().flatten();
-        let stands = |record: &Record| stands_here(record, task.step, &self.host.fingerprint, self.provision);
-        self.store.lookup(key).ok().flatten().or_else(|| failed().filter(stands))
+        let stands = |record: &Record| {
+            stands_here(record, task.step, &self.host.fingerprint, self.provision)
+        };
+        self.store
+            .lookup(key)
+            .ok()
+            .flatten()
+            .or_else(|| failed().filter(stands))
     }
 
     /// Called while another orch process executes the same key. False ends the waiting.
     fn go_on_waiting(&self, task: &Task<'_>, waited: Duration) -> bool {
         if waited > Duration::from_secs(1) {
-            self.tell(task, &format!("waiting for another orch that is executing it ({} s)", waited.as_secs()));
+            self.tell(
+                task,
+                &format!(
+                    "waiting for another orch that is executing it ({} s)",
+                    waited.as_secs()
+                ),
+            );
         }
         !self.cancel.is_cancelled()
     }
 
     /// What a step is doing.
     pub(super) fn tell(&self, task: &Task<'_>, text: &str) {
-        self.listener.tell(Event::StepProgress { step: task.step.name.clone(), text: text.to_owned() });
+        self.listener.tell(Event::StepProgress {
+            step: task.step.name.clone(),
+            text: text.to_owned(),
+        });
     }
 
     pub(super) fn execute(&self, task: &Task<'_>, given: Given) -> anyhow::Result<Done> {
         let out = self.scratch.dir("out")?;
-        let Given { paths: inputs, trees } = given;
-        let places = Places { inputs, trees, scratch: out.with_extension("scratch"), out };
+        let Given {
+            paths: inputs,
+            trees,
+        } = given;
+        let places = Places {
+            inputs,
+            trees,
+            scratch: out.with_extension("scratch"),
+            out,
+        };
         let done = self.execute_at(task, &places);
         // It is usually empty, because files were moved into the store. `remove_dir` refuses mount points.
         if std::fs::remove_dir(&places.out).is_err() {
@@ -186,26 +228,41 @@ impl Performer<'_> {
         }
         let judged = match work {
             Work::Judge(work) => match work() {
-                Ok(Judgement { verdict, numerics: figures, reason }) => {
+                Ok(Judgement {
+                    verdict,
+                    numerics: figures,
+                    reason,
+                }) => {
                     let outcome = match verdict {
                         Verdict::Pass => Outcome::Pass,
                         Verdict::Numerics => Outcome::Numerics,
                         Verdict::Indecisive => Outcome::Indecisive,
                     };
                     numerics = Some(figures);
-                    Judged { outcome, reason, ..Judged::pass() }
+                    Judged {
+                        outcome,
+                        reason,
+                        ..Judged::pass()
+                    }
                 }
                 Err(e) => Judged::of_itself(e)?,
             },
             Work::Files(files) => {
                 let made = Some(self.store.place_contents(files, &places.out)?);
-                return Ok(Done { made, ..Done::only(Judged::pass()) });
+                return Ok(Done {
+                    made,
+                    ..Done::only(Judged::pass())
+                });
             }
             Work::Pure(work) => work().map_or_else(Judged::of_itself, |()| Ok(Judged::pass()))?,
             Work::Worker(call) => {
                 std::fs::create_dir_all(&places.scratch)?;
                 let host = Host::real();
-                let watch = task.step.kind.is_timed(task.step).then(|| Watch::begin(&host));
+                let watch = task
+                    .step
+                    .kind
+                    .is_timed(task.step)
+                    .then(|| Watch::begin(&host));
                 let ended = self.call(task, call, places, &limits);
                 let conditions = watch.map(Watch::end);
                 bfs::remove_dir(&places.scratch)?;
@@ -218,7 +275,10 @@ impl Performer<'_> {
             Work::Command(call) => return self.command(task, &call, &places.out, &limits),
         };
         let judged = confined(placed(judged, task));
-        let mut done = Done { numerics, ..Done::only(judged) };
+        let mut done = Done {
+            numerics,
+            ..Done::only(judged)
+        };
         if done.judged.outcome == Outcome::Pass && task.step.kind.runs_on_device() {
             check_measure(&mut done, task.step.kind.is_timed(task.step));
         }
@@ -228,23 +288,52 @@ impl Performer<'_> {
         Ok(done)
     }
 
-    fn command(&self, task: &Task<'_>, call: &CommandCall, out: &Path, limits: &Limits<'_>) -> anyhow::Result<Done> {
+    fn command(
+        &self,
+        task: &Task<'_>,
+        call: &CommandCall,
+        out: &Path,
+        limits: &Limits<'_>,
+    ) -> anyhow::Result<Done> {
         let mut ran = worker::run_command(call, self.workplace, out, limits)?;
         let ended = std::mem::replace(&mut ran.ended, Ended::Interrupted);
-        let judged = judge(ended, task.step.timeout_seconds, task.step.transient_codes());
+        let judged = judge(
+            ended,
+            task.step.timeout_seconds,
+            task.step.transient_codes(),
+        );
         for text in worker::warnings(&task.step.name, &judged.facts) {
             self.listener.tell(Event::Warning { text });
         }
         let judged = confined(placed(judged, task));
         let files = std::mem::take(&mut ran.files);
-        let made = (judged.outcome == Outcome::Pass).then(|| self.store.place_files(files)).transpose()?;
-        Ok(Done { made, ..Done::only(judged) })
+        let made = (judged.outcome == Outcome::Pass)
+            .then(|| self.store.place_files(files))
+            .transpose()?;
+        Ok(Done {
+            made,
+            ..Done::only(judged)
+        })
     }
 
-    fn call(&self, task: &Task<'_>, call: WorkerCall, places: &Places, limits: &Limits<'_>) -> anyhow::Result<Ended> {
-        let mut env = task.lease.as_ref().map(|lease| lease.env.clone()).unwrap_or_default();
+    fn call(
+        &self,
+        task: &Task<'_>,
+        call: WorkerCall,
+        places: &Places,
+        limits: &Limits<'_>,
+    ) -> anyhow::Result<Ended> {
+        let mut env = task
+            .lease
+            .as_ref()
+            .map(|lease| lease.env.clone())
+            .unwrap_or_default();
         // Libraries keep caches and settings in HOME; they get one that lasts as long as the step.
-        let own = if call.access.home { &["TMPDIR"][..] } else { &["TMPDIR", "HOME"] };
+        let own = if call.access.home {
+            &["TMPDIR"][..]
+        } else {
+            &["TMPDIR", "HOME"]
+        };
         let scratch = places.scratch.display().to_string();
         env.extend(own.iter().map(|name| ((*name).to_owned(), scratch.clone())));
         let job = Job {
@@ -277,11 +366,18 @@ impl Performer<'_> {
 }
 
 /// What a worker is told: its parameters, where its libraries are, and which device was lent to it.
-pub(super) fn told(call: &WorkerCall, lease: Option<&Lease>, provision: &Provision) -> anyhow::Result<Value> {
+pub(super) fn told(
+    call: &WorkerCall,
+    lease: Option<&Lease>,
+    provision: &Provision,
+) -> anyhow::Result<Value> {
     let mut params = call.params.clone();
     for (name, library) in &call.libraries {
         let path = provision.library(*library)?;
-        params[*name] = path.to_str().context("a library's path is not valid UTF-8")?.into();
+        params[*name] = path
+            .to_str()
+            .context("a library's path is not valid UTF-8")?
+            .into();
     }
     if let Some(lease) = lease.filter(|lease| !lease.env.is_empty()) {
         params["lease"] = serde_json::to_value(lease)?;
@@ -300,7 +396,11 @@ fn confined(mut judged: Judged) -> Judged {
 /// A run about which its worker reports nothing did not run, nor did a timed one without times. Times that nobody asked for were
 /// taken beside other steps, and must stand nowhere.
 pub(super) fn check_measure(done: &mut Done, is_timed: bool) {
-    let times = done.judged.measure.as_ref().map(|measure| measure.times.as_ref());
+    let times = done
+        .judged
+        .measure
+        .as_ref()
+        .map(|measure| measure.times.as_ref());
     let wrong = match times {
         None => "the worker reported success and does not say where it ran",
         Some(times) if is_timed && times.is_none_or(|times| times.samples_ms.is_empty()) => {
@@ -326,7 +426,13 @@ pub(super) struct Done {
 impl Done {
     /// It made nothing.
     pub(super) fn only(judged: Judged) -> Self {
-        Self { judged, numerics: None, made: None, left: None, origin: None }
+        Self {
+            judged,
+            numerics: None,
+            made: None,
+            left: None,
+            origin: None,
+        }
     }
 
     fn interrupted() -> Self {

@@ -30,6 +30,8 @@ impl<'env> Pool<'env> {
     }
 
     pub(super) fn spawn(&self, job: impl FnOnce() + Send + 'env) {
-        self.jobs.send(Box::new(job)).expect("BUG: the job threads outlive the scheduler");
+        self.jobs
+            .send(Box::new(job))
+            .expect("BUG: the job threads outlive the scheduler");
     }
 }

@@ -22,17 +22,37 @@ pub fn preview(context: &Context<'_>) -> Result<Vec<Preview>, StoreError> {
     let mut previews = Vec::new();
     for (id, state) in context.plan.ids().zip(states) {
         previews.push(match state {
-            StepState::Done(StepResult { how: How::Hit, record: Some(record), .. }) => Preview::Hit { record },
-            StepState::Done(StepResult { outcome, reason, blamed, .. }) => {
-                Preview::Skipped { outcome, reason: reason.unwrap_or_default(), blamed }
-            }
+            StepState::Done(StepResult {
+                how: How::Hit,
+                record: Some(record),
+                ..
+            }) => Preview::Hit { record },
+            StepState::Done(StepResult {
+                outcome,
+                reason,
+                blamed,
+                ..
+            }) => Preview::Skipped {
+                outcome,
+                reason: reason.unwrap_or_default(),
+                blamed,
+            },
             _ if !wanted.contains(&id) => Preview::NotNeeded,
-            StepState::Ready { key, reason } => Preview::WouldRun { key: Some(key), reason },
+            StepState::Ready { key, reason } => Preview::WouldRun {
+                key: Some(key),
+                reason,
+            },
             StepState::Unknown | StepState::Running => {
-                let is_hit = |dep: StepId| matches!(previews.get(dep.0 as usize), Some(Preview::Hit { .. }));
+                let is_hit =
+                    |dep: StepId| matches!(previews.get(dep.0 as usize), Some(Preview::Hit { .. }));
                 let above = context.plan.dependencies(id).find(|dep| !is_hit(*dep));
-                let step = above.map(|dep| context.plan.step(dep).name.clone()).unwrap_or_default();
-                Preview::WouldRun { key: None, reason: MissReason::After { step } }
+                let step = above
+                    .map(|dep| context.plan.step(dep).name.clone())
+                    .unwrap_or_default();
+                Preview::WouldRun {
+                    key: None,
+                    reason: MissReason::After { step },
+                }
             }
         });
     }
@@ -44,10 +64,18 @@ pub fn held(context: &Context<'_>) -> Result<ReportDoc, StoreError> {
     let mut scheduler = Scheduler::new(context.world(), Instant::now());
     for id in context.plan.ids() {
         scheduler.consult(id);
-        let StepState::Ready { key, .. } = scheduler.steps.state(id) else { continue };
-        let last = context.store.latest(&context.plan.step(id).name).ok().flatten();
+        let StepState::Ready { key, .. } = scheduler.steps.state(id) else {
+            continue;
+        };
+        let last = context
+            .store
+            .latest(&context.plan.step(id).name)
+            .ok()
+            .flatten();
         if let Some(last) = last.filter(|last| last.key == *key && !last.outcome.is_made()) {
-            scheduler.steps.set(id, StepState::Done(StepResult::hit(last)));
+            scheduler
+                .steps
+                .set(id, StepState::Done(StepResult::hit(last)));
         }
     }
     scheduler.read_records(false);

@@ -14,7 +14,14 @@ use crate::step::Step;
 /// Whether the runtime of a run can be asked; if not, why.
 pub fn can(run: &Step) -> Result<(), String> {
     let runtime = run.run().runtime;
-    if runtime.profiles { Ok(()) } else { Err(format!("`{}` has no counters that orch reads", runtime.name)) }
+    if runtime.profiles {
+        Ok(())
+    } else {
+        Err(format!(
+            "`{}` has no counters that orch reads",
+            runtime.name
+        ))
+    }
 }
 
 impl Bench<'_> {
@@ -23,14 +30,30 @@ impl Bench<'_> {
         let [out, scratch] = self.folders(["out", "work"])?;
         let params = run.run();
         let inputs = BTreeMap::from([("artefact".to_owned(), artefact.to_owned())]);
-        let places = Places { inputs, out: out.clone(), scratch, ..Places::default() };
+        let places = Places {
+            inputs,
+            out: out.clone(),
+            scratch,
+            ..Places::default()
+        };
         let timeout = run.timeout_seconds;
-        let mut call = (params.runtime.lower)(&Asked { run: params, timeout_seconds: timeout, places: &places });
+        let mut call = (params.runtime.lower)(&Asked {
+            run: params,
+            timeout_seconds: timeout,
+            places: &places,
+        });
         call.op = "profile";
-        call.params["measure"] = serde_json::json!({"warmup": 0, "samples": samples, "max_seconds": timeout});
+        call.params["measure"] =
+            serde_json::json!({"warmup": 0, "samples": samples, "max_seconds": timeout});
         let judged = self.perform(&call, places, params, timeout)?;
-        let reason = judged.reason.unwrap_or_else(|| "no reason was given".to_owned());
-        ensure!(judged.outcome == Outcome::Pass, "{}: {reason}", judged.outcome.label());
+        let reason = judged
+            .reason
+            .unwrap_or_else(|| "no reason was given".to_owned());
+        ensure!(
+            judged.outcome == Outcome::Pass,
+            "{}: {reason}",
+            judged.outcome.label()
+        );
         Profile::read(&out).context("BUG: a worker that succeeded left no profile")
     }
 }

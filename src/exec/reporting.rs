@@ -13,8 +13,13 @@ const DOC_VERSION: u32 = 1;
 /// `seconds`: how long the run took.
 pub fn report_doc(context: &Context<'_>, results: &[StepResult], seconds: f64) -> ReportDoc {
     let plan = context.plan;
-    let needed = plan.cases.iter().filter(|planned| results[planned.judge.0 as usize].how != How::NotNeeded);
-    let cases: Vec<_> = needed.map(|planned| case::result(context, results, planned)).collect();
+    let needed = plan
+        .cases
+        .iter()
+        .filter(|planned| results[planned.judge.0 as usize].how != How::NotNeeded);
+    let cases: Vec<_> = needed
+        .map(|planned| case::result(context, results, planned))
+        .collect();
     let excluded = |ExcludedCase { case, reason, .. }: &ExcludedCase| Excluded {
         case: case.id(),
         dims: case.dims.clone(),
@@ -30,8 +35,13 @@ pub fn report_doc(context: &Context<'_>, results: &[StepResult], seconds: f64) -
     let chains = plan.cases.iter().flat_map(|planned| &planned.chain);
     let of_cases: BTreeSet<usize> = chains.map(|id| id.0 as usize).collect();
     let took = |how: How| {
-        let of = of_cases.iter().map(|at| &results[*at]).filter(|result| result.how == how && !result.failed_before);
-        of.filter_map(|result| result.record.as_ref()).map(|record| record.seconds).fold(0.0, std::ops::Add::add)
+        let of = of_cases
+            .iter()
+            .map(|at| &results[*at])
+            .filter(|result| result.how == how && !result.failed_before);
+        of.filter_map(|result| result.record.as_ref())
+            .map(|record| record.seconds)
+            .fold(0.0, std::ops::Add::add)
     };
     let summary = Summary {
         steps: results.len() as u32 - how(How::NotNeeded),

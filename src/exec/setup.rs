@@ -22,18 +22,37 @@ use crate::toolchain::EnvName;
 use crate::worker::{Ended, Limits, Server};
 
 /// Installs one requirement and reports the result.
-pub(super) fn install(context: &Context<'_>, requirement: Requirement, bugs: &Bugs<'_>) -> Result<(), String> {
-    let Context { provision, listener, .. } = *context;
+pub(super) fn install(
+    context: &Context<'_>,
+    requirement: Requirement,
+    bugs: &Bugs<'_>,
+) -> Result<(), String> {
+    let Context {
+        provision,
+        listener,
+        ..
+    } = *context;
     let what = title(requirement);
     let clock = Instant::now();
-    let progress = |text: &str| listener.tell(Event::SetupProgress { what: what.clone(), text: text.to_owned() });
+    let progress = |text: &str| {
+        listener.tell(Event::SetupProgress {
+            what: what.clone(),
+            text: text.to_owned(),
+        })
+    };
     let ensured = bugs.caught_aside(&format!("setup:{what}"), || {
         listener.tell(Event::SetupStarted { what: what.clone() });
-        provision.ensure(requirement, &progress).map_err(|e| format!("{e:#}"))
+        provision
+            .ensure(requirement, &progress)
+            .map_err(|e| format!("{e:#}"))
     });
     let result = ensured.flatten();
     let error = result.as_ref().err().cloned();
-    listener.tell(Event::SetupFinished { what: what.clone(), seconds: clock.elapsed().as_secs_f64(), error });
+    listener.tell(Event::SetupFinished {
+        what: what.clone(),
+        seconds: clock.elapsed().as_secs_f64(),
+        error,
+    });
     result
 }
 
@@ -48,35 +67,54 @@ pub(super) struct Servers<'a> {
 
 impl<'a> Servers<'a> {
     pub(super) fn new(provision: &'a Provision, dir: &'a Path) -> Self {
-        Self { provision, dir, started: Mutex::default() }
+        Self {
+            provision,
+            dir,
+            started: Mutex::default(),
+        }
     }
 
     /// Starts a server unless a good one runs. Must be called from a thread that outlives the run: the kernel ends a child
     /// together with the thread that started it.
     pub(super) fn start(&self, env: EnvName, is_timed: bool) -> anyhow::Result<()> {
         let mut started = lock(&self.started);
-        let why = match started.get(&(env, is_timed)).map(|server| server.why_replace()) {
+        let why = match started
+            .get(&(env, is_timed))
+            .map(|server| server.why_replace())
+        {
             Some(None) => return Ok(()),
             why => why.flatten(),
         };
         // The jobs of the one before hold it until they are done.
-        started.insert((env, is_timed), Arc::new(self.fresh(env, is_timed, None, why)?));
+        started.insert(
+            (env, is_timed),
+            Arc::new(self.fresh(env, is_timed, None, why)?),
+        );
         Ok(())
     }
 
     /// Runs a job. If the server dies, any of its jobs may be the cause, so each is tried once more on a server of its
     /// own. If that one dies too, this job is the cause.
-    pub(super) fn run(&self, env: EnvName, is_timed: bool, job: &Job, limits: &Limits<'_>) -> anyhow::Result<Ended> {
+    pub(super) fn run(
+        &self,
+        env: EnvName,
+        is_timed: bool,
+        job: &Job,
+        limits: &Limits<'_>,
+    ) -> anyhow::Result<Ended> {
         let shared = lock(&self.started).get(&(env, is_timed)).cloned();
-        let shared =
-            shared.with_context(|| format!("BUG: the Python server of `{env}` is used before it is started"))?;
+        let shared = shared.with_context(|| {
+            format!("BUG: the Python server of `{env}` is used before it is started")
+        })?;
         let why = match shared.run(job, limits) {
             Ended::ServerDied(why) => why,
             ended => return Ok(ended),
         };
         (limits.progress)(&format!("{why}; tried again on a server of its own"));
         bfs::make_empty(&job.out)?;
-        Ok(self.fresh(env, is_timed, Some(job.id), Some(why))?.run(job, limits))
+        Ok(self
+            .fresh(env, is_timed, Some(job.id), Some(why))?
+            .run(job, limits))
     }
 
     /// `again` is the job that alone it is for; `before` says why it replaces another server, which is written to the log,
@@ -108,10 +146,17 @@ impl<'a> Servers<'a> {
             let _ = std::fs::remove_file(&log);
         }
         if let Some(why) = before {
-            let mut file = std::fs::File::options().create(true).append(true).open(&log)?;
+            let mut file = std::fs::File::options()
+                .create(true)
+                .append(true)
+                .open(&log)?;
             writeln!(file, "orch: another server takes over: {why}")?;
         }
-        Server::start(command, env.preload(), &log)
-            .with_context(|| format!("failed to start the Python server of `{env}` ({})", python.python.display()))
+        Server::start(command, env.preload(), &log).with_context(|| {
+            format!(
+                "failed to start the Python server of `{env}` ({})",
+                python.python.display()
+            )
+        })
     }
 }

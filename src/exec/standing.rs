@@ -36,7 +36,11 @@ const FROM_OUTSIDE: &[&str] = &["SIGKILL", "SIGTERM", "signal "];
 /// | the user's own commands | they may read what they do not declare |
 /// | steps in a Python of the user's | packages that are in no key may come and go |
 /// | runs on a phone | so may the phone |
-pub(super) fn surroundings(step: &Step, fingerprint: &str, provision: &Provision) -> Option<Digest> {
+pub(super) fn surroundings(
+    step: &Step,
+    fingerprint: &str,
+    provision: &Provision,
+) -> Option<Digest> {
     if step.stage == Stage::Command {
         return None;
     }
@@ -72,9 +76,12 @@ pub(super) fn standing(
     provision: &Provision,
 ) -> Option<Digest> {
     let reason = record.reason.as_deref().unwrap_or_default();
-    let is_momentary = is_transient || is_shortage(reason) || MOMENTARY.iter().any(|words| reason.contains(words));
+    let is_momentary =
+        is_transient || is_shortage(reason) || MOMENTARY.iter().any(|words| reason.contains(words));
     let stands = (record.outcome.may_stand() && !is_momentary) || is_same_crash(record, before);
-    stands.then(|| surroundings(step, fingerprint, provision)).flatten()
+    stands
+        .then(|| surroundings(step, fingerprint, provision))
+        .flatten()
 }
 
 /// One crash may be of the moment. The same one in the next execution with the same key is the work's own.
@@ -84,12 +91,18 @@ fn is_same_crash(record: &Record, before: Option<&Record>) -> bool {
         && !is_shortage(reason)
         && !FROM_OUTSIDE.iter().any(|words| reason.contains(words))
         && before.is_some_and(|before| {
-            (&before.key, before.outcome, &before.reason) == (&record.key, record.outcome, &record.reason)
+            (&before.key, before.outcome, &before.reason)
+                == (&record.key, record.outcome, &record.reason)
         })
 }
 
 /// Whether a record holds a failure that stands on this machine.
-pub(super) fn stands_here(record: &Record, step: &Step, fingerprint: &str, provision: &Provision) -> bool {
+pub(super) fn stands_here(
+    record: &Record,
+    step: &Step,
+    fingerprint: &str,
+    provision: &Provision,
+) -> bool {
     record.stands.is_some() && record.stands == surroundings(step, fingerprint, provision)
 }
 
@@ -104,31 +117,64 @@ mod tests {
     use crate::worker::Cancel;
 
     fn step(stage: Stage) -> Step {
-        let kind: &dyn crate::step::StepKind = if stage == Stage::Command { &COMMAND } else { &RENDER };
+        let kind: &dyn crate::step::StepKind = if stage == Stage::Command {
+            &COMMAND
+        } else {
+            &RENDER
+        };
         Step::new("x", stage, kind, json!({}), vec![], 1)
     }
 
     fn record(outcome: Outcome, reason: &str, key: &str) -> Record {
         let mut inputs = KeyDoc::with_capacity(0);
         inputs.set("input", key);
-        Record { key: inputs, outcome, reason: Some(reason.to_owned()), ..Record::default() }
+        Record {
+            key: inputs,
+            outcome,
+            reason: Some(reason.to_owned()),
+            ..Record::default()
+        }
     }
 
     #[test]
     fn only_failures_of_the_work_itself_stand() {
         let provision = Provision::new("envs".into(), None, Cancel::default()).unwrap();
         let stands = |outcome, reason: &str, stage, is_transient| {
-            standing(&record(outcome, reason, "k"), is_transient, None, &step(stage), "machine", &provision).is_some()
+            standing(
+                &record(outcome, reason, "k"),
+                is_transient,
+                None,
+                &step(stage),
+                "machine",
+                &provision,
+            )
+            .is_some()
         };
         for outcome in Outcome::ALL {
             let expected = matches!(outcome, Outcome::Fail | Outcome::Numerics);
-            assert_eq!(stands(outcome, "x", Stage::Convert, false), expected, "{}", outcome.label());
+            assert_eq!(
+                stands(outcome, "x", Stage::Convert, false),
+                expected,
+                "{}",
+                outcome.label()
+            );
         }
-        assert!(!stands(Outcome::Fail, "x", Stage::Command, false), "a program may read what nobody declared");
-        for words in ["write: No space left on device (os error 28)", "fork: Resource temporarily unavailable"] {
+        assert!(
+            !stands(Outcome::Fail, "x", Stage::Command, false),
+            "a program may read what nobody declared"
+        );
+        for words in [
+            "write: No space left on device (os error 28)",
+            "fork: Resource temporarily unavailable",
+        ] {
             assert!(!stands(Outcome::Fail, words, Stage::Run, false), "{words}");
         }
-        assert!(!stands(Outcome::Fail, "the worker wrote junk", Stage::Run, true));
+        assert!(!stands(
+            Outcome::Fail,
+            "the worker wrote junk",
+            Stage::Run,
+            true
+        ));
     }
 
     #[test]
@@ -139,7 +185,10 @@ mod tests {
             standing(now, true, before, &step(stage), "machine", &provision).is_some()
         };
         let now = crash("the process was ended by SIGSEGV", "k");
-        assert!(!stands(&now, None, Stage::Convert), "once may be of the moment");
+        assert!(
+            !stands(&now, None, Stage::Convert),
+            "once may be of the moment"
+        );
         assert!(stands(&now, Some(&now), Stage::Convert));
         assert!(!stands(&now, Some(&now), Stage::Command));
         for other in [
@@ -149,7 +198,11 @@ mod tests {
         ] {
             assert!(!stands(&now, Some(&other), Stage::Convert), "{other:?}");
         }
-        for outside in ["the process was ended by SIGKILL", "ended by signal 1", "ended by SIGABRT: (os error 12)"] {
+        for outside in [
+            "the process was ended by SIGKILL",
+            "ended by signal 1",
+            "ended by SIGABRT: (os error 12)",
+        ] {
             let now = crash(outside, "k");
             assert!(!stands(&now, Some(&now), Stage::Convert), "{outside}");
         }
@@ -165,6 +218,10 @@ mod tests {
         let torch = Requirement::Env(EnvName::Torch);
         let other = provision().locked(Locks::default().with(EnvName::Torch, "torch==1".into()));
         let around = |provision: &Provision| digest("machine", &[torch], provision);
-        assert_ne!(around(&provision()), around(&other), "another package may be what was missing");
+        assert_ne!(
+            around(&provision()),
+            around(&other),
+            "another package may be what was missing"
+        );
     }
 }

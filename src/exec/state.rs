@@ -58,20 +58,41 @@ pub struct StepResult {
 impl StepResult {
     pub(super) fn hit(record: Record) -> Self {
         let (outcome, reason, output) = (record.outcome, record.reason.clone(), record.output);
-        Self { how: How::Hit, outcome, reason, output, record: Some(Box::new(record)), ..Self::default() }
+        Self {
+            how: How::Hit,
+            outcome,
+            reason,
+            output,
+            record: Some(Box::new(record)),
+            ..Self::default()
+        }
     }
 
     /// A hit whose record is not read.
     pub(super) fn held(hit: Hit) -> Self {
-        Self { how: How::Hit, outcome: hit.outcome, output: hit.output, held: Some(hit), ..Self::default() }
+        Self {
+            how: How::Hit,
+            outcome: hit.outcome,
+            output: hit.output,
+            held: Some(hit),
+            ..Self::default()
+        }
     }
 
     pub(super) fn executed(record: Record) -> Self {
-        Self { how: How::Executed, ..Self::hit(record) }
+        Self {
+            how: How::Executed,
+            ..Self::hit(record)
+        }
     }
 
     pub(super) fn skipped(outcome: Outcome, reason: impl Into<String>) -> Self {
-        Self { how: How::Skipped, outcome, reason: Some(reason.into()), ..Self::default() }
+        Self {
+            how: How::Skipped,
+            outcome,
+            reason: Some(reason.into()),
+            ..Self::default()
+        }
     }
 
     /// The tree that it made.

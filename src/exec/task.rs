@@ -48,7 +48,10 @@ impl Task<'_> {
             if let InputAt::File(path, stamp) = at
                 && Stamp::of(path).ok() != *stamp
             {
-                anyhow::bail!("its input `{name}` ({}) changed while it ran; run again", path.display());
+                anyhow::bail!(
+                    "its input `{name}` ({}) changed while it ran; run again",
+                    path.display()
+                );
             }
         }
         Ok(())
@@ -67,7 +70,14 @@ pub(super) enum InputAt {
 /// The record names the device that the step was given, and why its target or precision was chosen.
 pub(super) fn placed(mut judged: Judged, task: &Task<'_>) -> Judged {
     let lease = task.lease.as_ref().map(|lease| ("lease", lease.facts()));
-    let chosen = task.chosen.iter().flatten().map(|(name, why)| (*name, why.as_str().into()));
-    lease.into_iter().chain(chosen).for_each(|(name, value)| set_fact(&mut judged.facts, name, value));
+    let chosen = task
+        .chosen
+        .iter()
+        .flatten()
+        .map(|(name, why)| (*name, why.as_str().into()));
+    lease
+        .into_iter()
+        .chain(chosen)
+        .for_each(|(name, value)| set_fact(&mut judged.facts, name, value));
     judged
 }

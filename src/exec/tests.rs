@@ -19,5 +19,11 @@ pub(super) fn host() -> HostFacts {
 
 /// Two jobs; pages go below `dir`.
 pub(super) fn options(dir: &Path) -> Options {
-    Options { jobs: 2, memory: u64::MAX, spec: "s.yaml".into(), out_dir: dir.join("out"), ..Options::default() }
+    Options {
+        jobs: 2,
+        memory: u64::MAX,
+        spec: "s.yaml".into(),
+        out_dir: dir.join("out"),
+        ..Options::default()
+    }
 }

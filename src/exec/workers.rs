@@ -39,12 +39,21 @@ struct Idle {
 
 impl<'a> Workers<'a> {
     pub(super) fn new(scratch: &'a Scratch) -> Self {
-        Self { scratch, idle: Mutex::default() }
+        Self {
+            scratch,
+            idle: Mutex::default(),
+        }
     }
 
     /// Runs a job in a worker of this runtime that is kept for jobs of its parameters. Must be called from a thread that
     /// lives as long as the run: the kernel ends a child together with the thread that started it.
-    pub(super) fn run(&self, runtime: &str, job: &Job, access: &Access, limits: &Limits<'_>) -> anyhow::Result<Ended> {
+    pub(super) fn run(
+        &self,
+        runtime: &str,
+        job: &Job,
+        access: &Access,
+        limits: &Limits<'_>,
+    ) -> anyhow::Result<Ended> {
         let mut job = job.clone();
         job.params["kept"] = true.into();
         let does = format!("{runtime} {}", job.params);
@@ -58,7 +67,9 @@ impl<'a> Workers<'a> {
             let others = worker.jobs() - 1;
             drop(worker);
             let why = words(&ended);
-            (limits.progress)(&format!("{why}, after {others} others in this process; tried again in a fresh one"));
+            (limits.progress)(&format!(
+                "{why}, after {others} others in this process; tried again in a fresh one"
+            ));
             bfs::make_empty(&job.out)?;
         }
         let mut worker = fresh(runtime, &job, access, self.scratch)?;
@@ -69,7 +80,9 @@ impl<'a> Workers<'a> {
 
     /// Ends those with nothing to do for so long.
     pub(super) fn close(&self, patience: Duration) {
-        let over: Vec<_> = lock(&self.idle).extract_if(.., |idle| idle.since.elapsed() >= patience).collect();
+        let over: Vec<_> = lock(&self.idle)
+            .extract_if(.., |idle| idle.since.elapsed() >= patience)
+            .collect();
         drop(over); // nobody waits for the lock meanwhile
     }
 
@@ -80,9 +93,15 @@ impl<'a> Workers<'a> {
     }
 
     fn give_back(&self, worker: Kept, does: String, ended: &Ended) {
-        let is_worn = || worker.jobs() >= MOST_JOBS || worker.held_bytes().is_none_or(|bytes| bytes > MOST_HELD);
+        let is_worn = || {
+            worker.jobs() >= MOST_JOBS || worker.held_bytes().is_none_or(|bytes| bytes > MOST_HELD)
+        };
         if has_done_well(ended) && !is_worn() {
-            lock(&self.idle).push(Idle { worker, does, since: Instant::now() });
+            lock(&self.idle).push(Idle {
+                worker,
+                does,
+                since: Instant::now(),
+            });
         }
     }
 }
@@ -93,15 +112,27 @@ fn fresh(runtime: &str, job: &Job, access: &Access, scratch: &Scratch) -> anyhow
     let own = folder.join("scratch");
     std::fs::create_dir(&own)?;
     let mut command = Command::new(worker::own_program()?);
-    command.args(["worker", &format!("kept:{runtime}")]).envs(&job.env).current_dir(&own);
-    command.env("TMPDIR", &own).env("HOME", &own).env(SHARED.0, SHARED.1);
+    command
+        .args(["worker", &format!("kept:{runtime}")])
+        .envs(&job.env)
+        .current_dir(&own);
+    command
+        .env("TMPDIR", &own)
+        .env("HOME", &own)
+        .env(SHARED.0, SHARED.1);
     let grants = worker::grants(access, &[&folder])?;
     Ok(Kept::start(command, folder, &grants)?)
 }
 
 /// It answered, by a result or the vendor's refusal of the model.
 fn has_done_well(ended: &Ended) -> bool {
-    matches!(ended, Ended::Answered(JobOutput { status: JobStatus::Ok | JobStatus::Unsupported, .. }))
+    matches!(
+        ended,
+        Ended::Answered(JobOutput {
+            status: JobStatus::Ok | JobStatus::Unsupported,
+            ..
+        })
+    )
 }
 
 /// For people who wait.

@@ -48,7 +48,10 @@ fn first_key(path: &str, old: Option<&Value>, new: Option<&Value>) -> Option<Str
     match (old, new) {
         (old, new) if old == new => None,
         (Some(Value::Object(old)), Some(Value::Object(new))) => {
-            let key = new.keys().chain(old.keys()).find(|key| old.get(*key) != new.get(*key))?;
+            let key = new
+                .keys()
+                .chain(old.keys())
+                .find(|key| old.get(*key) != new.get(*key))?;
             let dot = if path.is_empty() { "" } else { "." };
             first_key(&format!("{path}{dot}{key}"), old.get(key), new.get(key))
         }
@@ -58,7 +61,9 @@ fn first_key(path: &str, old: Option<&Value>, new: Option<&Value>) -> Option<Str
         }
         (old, new) => {
             let shown = |value: Option<&Value>| {
-                value.map_or("absent".to_owned(), |value| shortened(&value.to_string(), QUOTED).into_owned())
+                value.map_or("absent".to_owned(), |value| {
+                    shortened(&value.to_string(), QUOTED).into_owned()
+                })
             };
             let at = if path.is_empty() { "the value" } else { path };
             Some(format!("{at}: {} => {}", shown(old), shown(new)))
@@ -68,15 +73,21 @@ fn first_key(path: &str, old: Option<&Value>, new: Option<&Value>) -> Option<Str
 
 fn first_line(old: &str, new: &str) -> Option<String> {
     let (mut olds, mut news) = (old.split('\n'), new.split('\n'));
-    let pairs = iter::from_fn(|| Some((olds.next(), news.next())).filter(|pair| *pair != (None, None)));
+    let pairs =
+        iter::from_fn(|| Some((olds.next(), news.next())).filter(|pair| *pair != (None, None)));
     let (number, (old, new)) = (1..).zip(pairs).find(|(_, (old, new))| old != new)?;
-    let shown = |line: Option<&str>| line.map_or("absent".to_owned(), |line| format!("{:?}", shortened(line, QUOTED)));
+    let shown = |line: Option<&str>| {
+        line.map_or("absent".to_owned(), |line| {
+            format!("{:?}", shortened(line, QUOTED))
+        })
+    };
     Some(format!("line {number}: {} => {}", shown(old), shown(new)))
 }
 
 /// The header's first difference, else the first tensor whose bytes differ. None if either is no such file.
 fn safetensors(old: &Path, new: &Path) -> io::Result<Option<String>> {
-    let (Some((old_header, old_data)), Some((new_header, new_data))) = (header(old)?, header(new)?) else {
+    let (Some((old_header, old_data)), Some((new_header, new_data))) = (header(old)?, header(new)?)
+    else {
         return Ok(None);
     };
     // Offsets move with every size before them, so they are told only when nothing else differs.
@@ -86,13 +97,21 @@ fn safetensors(old: &Path, new: &Path) -> io::Result<Option<String>> {
     if old_header != new_header || old_data != new_data {
         return Ok(Some("header: the same tensors lie at other places".into()));
     }
-    let Some(at) = first_byte(old, new, old_data)? else { return Ok(None) };
+    let Some(at) = first_byte(old, new, old_data)? else {
+        return Ok(None);
+    };
     let at = at - old_data;
     let holds = |entry: &Value| {
         let offset = |n: usize| entry["data_offsets"][n].as_u64();
-        offset(0).zip(offset(1)).is_some_and(|(from, until)| from <= at && at < until)
+        offset(0)
+            .zip(offset(1))
+            .is_some_and(|(from, until)| from <= at && at < until)
     };
-    let tensor = old_header.as_object().into_iter().flatten().find(|(_, entry)| holds(entry));
+    let tensor = old_header
+        .as_object()
+        .into_iter()
+        .flatten()
+        .find(|(_, entry)| holds(entry));
     Ok(tensor.map(|(name, entry)| {
         let (dtype, shape) = (entry["dtype"].as_str().unwrap_or("?"), &entry["shape"]);
         format!("header: the same; `{name}` ({dtype} {shape}) holds other numbers")
@@ -108,13 +127,20 @@ fn header(path: &Path) -> io::Result<Option<(Value, u64)>> {
     };
     let len = read(8).and_then(|bytes| Some(u64::from_le_bytes(bytes.try_into().ok()?)));
     let text = len.filter(|len| *len <= PARSED).and_then(read);
-    let header = text.and_then(|text| serde_json::from_slice(&text).ok()).filter(Value::is_object);
+    let header = text
+        .and_then(|text| serde_json::from_slice(&text).ok())
+        .filter(Value::is_object);
     Ok(header.zip(len.map(|len| 8 + len)))
 }
 
 fn bare(header: &Value) -> Value {
     let mut header = header.clone();
-    for entry in header.as_object_mut().into_iter().flat_map(|map| map.values_mut()).filter_map(Value::as_object_mut) {
+    for entry in header
+        .as_object_mut()
+        .into_iter()
+        .flat_map(|map| map.values_mut())
+        .filter_map(Value::as_object_mut)
+    {
         entry.remove("data_offsets");
     }
     header
@@ -159,16 +185,41 @@ mod tests {
     }
 
     fn tensors(header: &str, data: &[u8]) -> Vec<u8> {
-        [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), data].concat()
+        [
+            &(header.len() as u64).to_le_bytes()[..],
+            header.as_bytes(),
+            data,
+        ]
+        .concat()
     }
 
     #[test]
     fn the_first_difference_in_the_terms_of_each_format() {
         for (name, old, new, told) in [
-            ("config.json", r#"{"a":1,"b":{"c":[1,2]}}"#, r#"{"a":1,"b":{"c":[1,3]}}"#, "b.c[1]: 2 => 3"),
-            ("x.json", r#"{"a":1}"#, r#"{"a":1,"b":"x"}"#, r#"b: absent => "x""#),
-            ("x.json", r#"{"a":1,"b":"x"}"#, r#"{"a":1}"#, r#"b: "x" => absent"#),
-            ("x.json", r#"{"a":1}"#, r#"{ "a":1}"#, r#"line 1: "{\"a\":1}" => "{ \"a\":1}""#),
+            (
+                "config.json",
+                r#"{"a":1,"b":{"c":[1,2]}}"#,
+                r#"{"a":1,"b":{"c":[1,3]}}"#,
+                "b.c[1]: 2 => 3",
+            ),
+            (
+                "x.json",
+                r#"{"a":1}"#,
+                r#"{"a":1,"b":"x"}"#,
+                r#"b: absent => "x""#,
+            ),
+            (
+                "x.json",
+                r#"{"a":1,"b":"x"}"#,
+                r#"{"a":1}"#,
+                r#"b: "x" => absent"#,
+            ),
+            (
+                "x.json",
+                r#"{"a":1}"#,
+                r#"{ "a":1}"#,
+                r#"line 1: "{\"a\":1}" => "{ \"a\":1}""#,
+            ),
             ("x.json", "{", "{}", r#"line 1: "{" => "{}""#),
             ("x.yaml", "a: {b: 1}\n", "a:\n  b: 2\n", "a.b: 1 => 2"),
             ("x.py", "a\nb\n", "a\nc\n", r#"line 2: "b" => "c""#),
@@ -190,7 +241,11 @@ mod tests {
         let other = tensors(header, &[1, 2, 4]);
         for (old, new, told) in [
             (&*old, &*wider, Some("header: a.shape[0]: 2 => 1")),
-            (&*old, &*other, Some("header: the same; `b` (U8 [1]) holds other numbers")),
+            (
+                &*old,
+                &*other,
+                Some("header: the same; `b` (U8 [1]) holds other numbers"),
+            ),
             (&*old, &*old, None),
             (b"no", b"yes", Some("byte 0 is the first that differs")),
         ] {

@@ -63,45 +63,99 @@ impl FileChange {
             (None, Some(size), _) => format!("{path} is new ({})", bytes(size)),
             (Some(_), None, _) => format!("{path} is gone"),
             (_, _, Some(differs)) => format!("{path}: {differs}"),
-            (Some(old), Some(new), None) if old != new => format!("{path}: {} => {}", bytes(old), bytes(new)),
+            (Some(old), Some(new), None) if old != new => {
+                format!("{path}: {} => {}", bytes(old), bytes(new))
+            }
             _ => format!("{path} has other content"),
         }
     }
 }
 
 impl Evidence {
-    pub(super) fn tree(store: &DiskStore, producer: &str, old: Option<&str>, new: Option<&str>) -> Self {
+    pub(super) fn tree(
+        store: &DiskStore,
+        producer: &str,
+        old: Option<&str>,
+        new: Option<&str>,
+    ) -> Self {
         let read = |text: Option<&str>| held::manifest(store, &text?.parse().ok()?);
         let producer = producer.to_owned();
         let (Some(old), Some(new)) = (read(old), read(new)) else {
-            let note = if old.is_none() { None } else { Some("the older output is no longer in the store".to_owned()) };
-            return Self::Tree { producer, files: Vec::new(), more: 0, note };
+            let note = if old.is_none() {
+                None
+            } else {
+                Some("the older output is no longer in the store".to_owned())
+            };
+            return Self::Tree {
+                producer,
+                files: Vec::new(),
+                more: 0,
+                note,
+            };
         };
         // The newer files in their order, then those that are gone.
         let mut pairs: IndexMap<&str, [Option<&ManifestFile>; 2]> = IndexMap::new();
-        new.files.iter().for_each(|file| pairs.entry(&file.path).or_default()[1] = Some(file));
-        old.files.iter().for_each(|file| pairs.entry(&file.path).or_default()[0] = Some(file));
+        new.files
+            .iter()
+            .for_each(|file| pairs.entry(&file.path).or_default()[1] = Some(file));
+        old.files
+            .iter()
+            .for_each(|file| pairs.entry(&file.path).or_default()[0] = Some(file));
         pairs.retain(|_, [old, new]| old.map(|file| file.digest) != new.map(|file| file.digest));
         let file = |(path, [old, new]): (&&str, &[Option<&ManifestFile>; 2])| {
             let is_small = |file: &&ManifestFile| file.size <= COMPARED;
-            let differs = old.filter(is_small).zip(new.filter(is_small)).and_then(|(old, new)| {
-                content::first_difference(path, &held::file(store, old)?, &held::file(store, new)?).ok().flatten()
-            });
+            let differs = old
+                .filter(is_small)
+                .zip(new.filter(is_small))
+                .and_then(|(old, new)| {
+                    content::first_difference(
+                        path,
+                        &held::file(store, old)?,
+                        &held::file(store, new)?,
+                    )
+                    .ok()
+                    .flatten()
+                });
             let [old_size, new_size] = [old, new].map(|file| file.map(|file| file.size));
-            FileChange { path: (*path).to_owned(), old_size, new_size, differs }
+            FileChange {
+                path: (*path).to_owned(),
+                old_size,
+                new_size,
+                differs,
+            }
         };
-        let (files, more) = (pairs.iter().take(NAMED).map(file).collect(), pairs.len().saturating_sub(NAMED));
-        Self::Tree { producer, files, more, note: None }
+        let (files, more) = (
+            pairs.iter().take(NAMED).map(file).collect(),
+            pairs.len().saturating_sub(NAMED),
+        );
+        Self::Tree {
+            producer,
+            files,
+            more,
+            note: None,
+        }
     }
 
     /// `last` is the record of the execution that read the older version.
-    pub(super) fn file(store: &DiskStore, path: &Path, old: Option<&str>, last: Option<&Record>) -> Self {
+    pub(super) fn file(
+        store: &DiskStore,
+        path: &Path,
+        old: Option<&str>,
+        last: Option<&Record>,
+    ) -> Self {
         let meta = path.metadata().ok();
         let modified = |meta: &Metadata| Timestamp::try_from(meta.modified().ok()?).ok();
         let is_dir = path.is_dir();
         let began = last.and_then(|record| record.started.parse::<Timestamp>().ok());
-        let below = began.filter(|_| is_dir).and_then(|_| bfs::files_below(path).ok()).unwrap_or_default();
-        let is_newer = |name: &String| path.join(name).metadata().is_ok_and(|meta| modified(&meta) >= began);
+        let below = began
+            .filter(|_| is_dir)
+            .and_then(|_| bfs::files_below(path).ok())
+            .unwrap_or_default();
+        let is_newer = |name: &String| {
+            path.join(name)
+                .metadata()
+                .is_ok_and(|meta| modified(&meta) >= began)
+        };
         let newer = below.into_iter().filter(is_newer).take(NAMED).collect();
         Self::File {
             path: from_here(path),
@@ -109,7 +163,9 @@ impl Evidence {
             modified: meta.as_ref().and_then(modified).map(moment),
             differs: permission(path, old).or_else(|| {
                 let older = older_version(store, old, last)?;
-                content::first_difference(&path.to_string_lossy(), &older, path).ok().flatten()
+                content::first_difference(&path.to_string_lossy(), &older, path)
+                    .ok()
+                    .flatten()
             }),
             newer,
         }
@@ -121,7 +177,11 @@ fn permission(path: &Path, old: Option<&str>) -> Option<String> {
     let meta = path.metadata().ok().filter(Metadata::is_file)?;
     let old: Digest = old?.parse().ok()?;
     let may = bfs::is_executable(&meta);
-    let told = if may { "it may be executed now" } else { "it may no longer be executed" };
+    let told = if may {
+        "it may be executed now"
+    } else {
+        "it may no longer be executed"
+    };
     (keyed(Digest::of_file(path).ok()?, !may) == old).then(|| told.to_owned())
 }
 
@@ -136,6 +196,12 @@ fn older_version(store: &DiskStore, old: Option<&str>, last: Option<&Record>) ->
 /// A path as a person standing here would write it.
 fn from_here(path: &Path) -> String {
     let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let (path, here) = (resolved(path), resolved(&std::env::current_dir().unwrap_or_default()));
-    path.strip_prefix(&here).unwrap_or(&path).display().to_string()
+    let (path, here) = (
+        resolved(path),
+        resolved(&std::env::current_dir().unwrap_or_default()),
+    );
+    path.strip_prefix(&here)
+        .unwrap_or(&path)
+        .display()
+        .to_string()
 }

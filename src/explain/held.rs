@@ -21,7 +21,10 @@ pub fn runs_dir(store: &DiskStore) -> PathBuf {
 
 /// The files of a tree, as long as it is there.
 pub(super) fn manifest(store: &DiskStore, tree: &Digest) -> Option<Manifest> {
-    store.has_tree(tree).then(|| store.manifest(tree).ok()).flatten()
+    store
+        .has_tree(tree)
+        .then(|| store.manifest(tree).ok())
+        .flatten()
 }
 
 /// Where a file of a tree lies, if its content is there as it was published.

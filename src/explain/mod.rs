@@ -51,7 +51,10 @@ pub fn causes(context: &Context<'_>, previews: &[Preview], id: StepId) -> Vec<Ca
     match &previews[id.0 as usize] {
         Preview::WouldRun { key, reason } => chain.of(id, reason, key.as_ref()),
         Preview::Hit { .. } => chain.last_run(id),
-        Preview::Skipped { blamed: Some(blamed), .. } => chain.blamed(id, *blamed),
+        Preview::Skipped {
+            blamed: Some(blamed),
+            ..
+        } => chain.blamed(id, *blamed),
         Preview::Skipped { .. } | Preview::NotNeeded => Vec::new(),
     }
 }
@@ -62,7 +65,10 @@ pub fn roots(causes: &[Cause]) -> Vec<Root> {
     let mut open: Vec<&Cause> = causes.iter().rev().collect();
     while let Some(cause) = open.pop() {
         open.extend(cause.because.iter().rev());
-        let root = Root { step: cause.step.clone(), text: cause.text.clone() };
+        let root = Root {
+            step: cause.step.clone(),
+            text: cause.text.clone(),
+        };
         if cause.because.is_empty() && !cause.repeated && !found.contains(&root) {
             found.push(root);
         }
@@ -76,7 +82,10 @@ pub fn origins(context: &Context<'_>, previews: &[Preview]) -> Vec<StepId> {
     let mut origins: Vec<StepId> = Vec::with_capacity(previews.len());
     for (id, preview) in context.plan.ids().zip(previews) {
         let above = match preview {
-            Preview::WouldRun { reason: MissReason::After { step }, .. } => context.plan.find(step),
+            Preview::WouldRun {
+                reason: MissReason::After { step },
+                ..
+            } => context.plan.find(step),
             _ => None,
         };
         origins.push(above.map_or(id, |above| origins[above.0 as usize]));

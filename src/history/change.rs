@@ -35,7 +35,10 @@ pub fn changes(series: &[f64]) -> Vec<Change> {
     let threshold = SMALLEST.ln_1p().max(TIMES * spread(&logs));
     let mut cuts = parts(&logs, 2.0 * threshold);
     prune(&logs, threshold, &mut cuts);
-    let change = |at: usize| Change { at: skipped + cuts[at], by: rise(&logs, &cuts, at).exp_m1() };
+    let change = |at: usize| Change {
+        at: skipped + cuts[at],
+        by: rise(&logs, &cuts, at).exp_m1(),
+    };
     (1..cuts.len().saturating_sub(1)).map(change).collect()
 }
 
@@ -49,8 +52,11 @@ fn parts(logs: &[f64], price: f64) -> Vec<usize> {
     let mut best = vec![(0.0, 0); logs.len() + 1];
     for end in 1..=logs.len() {
         let starts = (0..=end.saturating_sub(LEAST)).filter(|start| *start == 0 || *start >= LEAST);
-        let costs = starts.map(|start| (best[start].0 + price + deviations(&logs[start..end]), start));
-        best[end] = costs.min_by(|a, b| a.0.total_cmp(&b.0)).expect("BUG: one part is always possible");
+        let costs =
+            starts.map(|start| (best[start].0 + price + deviations(&logs[start..end]), start));
+        best[end] = costs
+            .min_by(|a, b| a.0.total_cmp(&b.0))
+            .expect("BUG: one part is always possible");
     }
     let mut ends = vec![logs.len()];
     while let Some(&end) = ends.last().filter(|end| **end > 0) {
@@ -62,7 +68,9 @@ fn parts(logs: &[f64], price: f64) -> Vec<usize> {
 
 /// Takes out the cuts between levels that do not differ.
 fn prune(logs: &[f64], threshold: f64, cuts: &mut Vec<usize>) {
-    while let Some(at) = (1..cuts.len().saturating_sub(1)).find(|at| rise(logs, cuts, *at).abs() <= threshold) {
+    while let Some(at) =
+        (1..cuts.len().saturating_sub(1)).find(|at| rise(logs, cuts, *at).abs() <= threshold)
+    {
         cuts.remove(at);
     }
 }
@@ -78,11 +86,17 @@ pub fn noise(series: &[f64]) -> f64 {
 }
 
 fn logarithms(series: &[f64]) -> Vec<f64> {
-    series.iter().map(|value| value.max(f64::MIN_POSITIVE).ln()).collect()
+    series
+        .iter()
+        .map(|value| value.max(f64::MIN_POSITIVE).ln())
+        .collect()
 }
 
 fn spread(logs: &[f64]) -> f64 {
-    let steps: Vec<f64> = logs.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
+    let steps: Vec<f64> = logs
+        .windows(2)
+        .map(|pair| (pair[1] - pair[0]).abs())
+        .collect();
     NORMAL * median(&steps) / std::f64::consts::SQRT_2
 }
 
@@ -104,14 +118,26 @@ mod tests {
             let tail: f64 = -random.random::<f64>().max(1e-9).ln();
             level * (1.0 + noise * tail)
         };
-        levels.iter().flat_map(|&(count, level)| vec![level; count]).map(&mut one).collect()
+        levels
+            .iter()
+            .flat_map(|&(count, level)| vec![level; count])
+            .map(&mut one)
+            .collect()
     }
 
     #[test]
     fn a_level_is_found_where_it_begins_and_back() {
-        let found = changes(&[1.0, 1.01, 1.0, 1.02, 1.0, 1.21, 1.2, 1.22, 1.2, 1.0, 1.01, 1.0, 1.0]);
-        assert_eq!(found.iter().map(|change| change.at).collect::<Vec<_>>(), [5, 9]);
-        assert!((found[0].by - 0.2).abs() < 0.02 && (found[1].by + 0.17).abs() < 0.02, "{found:?}");
+        let found = changes(&[
+            1.0, 1.01, 1.0, 1.02, 1.0, 1.21, 1.2, 1.22, 1.2, 1.0, 1.01, 1.0, 1.0,
+        ]);
+        assert_eq!(
+            found.iter().map(|change| change.at).collect::<Vec<_>>(),
+            [5, 9]
+        );
+        assert!(
+            (found[0].by - 0.2).abs() < 0.02 && (found[1].by + 0.17).abs() < 0.02,
+            "{found:?}"
+        );
     }
 
     #[test]
@@ -120,7 +146,11 @@ mod tests {
             for seed in 0..20 {
                 let figures = series(seed, &[(before, 1.0), (within, 1.2), (after, 1.0)], 0.01);
                 let at: Vec<_> = changes(&figures).iter().map(|change| change.at).collect();
-                assert_eq!(at, [before, before + within], "{before} {within} {after} {seed} {figures:?}");
+                assert_eq!(
+                    at,
+                    [before, before + within],
+                    "{before} {within} {after} {seed} {figures:?}"
+                );
             }
         }
     }
@@ -130,8 +160,15 @@ mod tests {
         assert_eq!(changes(&[]), []);
         assert_eq!(changes(&[1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0]), []);
         assert_eq!(changes(&[1.0; 40]), []);
-        assert_eq!(changes(&[1.0, 1.0, 1.0, 9.0, 1.0, 1.0, 9.0, 9.0, 1.0, 1.0, 1.0, 1.0]), []);
-        assert_eq!(changes(&[1.0, 1.0, 1.0, 1.0, 1.02, 1.02, 1.02, 1.02]), [], "less than 3 %");
+        assert_eq!(
+            changes(&[1.0, 1.0, 1.0, 9.0, 1.0, 1.0, 9.0, 9.0, 1.0, 1.0, 1.0, 1.0]),
+            []
+        );
+        assert_eq!(
+            changes(&[1.0, 1.0, 1.0, 1.0, 1.02, 1.02, 1.02, 1.02]),
+            [],
+            "less than 3 %"
+        );
     }
 
     #[test]

@@ -16,7 +16,10 @@ use super::rows::Rows;
 use super::schema::{self, Column, Table};
 
 /// Nothing is fetched: what is asked of it is inside the library.
-const OPTIONS: [(&str, &str); 2] = [("autoinstall_known_extensions", "false"), ("autoload_known_extensions", "false")];
+const OPTIONS: [(&str, &str); 2] = [
+    ("autoinstall_known_extensions", "false"),
+    ("autoload_known_extensions", "false"),
+];
 
 /// Tables whose rows describe executions, in the order in which they are filled: what is known already is asked of the last.
 const OF_EXECUTIONS: [&str; 5] = ["rounds", "samples", "placements", "versions", "executions"];
@@ -55,16 +58,26 @@ pub(super) fn create(connection: &Connection) -> Result<()> {
 
 /// The files in `dir` of runs that are not in it.
 pub(super) fn missing(connection: &Connection, dir: &Path) -> Result<Vec<std::path::PathBuf>> {
-    let known: BTreeSet<String> = connection.texts("SELECT run FROM runs", &[])?.into_iter().collect();
-    Ok(file::files(dir).into_iter().filter(|(run, _)| !known.contains(run)).map(|(_, path)| path).collect())
+    let known: BTreeSet<String> = connection
+        .texts("SELECT run FROM runs", &[])?
+        .into_iter()
+        .collect();
+    Ok(file::files(dir)
+        .into_iter()
+        .filter(|(run, _)| !known.contains(run))
+        .map(|(_, path)| path)
+        .collect())
 }
 
 /// Imports what is missing. A file that cannot be read is reported, and the others are imported.
 pub(super) fn update(connection: &Connection, dir: &Path, tell: Tell<'_>) -> Result<()> {
     for path in missing(connection, dir)? {
         match RunFile::read(&path) {
-            Ok(file) => take(connection, &file).with_context(|| format!("failed to take in `{}`", path.display()))?,
-            Err(e) => tell(&format!("warning: a run is missing from the history: {e:#}\n  hint: move that file away")),
+            Ok(file) => take(connection, &file)
+                .with_context(|| format!("failed to take in `{}`", path.display()))?,
+            Err(e) => tell(&format!(
+                "warning: a run is missing from the history: {e:#}\n  hint: move that file away"
+            )),
         }
     }
     Ok(())
@@ -84,14 +97,26 @@ fn take(connection: &Connection, file: &RunFile) -> Result<()> {
 }
 
 fn insert(connection: &Connection, table: &Table, rows: &Rows) -> Result<()> {
-    let columns = table.columns.iter().filter(|Column(name, ..)| *name != "id");
-    let shape: Vec<_> = columns.map(|Column(name, kind, _)| format!("\"{name}\":\"{kind}\"")).collect();
-    let given = format!("SELECT unnest(from_json($1::JSON, '[{{{}}}]'), recursive := true)", shape.join(","));
+    let columns = table
+        .columns
+        .iter()
+        .filter(|Column(name, ..)| *name != "id");
+    let shape: Vec<_> = columns
+        .map(|Column(name, kind, _)| format!("\"{name}\":\"{kind}\""))
+        .collect();
+    let given = format!(
+        "SELECT unnest(from_json($1::JSON, '[{{{}}}]'), recursive := true)",
+        shape.join(",")
+    );
     let name = table.name;
     let new = match name {
         // A run that only keeps a result may be known before the one that executed it.
-        "executions" => "ON CONFLICT (execution) DO UPDATE SET run = coalesce(executions.run, excluded.run)",
-        _ if OF_EXECUTIONS.contains(&name) => "WHERE execution NOT IN (SELECT execution FROM executions)",
+        "executions" => {
+            "ON CONFLICT (execution) DO UPDATE SET run = coalesce(executions.run, excluded.run)"
+        }
+        _ if OF_EXECUTIONS.contains(&name) => {
+            "WHERE execution NOT IN (SELECT execution FROM executions)"
+        }
         _ => "",
     };
     let statement = format!("INSERT INTO {name} BY NAME SELECT * FROM ({given}) {new}");
@@ -104,11 +129,24 @@ fn repeat(connection: &Connection, run: &str, same: &str) -> Result<()> {
         "INSERT INTO results BY NAME SELECT * REPLACE ($1 AS run, true AS kept) FROM results WHERE run = $2",
         &[run, same],
     )?;
-    let of_the_run =
-        ["run", "started", "seconds", "command", "imported_from", "same_as", "steps_executed", "steps_kept"];
-    let own = |name: &str| of_the_run.contains(&name) || name.starts_with("git_") || name == "interrupted";
+    let of_the_run = [
+        "run",
+        "started",
+        "seconds",
+        "command",
+        "imported_from",
+        "same_as",
+        "steps_executed",
+        "steps_kept",
+    ];
+    let own = |name: &str| {
+        of_the_run.contains(&name) || name.starts_with("git_") || name == "interrupted"
+    };
     let columns = Table::named("runs").names().filter(|name| !own(name));
-    let taken = columns.map(|name| format!("{name} = other.{name}")).collect::<Vec<_>>().join(", ");
+    let taken = columns
+        .map(|name| format!("{name} = other.{name}"))
+        .collect::<Vec<_>>()
+        .join(", ");
     connection.execute_with(
         &format!("UPDATE runs SET steps_executed = 0, {taken} FROM runs other WHERE runs.run = $1 AND other.run = $2"),
         &[run, same],
@@ -130,7 +168,11 @@ pub(super) fn rebuild(library: &Library, path: &Path, dir: &Path, tell: Tell<'_>
     for left in [new.clone(), wal(&new)] {
         remove(&left)?;
     }
-    let old = path.exists().then(|| readable(library, path)).transpose()?.unwrap_or(Ok(()));
+    let old = path
+        .exists()
+        .then(|| readable(library, path))
+        .transpose()?
+        .unwrap_or(Ok(()));
     {
         let connection = open(library, &new.to_string_lossy())?;
         create(&connection)?;
@@ -141,9 +183,13 @@ pub(super) fn rebuild(library: &Library, path: &Path, dir: &Path, tell: Tell<'_>
     }
     if let Err(e) = old {
         let aside = path.with_extension("duckdb.damaged");
-        tell(&format!("warning: the old database cannot be read ({e:#}); it is kept as `{}`", aside.display()));
+        tell(&format!(
+            "warning: the old database cannot be read ({e:#}); it is kept as `{}`",
+            aside.display()
+        ));
         remove(&wal(path))?;
-        fs::rename(path, &aside).with_context(|| format!("failed to move `{}` away", path.display()))?;
+        fs::rename(path, &aside)
+            .with_context(|| format!("failed to move `{}` away", path.display()))?;
     }
     // Whatever was in it is in the old file since that was attached.
     remove(&wal(path))?;
@@ -161,16 +207,24 @@ fn readable(library: &Library, path: &Path) -> Result<Result<()>> {
 
 /// Whether another program has the database open.
 pub(super) fn is_locked(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| cause.to_string().contains("Could not set lock on file"))
+    error
+        .chain()
+        .any(|cause| cause.to_string().contains("Could not set lock on file"))
 }
 
 /// Takes over what is in an older database and in no file.
 fn carry_over(connection: &Connection, old: &Path) -> Result<()> {
-    connection.execute(&format!("ATTACH {} AS old", schema::quoted(&old.to_string_lossy())))?;
+    connection.execute(&format!(
+        "ATTACH {} AS old",
+        schema::quoted(&old.to_string_lossy())
+    ))?;
     let done = within_transaction(connection, || {
         for name in OF_EXECUTIONS.into_iter().chain(OF_RUNS) {
-            let (key, owner) =
-                if OF_EXECUTIONS.contains(&name) { ("execution", "executions") } else { ("run", "runs") };
+            let (key, owner) = if OF_EXECUTIONS.contains(&name) {
+                ("execution", "executions")
+            } else {
+                ("run", "runs")
+            };
             let columns = common_columns(connection, name)?;
             if !columns.is_empty() {
                 connection.execute(&format!(
@@ -194,7 +248,10 @@ fn common_columns(connection: &Connection, name: &str) -> Result<String> {
 
 /// DuckDB's own log beside a database: changes that are not in its file yet.
 pub(super) fn wal(path: &Path) -> std::path::PathBuf {
-    path.with_extension(format!("{}.wal", path.extension().unwrap_or_default().to_string_lossy()))
+    path.with_extension(format!(
+        "{}.wal",
+        path.extension().unwrap_or_default().to_string_lossy()
+    ))
 }
 
 fn remove(path: &Path) -> Result<()> {

@@ -80,17 +80,38 @@ pub struct Executed {
 
 impl RunFile {
     pub fn new(about: About, doc: Option<ReportDoc>) -> Self {
-        Self { version: VERSION, about, doc, executions: BTreeMap::new(), steps: Vec::new() }
+        Self {
+            version: VERSION,
+            about,
+            doc,
+            executions: BTreeMap::new(),
+            steps: Vec::new(),
+        }
     }
 
     /// A report that was written elsewhere. It is known by its content, so that it counts once however often it is read. Where it does
     /// not say when its run began, the last execution in it is taken for that.
     fn of_report(doc: ReportDoc, bytes: &[u8]) -> Result<Self> {
-        let moments = doc.cases.iter().filter_map(|case| case.measured.as_ref().max(case.ended.as_ref()));
-        let last = moments.max().context("it holds nothing that was executed")?.clone();
-        let Ran { started, git } = doc.run.clone().unwrap_or(Ran { started: last, git: None });
+        let moments = doc
+            .cases
+            .iter()
+            .filter_map(|case| case.measured.as_ref().max(case.ended.as_ref()));
+        let last = moments
+            .max()
+            .context("it holds nothing that was executed")?
+            .clone();
+        let Ran { started, git } = doc.run.clone().unwrap_or(Ran {
+            started: last,
+            git: None,
+        });
         let run = format!("{}-{}", compact(&started), Digest::of(bytes).short());
-        let about = About { run, started, seconds: Some(doc.summary.seconds), git, ..About::default() };
+        let about = About {
+            run,
+            started,
+            seconds: Some(doc.summary.seconds),
+            git,
+            ..About::default()
+        };
         Ok(Self::new(about, Some(doc)))
     }
 
@@ -101,35 +122,57 @@ impl RunFile {
             return Ok(path);
         }
         // In one piece: the encoder clears what is free of its buffer with every write, however small.
-        let json = serde_json::to_vec(self).expect("BUG: a report of strings and numbers serialises");
+        let json =
+            serde_json::to_vec(self).expect("BUG: a report of strings and numbers serialises");
         let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
-        let bytes = packed.write_all(&json).and_then(|()| packed.finish()).expect("BUG: memory takes what is written");
-        bfs::write_atomic(&path, &bytes).with_context(|| format!("failed to write `{}`", path.display()))?;
+        let bytes = packed
+            .write_all(&json)
+            .and_then(|()| packed.finish())
+            .expect("BUG: memory takes what is written");
+        bfs::write_atomic(&path, &bytes)
+            .with_context(|| format!("failed to write `{}`", path.display()))?;
         Ok(path)
     }
 
     /// A file of a run, or a report as `orch run --json` and `matrix.json` have it.
     pub fn read(path: &Path) -> Result<Self> {
-        let bytes = fs::read(path).with_context(|| format!("failed to read `{}`", path.display()))?;
-        Self::parse(&bytes).with_context(|| format!("`{}` cannot be imported into the history", path.display()))
+        let bytes =
+            fs::read(path).with_context(|| format!("failed to read `{}`", path.display()))?;
+        Self::parse(&bytes)
+            .with_context(|| format!("`{}` cannot be imported into the history", path.display()))
     }
 
     fn parse(bytes: &[u8]) -> Result<Self> {
         let mut unpacked = Vec::new();
         let text = match bytes.starts_with(&[0x1f, 0x8b]) {
             true => {
-                GzDecoder::new(bytes).read_to_end(&mut unpacked).context("it is damaged")?;
+                GzDecoder::new(bytes)
+                    .read_to_end(&mut unpacked)
+                    .context("it is damaged")?;
                 &*unpacked
             }
             false => bytes,
         };
-        let Shape { version, about, cases } = serde_json::from_slice(text).context("it is no JSON of a run")?;
-        ensure!(version <= VERSION, "it has version {version}, and this orch reads up to {VERSION}: use a newer orch");
+        let Shape {
+            version,
+            about,
+            cases,
+        } = serde_json::from_slice(text).context("it is no JSON of a run")?;
+        ensure!(
+            version <= VERSION,
+            "it has version {version}, and this orch reads up to {VERSION}: use a newer orch"
+        );
         if about.is_some() {
             return serde_json::from_slice(text).context("it is damaged");
         }
-        ensure!(cases.is_some(), "it is neither a report of orch (`matrix.json`) nor the file of a run");
-        Self::of_report(serde_json::from_slice(text).context("it is not a report of orch")?, text)
+        ensure!(
+            cases.is_some(),
+            "it is neither a report of orch (`matrix.json`) nor the file of a run"
+        );
+        Self::of_report(
+            serde_json::from_slice(text).context("it is not a report of orch")?,
+            text,
+        )
     }
 }
 
@@ -149,12 +192,19 @@ pub(super) fn path(dir: &Path, run: &str) -> PathBuf {
 /// The name of a run that begins now.
 pub fn name(started: &str) -> String {
     let unique = format!("{started} {} {}", std::process::id(), rand::random::<u64>());
-    format!("{}-{}", compact(started), Digest::of(unique.as_bytes()).short())
+    format!(
+        "{}-{}",
+        compact(started),
+        Digest::of(unique.as_bytes()).short()
+    )
 }
 
 /// `20260131T080000.123Z`: names that sort as the moments do.
 fn compact(moment: &str) -> String {
-    moment.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '.').collect()
+    moment
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric() || *c == '.')
+        .collect()
 }
 
 /// The runs of a folder with their files, oldest first; none if there is no such folder.
@@ -177,30 +227,54 @@ mod tests {
 
     fn about(run: &str, same_as: Option<&str>) -> About {
         let started = "2026-01-31T08:00:00.000Z".to_owned();
-        About { run: run.to_owned(), started, same_as: same_as.map(str::to_owned), ..About::default() }
+        About {
+            run: run.to_owned(),
+            started,
+            same_as: same_as.map(str::to_owned),
+            ..About::default()
+        }
     }
 
     #[test]
     fn a_runs_report_is_read_back_also_by_way_of_a_run_that_had_nothing_to_do() {
         let dir = tempfile::tempdir().unwrap();
         let runs = crate::history::runs_dir(dir.path());
-        RunFile::new(about("a", None), Some(fixture())).write(&runs).unwrap();
-        RunFile::new(about("b", Some("a")), None).write(&runs).unwrap();
-        RunFile::new(about("c", Some("c")), None).write(&runs).unwrap();
+        RunFile::new(about("a", None), Some(fixture()))
+            .write(&runs)
+            .unwrap();
+        RunFile::new(about("b", Some("a")), None)
+            .write(&runs)
+            .unwrap();
+        RunFile::new(about("c", Some("c")), None)
+            .write(&runs)
+            .unwrap();
         let report = |run: &str| crate::history::report(dir.path(), run);
         for run in ["a", "b"] {
-            assert_eq!(serde_json::to_value(report(run).unwrap()).unwrap(), serde_json::to_value(fixture()).unwrap());
+            assert_eq!(
+                serde_json::to_value(report(run).unwrap()).unwrap(),
+                serde_json::to_value(fixture()).unwrap()
+            );
         }
         assert!(report("c").is_err() && report("d").is_err());
-        assert_eq!(files(&runs).into_iter().map(|(run, _)| run).collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert_eq!(
+            files(&runs)
+                .into_iter()
+                .map(|(run, _)| run)
+                .collect::<Vec<_>>(),
+            ["a", "b", "c"]
+        );
     }
 
     #[test]
     fn a_file_is_never_changed_and_names_sort_by_time() {
         let dir = tempfile::tempdir().unwrap();
-        let path = RunFile::new(about("a", None), None).write(dir.path()).unwrap();
+        let path = RunFile::new(about("a", None), None)
+            .write(dir.path())
+            .unwrap();
         let before = fs::read(&path).unwrap();
-        RunFile::new(about("a", Some("b")), None).write(dir.path()).unwrap();
+        RunFile::new(about("a", Some("b")), None)
+            .write(dir.path())
+            .unwrap();
         assert_eq!(fs::read(&path).unwrap(), before);
         let moment = "2026-01-31T08:00:00.123Z";
         assert!(name(moment).starts_with("20260131T080000.123Z-") && name(moment) != name(moment));

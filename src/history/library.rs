@@ -83,23 +83,45 @@ impl Library {
     /// Opens a database, or makes it; `:memory:` is one that is kept nowhere. `options` are DuckDB's own.
     pub(super) fn open(&self, path: &str, options: &[(&str, &str)]) -> Result<Connection> {
         let table = &self.0;
-        let mut config = Config { table, handle: null_mut() };
-        ensure!(unsafe { (table.create_config)(&mut config.handle) } == 0, "DuckDB makes no configuration");
+        let mut config = Config {
+            table,
+            handle: null_mut(),
+        };
+        ensure!(
+            unsafe { (table.create_config)(&mut config.handle) } == 0,
+            "DuckDB makes no configuration"
+        );
         for (name, value) in options {
             let (c_name, c_value) = (CString::new(*name)?, CString::new(*value)?);
-            let state = unsafe { (table.set_config)(config.handle, c_name.as_ptr(), c_value.as_ptr()) };
+            let state =
+                unsafe { (table.set_config)(config.handle, c_name.as_ptr(), c_value.as_ptr()) };
             ensure!(state == 0, "DuckDB takes no option {name} = {value}");
         }
         let path = CString::new(path).context("in the database's path")?;
-        let mut opened = Connection { table: table.clone(), database: null_mut(), connection: null_mut() };
+        let mut opened = Connection {
+            table: table.clone(),
+            database: null_mut(),
+            connection: null_mut(),
+        };
         let mut error = null_mut();
-        if unsafe { (table.open)(path.as_ptr(), &mut opened.database, config.handle, &mut error) } != 0 {
+        if unsafe {
+            (table.open)(
+                path.as_ptr(),
+                &mut opened.database,
+                config.handle,
+                &mut error,
+            )
+        } != 0
+        {
             let words = text_at(error);
             unsafe { (table.free)(error.cast()) };
             bail!("{words}");
         }
         let state = unsafe { (table.connect)(opened.database, &mut opened.connection) };
-        ensure!(state == 0, "DuckDB opens the database and gives no connection");
+        ensure!(
+            state == 0,
+            "DuckDB opens the database and gives no connection"
+        );
         Ok(opened)
     }
 }
@@ -143,7 +165,8 @@ impl Connection {
     pub(super) fn execute(&self, script: &str) -> Result<()> {
         let script = CString::new(script).context("in the statement")?;
         let mut result = Answer::new(&self.table);
-        let state = unsafe { (self.table.query)(self.connection, script.as_ptr(), &mut result.raw) };
+        let state =
+            unsafe { (self.table.query)(self.connection, script.as_ptr(), &mut result.raw) };
         result.check(state)
     }
 
@@ -159,7 +182,13 @@ impl Connection {
 
     /// All values of a query, less NULLs, row by row.
     pub(super) fn texts(&self, query: &str, values: &[&str]) -> Result<Vec<String>> {
-        Ok(self.rows(query, values)?.rows.into_iter().flatten().flatten().collect())
+        Ok(self
+            .rows(query, values)?
+            .rows
+            .into_iter()
+            .flatten()
+            .flatten()
+            .collect())
     }
 
     /// Whether it is one statement that reads, without performing it. Otherwise what DuckDB says of it.
@@ -170,9 +199,17 @@ impl Connection {
 
     fn prepare(&self, statement: &str) -> Result<Statement<'_>> {
         let text = CString::new(statement).context("in the statement")?;
-        let mut prepared = Statement { table: &self.table, handle: null_mut() };
-        let state = unsafe { (self.table.prepare)(self.connection, text.as_ptr(), &mut prepared.handle) };
-        ensure!(state == 0, "{}", text_at(unsafe { (self.table.prepare_error)(prepared.handle) }));
+        let mut prepared = Statement {
+            table: &self.table,
+            handle: null_mut(),
+        };
+        let state =
+            unsafe { (self.table.prepare)(self.connection, text.as_ptr(), &mut prepared.handle) };
+        ensure!(
+            state == 0,
+            "{}",
+            text_at(unsafe { (self.table.prepare_error)(prepared.handle) })
+        );
         Ok(prepared)
     }
 }
@@ -207,11 +244,18 @@ struct Answer<'t> {
 
 impl<'t> Answer<'t> {
     fn new(table: &'t Table) -> Self {
-        Self { table, raw: RawResult([null_mut(); 6]) }
+        Self {
+            table,
+            raw: RawResult([null_mut(); 6]),
+        }
     }
 
     fn check(&mut self, state: State) -> Result<()> {
-        ensure!(state == 0, "{}", text_at(unsafe { (self.table.result_error)(&mut self.raw) }));
+        ensure!(
+            state == 0,
+            "{}",
+            text_at(unsafe { (self.table.result_error)(&mut self.raw) })
+        );
         Ok(())
     }
 
@@ -221,12 +265,20 @@ impl<'t> Answer<'t> {
         let mut columns = Vec::new();
         for column in 0..count {
             let kind = unsafe { (table.column_type)(&mut self.raw, column) };
-            ensure!(kind == TEXT, "BUG: column {column} of a query for orch is not text");
-            columns.push(text_at(unsafe { (table.column_name)(&mut self.raw, column) }));
+            ensure!(
+                kind == TEXT,
+                "BUG: column {column} of a query for orch is not text"
+            );
+            columns.push(text_at(unsafe {
+                (table.column_name)(&mut self.raw, column)
+            }));
         }
         let mut rows = Vec::new();
         loop {
-            let chunk = Chunk { table, handle: unsafe { (table.fetch_chunk)(self.raw) } };
+            let chunk = Chunk {
+                table,
+                handle: unsafe { (table.fetch_chunk)(self.raw) },
+            };
             if chunk.handle.is_null() {
                 return Ok(Rows { columns, rows });
             }
@@ -254,7 +306,8 @@ impl Chunk<'_> {
             let validity = unsafe { (self.table.vector_validity)(vector) };
             for (row, place) in (first..).zip(0..size) {
                 // SAFETY: a vector of text has `size` strings, and a bit for each of them unless all are there.
-                let is_there = validity.is_null() || unsafe { *validity.add(place / 64) } >> (place % 64) & 1 == 1;
+                let is_there = validity.is_null()
+                    || unsafe { *validity.add(place / 64) } >> (place % 64) & 1 == 1;
                 rows[row].push(is_there.then(|| unsafe { string(data.add(place)) }));
             }
         }
@@ -267,7 +320,11 @@ unsafe fn string(at: *const RawString) -> String {
     // SAFETY: by the caller's word. Short texts begin where the prefix does, and are part of the structure.
     let bytes = unsafe {
         let length = (*at).length as usize;
-        let start = if length <= INLINE { (&raw const (*at).prefix).cast::<u8>() } else { (*at).pointer };
+        let start = if length <= INLINE {
+            (&raw const (*at).prefix).cast::<u8>()
+        } else {
+            (*at).pointer
+        };
         std::slice::from_raw_parts(start, length)
     };
     String::from_utf8_lossy(bytes).into_owned()
@@ -279,5 +336,7 @@ fn text_at(text: *const c_char) -> String {
         return "DuckDB gave no reason".to_owned();
     }
     // SAFETY: the library's texts end with a zero byte.
-    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    unsafe { CStr::from_ptr(text) }
+        .to_string_lossy()
+        .into_owned()
 }

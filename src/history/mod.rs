@@ -64,7 +64,10 @@ pub fn report(dir: &Path, run: &str) -> Result<ReportDoc> {
 impl History {
     /// The history in a folder, read by this library of DuckDB's.
     pub fn new(dir: PathBuf, library: &Path) -> Result<Self> {
-        Ok(Self { dir, library: Library::load(library)? })
+        Ok(Self {
+            dir,
+            library: Library::load(library)?,
+        })
     }
 
     pub fn path(&self) -> PathBuf {
@@ -73,27 +76,32 @@ impl History {
 
     /// Takes in what is new, and opens it for reading.
     pub fn read(&self, tell: Tell<'_>) -> Result<Reader> {
-        let Some(lock) = self.lock_file()? else { return self.read_foreign(tell) };
+        let Some(lock) = self.lock_file()? else {
+            return self.read_foreign(tell);
+        };
         lock.lock_shared().context("failed to lock the history")?;
         if !self.is_current()? {
             lock.unlock()?;
             self.alone(&lock, tell)?;
             match self.update(tell) {
-                Err(e) if database::is_locked(&e) => {
-                    tell(&format!("warning: the newest runs are not in it yet: {e:#}"))
-                }
+                Err(e) if database::is_locked(&e) => tell(&format!(
+                    "warning: the newest runs are not in it yet: {e:#}"
+                )),
                 done => done?,
             }
             lock.unlock()?;
             lock.lock_shared().context("failed to lock the history")?;
         }
-        let connection = database::open_to_read(&self.library, &self.path()).with_context(|| self.unreadable())?;
+        let connection = database::open_to_read(&self.library, &self.path())
+            .with_context(|| self.unreadable())?;
         reader(connection, Some(lock))
     }
 
     /// Makes the database again from the files of the runs.
     pub fn rebuild(&self, tell: Tell<'_>) -> Result<()> {
-        let Some(lock) = self.lock_file()? else { bail!("`{}` cannot be written to", self.dir.display()) };
+        let Some(lock) = self.lock_file()? else {
+            bail!("`{}` cannot be written to", self.dir.display())
+        };
         self.alone(&lock, tell)?;
         database::rebuild(&self.library, &self.path(), &runs_dir(&self.dir), tell)
     }
@@ -104,7 +112,9 @@ impl History {
         let mut new = Vec::new();
         for path in found(paths)? {
             let mut file = RunFile::read(&path)?;
-            file.about.imported = path.file_name().map(|name| name.to_string_lossy().into_owned());
+            file.about.imported = path
+                .file_name()
+                .map(|name| name.to_string_lossy().into_owned());
             let dir = runs_dir(&self.dir);
             if !file::path(&dir, &file.about.run).exists() {
                 file.write(&dir)?;
@@ -119,7 +129,8 @@ impl History {
         if !path.exists() {
             return database::rebuild(&self.library, &path, &dir, tell);
         }
-        let connection = database::open(&self.library, &path.to_string_lossy()).with_context(|| self.unreadable())?;
+        let connection = database::open(&self.library, &path.to_string_lossy())
+            .with_context(|| self.unreadable())?;
         if database::is_current(&connection)? {
             return database::update(&connection, &dir, tell);
         }
@@ -134,8 +145,10 @@ impl History {
         if !path.exists() || database::wal(&path).exists() {
             return Ok(false);
         }
-        let connection = database::open_to_read(&self.library, &path).with_context(|| self.unreadable())?;
-        Ok(database::is_current(&connection)? && database::missing(&connection, &runs_dir(&self.dir))?.is_empty())
+        let connection =
+            database::open_to_read(&self.library, &path).with_context(|| self.unreadable())?;
+        Ok(database::is_current(&connection)?
+            && database::missing(&connection, &runs_dir(&self.dir))?.is_empty())
     }
 
     /// A history that this user may only read is taken into memory, so that nothing of it is missing.
@@ -151,11 +164,21 @@ impl History {
         let path = self.dir.join("lock");
         let open = || {
             std::fs::create_dir_all(runs_dir(&self.dir))?;
-            File::options().read(true).write(true).create(true).truncate(false).open(&path)
+            File::options()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(&path)
         };
         match open() {
             Ok(file) => Ok(Some(file)),
-            Err(e) if matches!(e.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) => {
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+                ) =>
+            {
                 Ok(None)
             }
             Err(e) => Err(e).with_context(|| format!("failed to open `{}`", path.display())),
@@ -187,7 +210,11 @@ fn reader(connection: Connection, lock: Option<File>) -> Result<Reader> {
     connection.execute(&format!(
         "SET allowed_directories = [{folder}]; SET enable_external_access = false; SET lock_configuration = true"
     ))?;
-    Ok(Reader { connection, scratch, _lock: lock })
+    Ok(Reader {
+        connection,
+        scratch,
+        _lock: lock,
+    })
 }
 
 /// Files as they are; of a folder the files of runs and reports in it, and in its folder `runs`.
@@ -199,14 +226,24 @@ fn found(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
             continue;
         }
         let folders = [path.clone(), runs_dir(path)];
-        let entries = folders.iter().flat_map(std::fs::read_dir).flatten().flatten();
+        let entries = folders
+            .iter()
+            .flat_map(std::fs::read_dir)
+            .flatten()
+            .flatten();
         let is_ours = |path: &PathBuf| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            !name.starts_with('.') && [".json", ".json.gz"].iter().any(|ending| name.ends_with(ending))
+            !name.starts_with('.')
+                && [".json", ".json.gz"]
+                    .iter()
+                    .any(|ending| name.ends_with(ending))
         };
         let inside: BTreeSet<_> = entries.map(|entry| entry.path()).filter(is_ours).collect();
         if inside.is_empty() {
-            bail!("`{}` holds neither files of runs (`.json.gz`) nor reports (`.json`)", path.display());
+            bail!(
+                "`{}` holds neither files of runs (`.json.gz`) nor reports (`.json`)",
+                path.display()
+            );
         }
         found.extend(inside);
     }

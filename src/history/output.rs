@@ -18,7 +18,8 @@ impl Reader {
     /// The rows of a query, every value as text.
     pub fn query(&self, sql: &str) -> Result<Rows> {
         let sql = self.checked(sql)?;
-        self.connection.rows(&format!("SELECT COLUMNS(*)::VARCHAR FROM (\n{sql}\n)"), &[])
+        self.connection
+            .rows(&format!("SELECT COLUMNS(*)::VARCHAR FROM (\n{sql}\n)"), &[])
     }
 
     /// Writes the answer to a file, which goes with this value.
@@ -31,13 +32,17 @@ impl Reader {
         };
         let path = self.scratch.path().join(name);
         let target = schema::quoted(&path.to_string_lossy());
-        self.connection.execute(&format!("COPY (\nSELECT * FROM (\n{sql}\n)) TO {target} ({options})"))?;
+        self.connection.execute(&format!(
+            "COPY (\nSELECT * FROM (\n{sql}\n)) TO {target} ({options})"
+        ))?;
         Ok(path)
     }
 
     /// One statement that reads, without its last semicolon: so it can stand within another.
     fn checked<'s>(&self, sql: &'s str) -> Result<&'s str> {
-        let sql = sql.trim_end().trim_end_matches(|c: char| c == ';' || c.is_whitespace());
+        let sql = sql
+            .trim_end()
+            .trim_end_matches(|c: char| c == ';' || c.is_whitespace());
         if sql.is_empty() {
             bail!("it contains no query");
         }

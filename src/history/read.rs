@@ -105,14 +105,25 @@ impl Which {
     pub fn of(text: &str) -> Self {
         // Longer ones may be commits.
         let is_short = text.len() < 5;
-        let day = || Some(text.parse::<jiff::civil::Date>().ok()?.tomorrow().ok()?.to_string());
+        let day = || {
+            Some(
+                text.parse::<jiff::civil::Date>()
+                    .ok()?
+                    .tomorrow()
+                    .ok()?
+                    .to_string(),
+            )
+        };
         let moment = || Some(text.parse::<Timestamp>().ok()?.to_string());
         let age = || ago(text.parse::<MaxAge>().ok().filter(|_| is_short)?.length());
         let is_name = matches!(text.as_bytes().split_at_checked(8), Some((day, [b'T', ..])) if day.iter().all(u8::is_ascii_digit));
         match text.parse() {
             Ok(number) if is_short => Self::Last(number),
             _ if is_name => Self::Named(text.to_owned()),
-            _ => moment().or_else(day).or_else(age).map_or_else(|| Self::Revision(text.to_owned()), Self::Before),
+            _ => moment()
+                .or_else(day)
+                .or_else(age)
+                .map_or_else(|| Self::Revision(text.to_owned()), Self::Before),
         }
     }
 }
@@ -135,15 +146,22 @@ const OLDEST_FIRST: &str = "ORDER BY executions.executed, executions.id";
 impl Point {
     /// What is compared, with its basis: the lowest sample where nobody chose another.
     pub fn compared(&self) -> Option<(f64, Option<&str>)> {
-        let chosen = self.statistic_ms.map(|ms| (ms, self.statistic_basis.as_deref()));
-        chosen.or(self.min_ms.map(|ms| (ms, None))).filter(|(ms, _)| *ms > 0.0)
+        let chosen = self
+            .statistic_ms
+            .map(|ms| (ms, self.statistic_basis.as_deref()));
+        chosen
+            .or(self.min_ms.map(|ms| (ms, None)))
+            .filter(|(ms, _)| *ms > 0.0)
     }
 }
 
 impl Reader {
     /// The last runs, newest first.
     pub fn runs(&self, most: u32) -> Result<Vec<RunRow>> {
-        self.fetch(&format!("{RUNS} ORDER BY runs.started DESC, run DESC LIMIT {most}"), &[])
+        self.fetch(
+            &format!("{RUNS} ORDER BY runs.started DESC, run DESC LIMIT {most}"),
+            &[],
+        )
     }
 
     /// The models of runs that began at this moment or later, as far as one of their cases was ever executed.
@@ -161,8 +179,14 @@ impl Reader {
         let found = match which {
             Which::Last(number) => run(&format!("{last} OFFSET {}", number.saturating_sub(1)), &[]),
             Which::Named(name) => run(&format!("WHERE starts_with(run, $1) {last}"), &[name]),
-            Which::Revision(name) => run(&format!("WHERE starts_with(git_revision, $1) {last}"), &[name]),
-            Which::Before(moment) => run(&format!("WHERE runs.started < $1::TIMESTAMP {last}"), &[moment]),
+            Which::Revision(name) => run(
+                &format!("WHERE starts_with(git_revision, $1) {last}"),
+                &[name],
+            ),
+            Which::Before(moment) => run(
+                &format!("WHERE runs.started < $1::TIMESTAMP {last}"),
+                &[moment],
+            ),
         };
         Ok(found?.pop())
     }
@@ -171,24 +195,45 @@ impl Reader {
     /// report's machine if it ever ran there.
     pub fn last_week(&self, doc: &ReportDoc) -> Result<Option<RunRow>> {
         let week_ago = ago(WEEK).context("the clock stands before all time")?;
-        let measured = doc.cases.iter().filter_map(|case| case.measured.as_ref()).max();
-        let began = doc.run.as_ref().map(|run| &run.started).or(measured).unwrap_or(&week_ago);
-        let which = "WHERE spec = $1 AND coalesce(scope, '') = $2 AND NOT coalesce(interrupted, false)
+        let measured = doc
+            .cases
+            .iter()
+            .filter_map(|case| case.measured.as_ref())
+            .max();
+        let began = doc
+            .run
+            .as_ref()
+            .map(|run| &run.started)
+            .or(measured)
+            .unwrap_or(&week_ago);
+        let which =
+            "WHERE spec = $1 AND coalesce(scope, '') = $2 AND NOT coalesce(interrupted, false)
             AND runs.started <= least($3::TIMESTAMP, $4::TIMESTAMP)
             ORDER BY host = $5 DESC NULLS LAST, runs.started DESC, run DESC LIMIT 1";
         let scope = doc.scope.as_deref().unwrap_or_default();
-        Ok(self.fetch(&format!("{RUNS} {which}"), &[&doc.spec, scope, &week_ago, began, &doc.host.name])?.pop())
+        Ok(self
+            .fetch(
+                &format!("{RUNS} {which}"),
+                &[&doc.spec, scope, &week_ago, began, &doc.host.name],
+            )?
+            .pop())
     }
 
     /// The executions of one case, oldest first; on one machine, or on all.
     pub fn series(&self, case: &str, host: Option<&str>) -> Result<Vec<Point>> {
         let which = "case_id = $1 AND ($2 = '' OR executions.host = $2)";
-        self.fetch(&format!("{POINTS} WHERE {which} {OLDEST_FIRST}"), &[case, host.unwrap_or_default()])
+        self.fetch(
+            &format!("{POINTS} WHERE {which} {OLDEST_FIRST}"),
+            &[case, host.unwrap_or_default()],
+        )
     }
 
     /// The executions of all cases, oldest first; those of fallbacks have figures of other devices.
     pub(super) fn points(&self) -> Result<Vec<Point>> {
-        self.fetch(&format!("{POINTS} WHERE fallback IS NULL {OLDEST_FIRST}"), &[])
+        self.fetch(
+            &format!("{POINTS} WHERE fallback IS NULL {OLDEST_FIRST}"),
+            &[],
+        )
     }
 
     /// How much the figures of each case vary on one machine, where there are enough of them.
@@ -204,19 +249,32 @@ impl Reader {
             WHERE host = $1 AND statistic_ms > 0 AND fallback IS NULL GROUP BY ALL";
         let mut found: Vec<Series> = self.fetch(query, &[host])?;
         found.retain(|series| series.figures.len() >= Noise::LEAST);
-        let noise = |figures: &[f64]| Noise { share: noise(figures), executions: figures.len() };
-        Ok(found.into_iter().map(|it| ((it.case_id, it.statistic_basis), noise(&it.figures))).collect())
+        let noise = |figures: &[f64]| Noise {
+            share: noise(figures),
+            executions: figures.len(),
+        };
+        Ok(found
+            .into_iter()
+            .map(|it| ((it.case_id, it.statistic_basis), noise(&it.figures)))
+            .collect())
     }
 
     /// All cases that were executed, by name.
     pub fn cases(&self) -> Result<Vec<String>> {
-        self.connection.texts("SELECT DISTINCT case_id FROM executions ORDER BY case_id", &[])
+        self.connection.texts(
+            "SELECT DISTINCT case_id FROM executions ORDER BY case_id",
+            &[],
+        )
     }
 
     /// Rows as values, by the names of columns.
     fn fetch<T: DeserializeOwned>(&self, query: &str, values: &[&str]) -> Result<Vec<T>> {
-        let rows = self.connection.texts(&format!("SELECT to_json(t)::VARCHAR FROM ({query}) t"), values)?;
-        let parse = |text: String| serde_json::from_str(&text).context("BUG: a row is not of its type");
+        let rows = self.connection.texts(
+            &format!("SELECT to_json(t)::VARCHAR FROM ({query}) t"),
+            values,
+        )?;
+        let parse =
+            |text: String| serde_json::from_str(&text).context("BUG: a row is not of its type");
         rows.into_iter().map(parse).collect()
     }
 }
@@ -228,14 +286,31 @@ mod tests {
     #[test]
     fn runs_are_named_in_several_ways() {
         assert_eq!(Which::of("2"), Which::Last(2));
-        assert_eq!(Which::of("20260131T080000.123Z-1a2b"), Which::Named("20260131T080000.123Z-1a2b".into()));
+        assert_eq!(
+            Which::of("20260131T080000.123Z-1a2b"),
+            Which::Named("20260131T080000.123Z-1a2b".into())
+        );
         assert_eq!(Which::of("2026-01-31"), Which::Before("2026-02-01".into()));
-        assert_eq!(Which::of("2026-01-31T08:00:00+01:00"), Which::Before("2026-01-31T07:00:00Z".into()));
-        let Which::Before(moment) = Which::of("7d") else { panic!("it is an age") };
-        let age = Timestamp::now().duration_since(moment.parse().unwrap()).as_secs();
+        assert_eq!(
+            Which::of("2026-01-31T08:00:00+01:00"),
+            Which::Before("2026-01-31T07:00:00Z".into())
+        );
+        let Which::Before(moment) = Which::of("7d") else {
+            panic!("it is an age")
+        };
+        let age = Timestamp::now()
+            .duration_since(moment.parse().unwrap())
+            .as_secs();
         assert!((7 * 86_400..7 * 86_400 + 60).contains(&age), "{age}");
         // `1234567d` is an age for some, and a commit here.
-        for revision in ["1a2b3c4", "main", "12345678", "1234567d", "2mo", "öäüöäüöäü"] {
+        for revision in [
+            "1a2b3c4",
+            "main",
+            "12345678",
+            "1234567d",
+            "2mo",
+            "öäüöäüöäü",
+        ] {
             assert_eq!(Which::of(revision), Which::Revision(revision.into()));
         }
     }

@@ -42,9 +42,18 @@ impl Rows {
         self.0.entry(table).or_default().push(row);
     }
 
-    fn add_case(&mut self, file: &RunFile, doc: &ReportDoc, case: &CaseResult, stand_in: Option<&str>) {
+    fn add_case(
+        &mut self,
+        file: &RunFile,
+        doc: &ReportDoc,
+        case: &CaseResult,
+        stand_in: Option<&str>,
+    ) {
         let told = file.executions.get(&case.case);
-        let host = told.map(|told| &told.host).or(case.host.as_ref()).unwrap_or(&doc.host.name);
+        let host = told
+            .map(|told| &told.host)
+            .or(case.host.as_ref())
+            .unwrap_or(&doc.host.name);
         let name = execution_name(case, host, &file.about.started);
         if let Some(name) = &name {
             let whose = json!({
@@ -52,23 +61,39 @@ impl Rows {
                 "run": (!case.cached).then_some(&file.about.run),
                 "key": told.map(|told| told.key), "artefact": told.and_then(|told| told.artefact),
             });
-            self.add("executions", row([execution(case, stand_in, &file.about.started), whose]));
+            self.add(
+                "executions",
+                row([execution(case, stand_in, &file.about.started), whose]),
+            );
             self.add_details(case, name);
         }
-        let whose = json!({"run": file.about.run, "execution": name, "host": host, "kept": case.cached});
+        let whose =
+            json!({"run": file.about.run, "execution": name, "host": host, "kept": case.cached});
         self.add("results", row([result(case), whose]));
     }
 
     /// A report of before there were rounds has one.
     fn add_rounds(&mut self, metrics: &Metrics, execution: &str) {
-        let counts = metrics.rounds.iter().map(|round| (round.round, round.samples as usize));
-        let of_each = counts.flat_map(|(round, count)| (1..=count).map(move |place| (round, place)));
-        let of_one = (1..).map(|place| (1, place)).take_while(|_| metrics.rounds.is_empty());
+        let counts = metrics
+            .rounds
+            .iter()
+            .map(|round| (round.round, round.samples as usize));
+        let of_each =
+            counts.flat_map(|(round, count)| (1..=count).map(move |place| (round, place)));
+        let of_one = (1..)
+            .map(|place| (1, place))
+            .take_while(|_| metrics.rounds.is_empty());
         for ((round, place), ms) in of_each.chain(of_one).zip(&metrics.samples_ms) {
-            self.add("samples", json!({"execution": execution, "round": round, "sample": place, "ms": ms}));
+            self.add(
+                "samples",
+                json!({"execution": execution, "round": round, "sample": place, "ms": ms}),
+            );
         }
         for measured in &metrics.rounds {
-            self.add("rounds", row([round(measured), json!({"execution": execution})]));
+            self.add(
+                "rounds",
+                row([round(measured), json!({"execution": execution})]),
+            );
         }
     }
 
@@ -77,10 +102,16 @@ impl Rows {
             self.add_rounds(metrics, execution);
         }
         for (place, nodes) in &case.placement {
-            self.add("placements", json!({"execution": execution, "place": place, "nodes": nodes}));
+            self.add(
+                "placements",
+                json!({"execution": execution, "place": place, "nodes": nodes}),
+            );
         }
         for (name, version) in case_versions(case) {
-            self.add("versions", json!({"execution": execution, "name": name, "version": version}));
+            self.add(
+                "versions",
+                json!({"execution": execution, "name": name, "version": version}),
+            );
         }
     }
 }
@@ -95,27 +126,53 @@ fn round(round: &Round) -> Value {
             "yardstick_before_ms": yardstick[0], "yardstick_after_ms": yardstick[1],
         })
     });
-    row([json!(round), json!(round.use_of_cpu), json!(round.order), json!(round.conditions), json!(measured)])
+    row([
+        json!(round),
+        json!(round.use_of_cpu),
+        json!(round.order),
+        json!(round.conditions),
+        json!(measured),
+    ])
 }
 
 /// Every machine that reports this execution gives it the same name. None if nothing was executed or failed.
 fn execution_name(case: &CaseResult, host: &str, began: &str) -> Option<String> {
     let moment = moment(case, began)?;
     // Times tell executions of one second apart better than the name of a machine, which a report may not know.
-    let figures = case.metrics.as_ref().map(|m| json!([m.load_ms, m.first_ms, m.median_ms]));
+    let figures = case
+        .metrics
+        .as_ref()
+        .map(|m| json!([m.load_ms, m.first_ms, m.median_ms]));
     let identity = json!([case.case, moment, figures.unwrap_or_else(|| json!(host))]);
     Some(Digest::of(identity.to_string().as_bytes()).short())
 }
 
 /// When a case was executed. One that failed without leaving a record of it did so in this run.
 fn moment<'c>(case: &'c CaseResult, began: &'c str) -> Option<&'c str> {
-    let is_executed = !matches!(case.status, Outcome::SkipUnavailable | Outcome::Mock | Outcome::Incomplete);
+    let is_executed = !matches!(
+        case.status,
+        Outcome::SkipUnavailable | Outcome::Mock | Outcome::Incomplete
+    );
     let failed = (case.status.is_failure() && !case.cached).then_some(began);
-    case.measured.as_deref().or(case.ended.as_deref()).or(failed).filter(|_| is_executed)
+    case.measured
+        .as_deref()
+        .or(case.ended.as_deref())
+        .or(failed)
+        .filter(|_| is_executed)
 }
 
 fn run(file: &RunFile) -> Value {
-    let About { run, started, seconds, command, fingerprint, git, interrupted, same_as, imported } = &file.about;
+    let About {
+        run,
+        started,
+        seconds,
+        command,
+        fingerprint,
+        git,
+        interrupted,
+        same_as,
+        imported,
+    } = &file.about;
     let own = json!({
         "run": run, "started": started, "seconds": seconds, "command": command, "host_fingerprint": fingerprint,
         "interrupted": interrupted, "same_as": same_as, "imported_from": imported,
@@ -141,7 +198,9 @@ fn run(file: &RunFile) -> Value {
 fn execution(case: &CaseResult, stand_in: Option<&str>, began: &str) -> Value {
     let mut named = json!(case.metrics);
     // Rows of their own.
-    named.as_object_mut().and_then(|columns| columns.remove("samples_ms"));
+    named
+        .as_object_mut()
+        .and_then(|columns| columns.remove("samples_ms"));
     let figures = case.metrics.as_ref().map(|metrics| {
         let remarks = (!metrics.remarks.is_empty()).then(|| metrics.remarks.join("; "));
         let (statistic, rounds) = (metrics.statistic, metrics.rounds.len().max(1));
@@ -194,8 +253,13 @@ fn devices(about: &About, doc: &ReportDoc) -> Vec<Value> {
                 "facts": device.facts,
             })
         });
-        let none = backend.devices.is_empty().then(|| json!({"device": "", "facts": backend.facts}));
-        each.chain(none).map(|own| row([shared.clone(), own])).collect::<Vec<_>>()
+        let none = backend
+            .devices
+            .is_empty()
+            .then(|| json!({"device": "", "facts": backend.facts}));
+        each.chain(none)
+            .map(|own| row([shared.clone(), own]))
+            .collect::<Vec<_>>()
     };
     doc.backends.iter().flat_map(of_backend).collect()
 }
@@ -221,7 +285,14 @@ mod tests {
 
     fn rows(doc: ReportDoc) -> Rows {
         let (run, started) = ("r".to_owned(), "2026-01-31T08:00:00Z".to_owned());
-        Rows::of(&RunFile::new(About { run, started, ..About::default() }, Some(doc)))
+        Rows::of(&RunFile::new(
+            About {
+                run,
+                started,
+                ..About::default()
+            },
+            Some(doc),
+        ))
     }
 
     #[test]
@@ -229,13 +300,26 @@ mod tests {
         let mut doc = fixture();
         doc.cases.retain(|case| case.case == "bert:cpu-fp32");
         let metrics = doc.cases[0].metrics.as_mut().unwrap();
-        let round = |round, samples| Round { round, samples, ..Round::default() };
+        let round = |round, samples| Round {
+            round,
+            samples,
+            ..Round::default()
+        };
         metrics.rounds = vec![round(1, 12), round(2, 8)];
         let rows = rows(doc);
         let of = |table: &str| rows.0[table].clone();
         assert_eq!((of("rounds").len(), of("samples").len()), (2, 20));
-        assert_eq!((&of("samples")[12]["round"], &of("samples")[12]["sample"]), (&json!(2), &json!(1)));
-        assert_eq!((&of("executions")[0]["rounds"], &of("executions")[0]["samples"]), (&json!(2), &json!(20)));
+        assert_eq!(
+            (&of("samples")[12]["round"], &of("samples")[12]["sample"]),
+            (&json!(2), &json!(1))
+        );
+        assert_eq!(
+            (
+                &of("executions")[0]["rounds"],
+                &of("executions")[0]["samples"]
+            ),
+            (&json!(2), &json!(20))
+        );
     }
 
     #[test]
@@ -251,7 +335,9 @@ mod tests {
         let of = |doc: ReportDoc| rows(doc).0.get("executions").map_or(0, Vec::len);
         let before = of(doc.clone());
         assert_eq!(before, 127);
-        doc.cases.iter_mut().for_each(|case| case.status = Outcome::Mock);
+        doc.cases
+            .iter_mut()
+            .for_each(|case| case.status = Outcome::Mock);
         assert_eq!(of(doc), 0);
     }
 

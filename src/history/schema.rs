@@ -15,7 +15,11 @@ pub(super) struct Table {
 }
 
 /// Name, type, and meaning with unit.
-pub(super) struct Column(pub(super) &'static str, pub(super) &'static str, pub(super) &'static str);
+pub(super) struct Column(
+    pub(super) &'static str,
+    pub(super) &'static str,
+    pub(super) &'static str,
+);
 
 /// `table ("key") "meaning" { column "TYPE" "meaning, with its unit", … }`
 macro_rules! tables {
@@ -234,7 +238,13 @@ FROM devices JOIN runs USING (run);
 /// All statements that make the tables. What they mean is in the database too: `SELECT comment FROM duckdb_columns()`.
 pub(super) fn create() -> String {
     let mut script = String::from("CREATE SEQUENCE numbers;\n");
-    for Table { name: table, meaning, columns, key } in TABLES {
+    for Table {
+        name: table,
+        meaning,
+        columns,
+        key,
+    } in TABLES
+    {
         let declared = columns.iter().map(|Column(name, kind, _)| match *name {
             "id" => "id INTEGER DEFAULT nextval('numbers')".to_owned(),
             _ => format!("{name} {kind}"),
@@ -244,17 +254,27 @@ pub(super) fn create() -> String {
         let _ = writeln!(script, "CREATE TABLE {table} ({});", declared.join(", "));
         let _ = writeln!(script, "COMMENT ON TABLE {table} IS {};", quoted(meaning));
         for Column(name, _, meaning) in *columns {
-            let _ = writeln!(script, "COMMENT ON COLUMN {table}.{name} IS {};", quoted(meaning));
+            let _ = writeln!(
+                script,
+                "COMMENT ON COLUMN {table}.{name} IS {};",
+                quoted(meaning)
+            );
         }
     }
     script.push_str(VIEWS);
-    let _ = writeln!(script, "CREATE TABLE history (version INTEGER);\nINSERT INTO history VALUES ({VERSION});");
+    let _ = writeln!(
+        script,
+        "CREATE TABLE history (version INTEGER);\nINSERT INTO history VALUES ({VERSION});"
+    );
     script
 }
 
 impl Table {
     pub(super) fn named(name: &str) -> &'static Self {
-        TABLES.iter().find(|table| table.name == name).expect("BUG: no table is called so")
+        TABLES
+            .iter()
+            .find(|table| table.name == name)
+            .expect("BUG: no table is called so")
     }
 
     /// The names of its columns.
@@ -277,8 +297,17 @@ mod tests {
     /// The tables as Markdown.
     fn page() -> String {
         let mut page = String::new();
-        for Table { name, meaning, columns, .. } in TABLES {
-            let _ = writeln!(page, "### `{name}`\n\n{meaning}\n\n| column | type | meaning |\n|---|---|---|");
+        for Table {
+            name,
+            meaning,
+            columns,
+            ..
+        } in TABLES
+        {
+            let _ = writeln!(
+                page,
+                "### `{name}`\n\n{meaning}\n\n| column | type | meaning |\n|---|---|---|"
+            );
             for Column(name, kind, meaning) in *columns {
                 let _ = writeln!(page, "| `{name}` | {kind} | {meaning} |");
             }

@@ -14,17 +14,31 @@ impl Reader {
         let mut series: BTreeMap<(String, String), Vec<Point>> = BTreeMap::new();
         for point in self.points()? {
             let host = point.host.clone().unwrap_or_default();
-            series.entry((point.case_id.clone(), host)).or_default().push(point);
+            series
+                .entry((point.case_id.clone(), host))
+                .or_default()
+                .push(point);
         }
-        Ok(series.into_iter().map(|(whose, points)| (whose, trend(&points))).collect())
+        Ok(series
+            .into_iter()
+            .map(|(whose, points)| (whose, trend(&points)))
+            .collect())
     }
 }
 
 fn trend(points: &[Point]) -> Vec<Executed> {
-    let compared = || points.iter().filter_map(|point| Some((point, point.compared()?)));
-    let Some((_, (_, last))) = compared().next_back() else { return Vec::new() };
-    let mut points: Vec<Executed> =
-        compared().filter(|(_, (_, basis))| *basis == last).map(|(point, (ms, _))| executed(point, ms)).collect();
+    let compared = || {
+        points
+            .iter()
+            .filter_map(|point| Some((point, point.compared()?)))
+    };
+    let Some((_, (_, last))) = compared().next_back() else {
+        return Vec::new();
+    };
+    let mut points: Vec<Executed> = compared()
+        .filter(|(_, (_, basis))| *basis == last)
+        .map(|(point, (ms, _))| executed(point, ms))
+        .collect();
     let figures: Vec<f64> = points.iter().map(|one| one.lowest_ms).collect();
     for change in changes(&figures) {
         points[change.at].shift = Some(change.by);
@@ -34,9 +48,24 @@ fn trend(points: &[Point]) -> Vec<Executed> {
 
 fn executed(point: &Point, lowest_ms: f64) -> Executed {
     let revision = point.git_revision.as_ref().map(|name| {
-        let dirty = if point.git_dirty == Some(true) { "+" } else { "" };
+        let dirty = if point.git_dirty == Some(true) {
+            "+"
+        } else {
+            ""
+        };
         format!("{}{dirty}", name.get(..9).unwrap_or(name))
     });
-    let when = point.executed.get(..16).unwrap_or(&point.executed).replace('T', " ");
-    Executed { when, revision, state: point.state.clone(), median_ms: point.median_ms, lowest_ms, shift: None }
+    let when = point
+        .executed
+        .get(..16)
+        .unwrap_or(&point.executed)
+        .replace('T', " ");
+    Executed {
+        when,
+        revision,
+        state: point.state.clone(),
+        median_ms: point.median_ms,
+        lowest_ms,
+        shift: None,
+    }
 }

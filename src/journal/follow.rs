@@ -30,7 +30,11 @@ pub struct Follow {
 impl Follow {
     /// `start` is the zero of all times.
     pub fn new(start: Instant) -> Self {
-        Self { start, steps: HashMap::new(), setups: HashMap::new() }
+        Self {
+            start,
+            steps: HashMap::new(),
+            setups: HashMap::new(),
+        }
     }
 
     /// Seconds since the start.
@@ -41,46 +45,126 @@ impl Follow {
     /// Takes in the beginnings; gives what has ended.
     pub fn hear(&mut self, event: &Event) -> Option<Ended> {
         match event {
-            Event::StepStarted { step, reason, slot, waited, waited_for, holds, .. } => {
+            Event::StepStarted {
+                step,
+                reason,
+                slot,
+                waited,
+                waited_for,
+                holds,
+                ..
+            } => {
                 let (waited_for, holds) = (waited_for.clone(), holds.clone());
                 let why = shortened(&reason.to_string(), LONGEST).into_owned();
-                let begun = Begun { why, slot: Some(*slot), waited: *waited, waited_for, holds };
+                let begun = Begun {
+                    why,
+                    slot: Some(*slot),
+                    waited: *waited,
+                    waited_for,
+                    holds,
+                };
                 self.steps.insert(step.clone(), begun);
                 None
             }
-            Event::StepFinished { step, outcome, reason, execution, .. } => {
-                let not_begun =
-                    || Begun { why: "it could not start".to_owned(), holds: Holds::ONE_CORE, ..Begun::default() };
+            Event::StepFinished {
+                step,
+                outcome,
+                reason,
+                execution,
+                ..
+            } => {
+                let not_begun = || Begun {
+                    why: "it could not start".to_owned(),
+                    holds: Holds::ONE_CORE,
+                    ..Begun::default()
+                };
                 let begun = self.steps.remove(step).unwrap_or_else(not_begun);
-                let ran = self.ran(step, begun, *outcome, reason.as_deref(), execution.map(|done| done.span));
-                Some(Ended::Step(Ran { key: execution.map(|done| done.key), ..ran }))
+                let ran = self.ran(
+                    step,
+                    begun,
+                    *outcome,
+                    reason.as_deref(),
+                    execution.map(|done| done.span),
+                );
+                Some(Ended::Step(Ran {
+                    key: execution.map(|done| done.key),
+                    ..ran
+                }))
             }
-            Event::StepReturned { step, why, span, .. } => {
+            Event::StepReturned {
+                step, why, span, ..
+            } => {
                 let begun = self.steps.remove(step)?;
-                Some(Ended::Returned(self.ran(step, begun, Outcome::Incomplete, Some(why), Some(*span))))
+                Some(Ended::Returned(self.ran(
+                    step,
+                    begun,
+                    Outcome::Incomplete,
+                    Some(why),
+                    Some(*span),
+                )))
             }
             Event::SetupStarted { what } => {
                 self.setups.insert(what.clone(), Instant::now());
                 None
             }
-            Event::SetupFinished { what, seconds, error } => {
+            Event::SetupFinished {
+                what,
+                seconds,
+                error,
+            } => {
                 let at = self.setups.remove(what).map_or(0.0, |begin| self.at(begin));
-                let error = error.as_deref().map(|text| shortened(text, LONGEST).into_owned());
-                Some(Ended::Setup(Installed { what: what.clone(), at, seconds: *seconds, error }))
+                let error = error
+                    .as_deref()
+                    .map(|text| shortened(text, LONGEST).into_owned());
+                Some(Ended::Setup(Installed {
+                    what: what.clone(),
+                    at,
+                    seconds: *seconds,
+                    error,
+                }))
             }
             _ => None,
         }
     }
 
-    fn ran(&self, step: &str, begun: Begun, outcome: Outcome, reason: Option<&str>, span: Option<Span>) -> Ran {
+    fn ran(
+        &self,
+        step: &str,
+        begun: Begun,
+        outcome: Outcome,
+        reason: Option<&str>,
+        span: Option<Span>,
+    ) -> Ran {
         let (at, seconds) = match span {
             Some(span) => (self.at(span.begin), micros(span.end - span.begin)),
             None => (self.at(Instant::now()), 0.0),
         };
-        let Begun { why, slot, waited, waited_for, holds } = begun;
-        let (step, slot, waited) = (step.to_owned(), slot.map(|slot| slot.to_string()), micros(waited));
+        let Begun {
+            why,
+            slot,
+            waited,
+            waited_for,
+            holds,
+        } = begun;
+        let (step, slot, waited) = (
+            step.to_owned(),
+            slot.map(|slot| slot.to_string()),
+            micros(waited),
+        );
         let reason = reason.map(|text| shortened(text, LONGEST).into_owned());
-        Ran { step, key: None, outcome, reason, why, slot, at, seconds, waited, waited_for, holds }
+        Ran {
+            step,
+            key: None,
+            outcome,
+            reason,
+            why,
+            slot,
+            at,
+            seconds,
+            waited,
+            waited_for,
+            holds,
+        }
     }
 }
 

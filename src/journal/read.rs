@@ -32,17 +32,25 @@ pub fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
         other => other?,
     };
     let paths = entries.flatten().map(|entry| entry.path());
-    let mut found: Vec<_> = paths.filter(|path| path.extension().is_some_and(|e| e == "jsonl")).collect();
+    let mut found: Vec<_> = paths
+        .filter(|path| path.extension().is_some_and(|e| e == "jsonl"))
+        .collect();
     found.sort_by(|a, b| b.cmp(a));
     Ok(found)
 }
 
 /// The runs of a folder, newest first, with their ids. One that was killed before its first line reached the disk counts for
 /// nothing.
-pub fn runs(dir: &Path) -> anyhow::Result<impl Iterator<Item = anyhow::Result<(String, Run)>> + use<>> {
+pub fn runs(
+    dir: &Path,
+) -> anyhow::Result<impl Iterator<Item = anyhow::Result<(String, Run)>> + use<>> {
     let files = files(dir).with_context(|| format!("failed to list `{}`", dir.display()))?;
     Ok(files.into_iter().filter_map(|path| {
-        let id = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let id = path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         let run = read(&path).with_context(|| format!("failed to read `{}`", path.display()));
         run.map(|run| Some((id, run?))).transpose()
     }))
@@ -53,10 +61,21 @@ pub fn read(path: &Path) -> io::Result<Option<Run>> {
     let file = File::open(path)?;
     let goes_on = matches!(file.try_lock_shared(), Err(fs::TryLockError::WouldBlock));
     let bytes = fs::read(path)?;
-    let mut lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    let Some(Ok(Line::Run(head))) = lines.next().map(serde_json::from_slice) else { return Ok(None) };
-    let mut run =
-        Run { head, steps: Vec::new(), setups: Vec::new(), cut_off: Vec::new(), end: None, goes_on, unreadable: 0 };
+    let mut lines = bytes
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty());
+    let Some(Ok(Line::Run(head))) = lines.next().map(serde_json::from_slice) else {
+        return Ok(None);
+    };
+    let mut run = Run {
+        head,
+        steps: Vec::new(),
+        setups: Vec::new(),
+        cut_off: Vec::new(),
+        end: None,
+        goes_on,
+        unreadable: 0,
+    };
     let mut open = BTreeSet::new();
     for line in lines {
         match serde_json::from_slice(line) {

@@ -25,22 +25,54 @@ fn began(step: &str) -> Event {
 fn what_is_read_is_what_happened() {
     let dir = tempfile::tempdir().unwrap();
     let start = Instant::now();
-    let journal = Journal::new(dir.path().join("runs"), head("2026-01-02T03:04:05.678Z"), start);
-    journal.tell(Event::Started { steps: 3, to_run: 2 });
-    assert!(!dir.path().join("runs").exists(), "a run that executes nothing writes nothing");
+    let journal = Journal::new(
+        dir.path().join("runs"),
+        head("2026-01-02T03:04:05.678Z"),
+        start,
+    );
+    journal.tell(Event::Started {
+        steps: 3,
+        to_run: 2,
+    });
+    assert!(
+        !dir.path().join("runs").exists(),
+        "a run that executes nothing writes nothing"
+    );
     journal.tell(began("a"));
     journal.tell(began("b"));
     let begin = start + Duration::from_secs(1);
-    journal.tell(Event::ended("a", Outcome::Fail, Some("no disk"), begin, begin + Duration::from_millis(250)));
+    journal.tell(Event::ended(
+        "a",
+        Outcome::Fail,
+        Some("no disk"),
+        begin,
+        begin + Duration::from_millis(250),
+    ));
     let path = files(&dir.path().join("runs")).unwrap().remove(0);
     assert!(read(&path).unwrap().unwrap().goes_on);
     journal.finish(2.0, true, 7).unwrap();
     drop(journal);
     let run = read(&path).unwrap().unwrap();
     assert_eq!(run.steps.len(), 1);
-    let Ran { step, outcome, reason, why, slot, at, seconds, waited, .. } = &run.steps[0];
-    assert_eq!((step.as_str(), *outcome, reason.as_deref()), ("a", Outcome::Fail, Some("no disk")));
-    assert_eq!((why.as_str(), slot.as_deref()), ("never ran", Some("job 1")));
+    let Ran {
+        step,
+        outcome,
+        reason,
+        why,
+        slot,
+        at,
+        seconds,
+        waited,
+        ..
+    } = &run.steps[0];
+    assert_eq!(
+        (step.as_str(), *outcome, reason.as_deref()),
+        ("a", Outcome::Fail, Some("no disk"))
+    );
+    assert_eq!(
+        (why.as_str(), slot.as_deref()),
+        ("never ran", Some("job 1"))
+    );
     assert_eq!((*at, *seconds, *waited), (1.0, 0.25, 0.005));
     assert_eq!(run.cut_off, ["b"]);
     let end = run.end.unwrap();
@@ -68,11 +100,20 @@ fn a_torn_last_line_is_counted_and_the_rest_read() {
 fn the_oldest_make_room() {
     let dir = tempfile::tempdir().unwrap();
     for n in 0..KEPT + 5 {
-        let journal = Journal::new(dir.path().to_owned(), head(&format!("2026-{n:03}")), Instant::now());
+        let journal = Journal::new(
+            dir.path().to_owned(),
+            head(&format!("2026-{n:03}")),
+            Instant::now(),
+        );
         journal.tell(began("a"));
         journal.finish(1.0, false, 0).unwrap();
     }
     let kept = files(dir.path()).unwrap();
     assert_eq!(kept.len(), KEPT);
-    assert!(kept[0].to_str().unwrap().contains(&format!("2026{:03}-", KEPT + 4)));
+    assert!(
+        kept[0]
+            .to_str()
+            .unwrap()
+            .contains(&format!("2026{:03}-", KEPT + 4))
+    );
 }

@@ -38,7 +38,11 @@ impl Journal {
             outcomes: BTreeMap::new(),
             error: None,
         };
-        Self { dir, head, state: Mutex::new(state) }
+        Self {
+            dir,
+            head,
+            state: Mutex::new(state),
+        }
     }
 
     /// Writes the last line, if any was written before. Gives what kept the journal from being written.
@@ -46,7 +50,12 @@ impl Journal {
         let mut state = lock(&self.state);
         if state.file.is_some() {
             let outcomes = std::mem::take(&mut state.outcomes);
-            state.push(&Line::End(End { seconds, interrupted, outcomes, hits }));
+            state.push(&Line::End(End {
+                seconds,
+                interrupted,
+                outcomes,
+                hits,
+            }));
             state.flush();
         }
         state.error.take().map_or(Ok(()), Err)
@@ -66,7 +75,8 @@ impl Journal {
 
 impl State {
     fn push(&mut self, line: &Line) {
-        serde_json::to_writer(&mut self.pending, line).expect("BUG: a line of the journal serialises");
+        serde_json::to_writer(&mut self.pending, line)
+            .expect("BUG: a line of the journal serialises");
         self.pending.push(b'\n');
     }
 
@@ -82,8 +92,14 @@ impl State {
 
 impl Listener for Journal {
     fn tell(&self, event: Event) {
-        let is_step = matches!(event, Event::StepStarted { .. } | Event::StepFinished { .. });
-        let is_setup = matches!(event, Event::SetupStarted { .. } | Event::SetupFinished { .. });
+        let is_step = matches!(
+            event,
+            Event::StepStarted { .. } | Event::StepFinished { .. }
+        );
+        let is_setup = matches!(
+            event,
+            Event::SetupStarted { .. } | Event::SetupFinished { .. }
+        );
         if !is_step && !is_setup && !matches!(event, Event::StepReturned { .. }) {
             return;
         }
@@ -117,7 +133,10 @@ impl Listener for Journal {
 fn create(dir: &Path, started: &str) -> io::Result<File> {
     fs::create_dir_all(dir)?;
     prune(dir)?;
-    let moment: String = started.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '.').collect();
+    let moment: String = started
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric() || *c == '.')
+        .collect();
     let path = dir.join(format!("{moment}-{}.jsonl", std::process::id()));
     let file = File::options().append(true).create(true).open(path)?;
     file.lock()?;

@@ -30,19 +30,31 @@ pub struct Evidence<'a> {
 #[derive(Debug, thiserror::Error)]
 pub enum EvidenceError {
     #[error("cannot read `{}`: {source}", path.display())]
-    Read { path: PathBuf, source: std::io::Error },
+    Read {
+        path: PathBuf,
+        source: std::io::Error,
+    },
     #[error("`{}` is not a safetensors file: {source}", path.display())]
-    Format { path: PathBuf, source: safetensors::SafeTensorError },
+    Format {
+        path: PathBuf,
+        source: safetensors::SafeTensorError,
+    },
     #[error("`{}`: {reason}", path.display())]
     Generation { path: PathBuf, reason: String },
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, EvidenceError> {
-    std::fs::read(path).map_err(|source| EvidenceError::Read { path: path.to_owned(), source })
+    std::fs::read(path).map_err(|source| EvidenceError::Read {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 fn tensors<'b>(path: &Path, bytes: &'b [u8]) -> Result<SafeTensors<'b>, EvidenceError> {
-    SafeTensors::deserialize(bytes).map_err(|source| EvidenceError::Format { path: path.to_owned(), source })
+    SafeTensors::deserialize(bytes).map_err(|source| EvidenceError::Format {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 impl Evidence<'_> {
@@ -55,19 +67,33 @@ impl Evidence<'_> {
         let reference = read(self.reference)?;
         let reference = tensors(self.reference, &reference)?;
         let against = |reference: &SafeTensors<'_>, path: &Path| {
-            Ok::<_, EvidenceError>(Comparison::of(&tensors(path, &read(path)?)?, reference, tolerance, self.tokens))
+            Ok::<_, EvidenceError>(Comparison::of(
+                &tensors(path, &read(path)?)?,
+                reference,
+                tolerance,
+                self.tokens,
+            ))
         };
         let main = against(&reference, self.outputs)?;
         // Where no reference was made for the control, the run's own answer to it stands for one.
         let other = self.control_reference.or(self.control_outputs);
         let other = other.map(|path| against(&reference, path)).transpose()?;
         let on_control = self.control_outputs.zip(self.control_reference);
-        let on_control =
-            on_control.map(|(ours, theirs)| against(&tensors(theirs, &read(theirs)?)?, ours)).transpose()?;
-        let dropped = self.dropped.map(|(path, layer)| Ok::<_, EvidenceError>((against(&reference, path)?, layer)));
+        let on_control = on_control
+            .map(|(ours, theirs)| against(&tensors(theirs, &read(theirs)?)?, ours))
+            .transpose()?;
+        let dropped = self
+            .dropped
+            .map(|(path, layer)| Ok::<_, EvidenceError>((against(&reference, path)?, layer)));
         let dropped = dropped.transpose()?;
         let generation = self.generated(tolerance)?;
-        let of_outputs = decided(&main, on_control.as_ref(), other.as_ref(), dropped.as_ref(), tolerance);
+        let of_outputs = decided(
+            &main,
+            on_control.as_ref(),
+            other.as_ref(),
+            dropped.as_ref(),
+            tolerance,
+        );
         let (verdict, reason) = with_generation(of_outputs, generation.as_ref());
         let numerics = Numerics {
             reference: label.to_owned(),
@@ -81,7 +107,9 @@ impl Evidence<'_> {
             worst: main.most(|t| t.worst),
             passed: main.agrees()
                 && on_control.as_ref().is_none_or(Comparison::agrees)
-                && generation.as_ref().is_none_or(|generation| generation.wrong.is_none()),
+                && generation
+                    .as_ref()
+                    .is_none_or(|generation| generation.wrong.is_none()),
             control: other.map(|other| Control {
                 differs_by: other.most(|t| t.max_abs),
                 worst: other.most(|t| t.worst),
@@ -105,11 +133,24 @@ impl Evidence<'_> {
     }
 
     fn generated(&self, tolerance: &Tolerance) -> Result<Option<Generation>, EvidenceError> {
-        let Some((theirs, ours)) = self.generation else { return Ok(None) };
+        let Some((theirs, ours)) = self.generation else {
+            return Ok(None);
+        };
         let (reference, bytes) = (read(theirs)?, ours.map(read).transpose()?);
-        let ours = ours.zip(bytes.as_deref()).map(|(path, bytes)| tensors(path, bytes)).transpose()?;
-        let found = Generation::judge(ours.as_ref(), self.decoded.clone(), &tensors(theirs, &reference)?, tolerance);
-        found.map(Some).map_err(|reason| EvidenceError::Generation { path: theirs.to_owned(), reason })
+        let ours = ours
+            .zip(bytes.as_deref())
+            .map(|(path, bytes)| tensors(path, bytes))
+            .transpose()?;
+        let found = Generation::judge(
+            ours.as_ref(),
+            self.decoded.clone(),
+            &tensors(theirs, &reference)?,
+            tolerance,
+        );
+        found.map(Some).map_err(|reason| EvidenceError::Generation {
+            path: theirs.to_owned(),
+            reason,
+        })
     }
 }
 
@@ -120,10 +161,19 @@ type Decided = (Verdict, Option<String>);
 fn with_generation((verdict, reason): Decided, generation: Option<&Generation>) -> Decided {
     let told = |reason: &String| Some(format!("generated text: {reason}"));
     match (verdict, generation) {
-        (Verdict::Pass | Verdict::Indecisive, Some(Generation { wrong: Some(wrong), .. })) => {
-            (Verdict::Numerics, told(wrong))
-        }
-        (Verdict::Pass, Some(Generation { undecided: Some(why), .. })) => (Verdict::Indecisive, told(why)),
+        (
+            Verdict::Pass | Verdict::Indecisive,
+            Some(Generation {
+                wrong: Some(wrong), ..
+            }),
+        ) => (Verdict::Numerics, told(wrong)),
+        (
+            Verdict::Pass,
+            Some(Generation {
+                undecided: Some(why),
+                ..
+            }),
+        ) => (Verdict::Indecisive, told(why)),
         _ => (verdict, reason),
     }
 }
@@ -139,18 +189,29 @@ fn decided(
         return (Verdict::Numerics, Some(reason));
     }
     if let Some(reason) = on_control.and_then(Comparison::told) {
-        let told = format!("right on the inputs that it was made with, wrong on the control's inputs: {reason}");
+        let told = format!(
+            "right on the inputs that it was made with, wrong on the control's inputs: {reason}"
+        );
         return (Verdict::Numerics, Some(told));
     }
     if !main.decides() {
-        return (Verdict::Indecisive, Some("no output holds a computed value, so nothing was compared".to_owned()));
+        return (
+            Verdict::Indecisive,
+            Some("no output holds a computed value, so nothing was compared".to_owned()),
+        );
     }
     if let Some(other) = other.filter(|other| other.agrees()) {
-        return (Verdict::Indecisive, Some(too_loose("the outputs of another input", other, tolerance)));
+        return (
+            Verdict::Indecisive,
+            Some(too_loose("the outputs of another input", other, tolerance)),
+        );
     }
     if let Some((dropped, layer)) = dropped.filter(|(dropped, _)| dropped.agrees()) {
         let whose = format!("the outputs without the weights of layer `{layer}`");
-        return (Verdict::Indecisive, Some(too_loose(&whose, dropped, tolerance)));
+        return (
+            Verdict::Indecisive,
+            Some(too_loose(&whose, dropped, tolerance)),
+        );
     }
     (Verdict::Pass, None)
 }
@@ -161,9 +222,15 @@ fn too_loose(whose: &str, wrong: &Comparison, tolerance: &Tolerance) -> String {
     if off == 0.0 {
         return format!("{whose} are the same, so a wrong run could not be told from a right one");
     }
-    let Tolerance { atol, rtol, tokens: asked, .. } = tolerance;
+    let Tolerance {
+        atol,
+        rtol,
+        tokens: asked,
+        ..
+    } = tolerance;
     let tokens = wrong.least(|t| t.tokens);
-    let tokens = tokens.map(|share| format!("; {share:.6} of the tokens are the same, and {asked} is asked"));
+    let tokens = tokens
+        .map(|share| format!("; {share:.6} of the tokens are the same, and {asked} is asked"));
     format!(
         "{whose} differ by {off:.3e} at most, {worst:.2} of what the tolerance allows (atol {atol:e}, rtol {rtol:e}){}, \
          so they would pass as the answer",
@@ -186,11 +253,41 @@ mod tests {
         let (undecided, of_outputs) = (generation(None, Some("u")), || Some("outputs".to_owned()));
         for (verdict, reason, given, expected, told) in [
             (Verdict::Pass, None, &right, Verdict::Pass, None),
-            (Verdict::Pass, None, &wrong, Verdict::Numerics, Some("generated text: w")),
-            (Verdict::Indecisive, of_outputs(), &wrong, Verdict::Numerics, Some("generated text: w")),
-            (Verdict::Numerics, of_outputs(), &wrong, Verdict::Numerics, Some("outputs")),
-            (Verdict::Pass, None, &undecided, Verdict::Indecisive, Some("generated text: u")),
-            (Verdict::Indecisive, of_outputs(), &right, Verdict::Indecisive, Some("outputs")),
+            (
+                Verdict::Pass,
+                None,
+                &wrong,
+                Verdict::Numerics,
+                Some("generated text: w"),
+            ),
+            (
+                Verdict::Indecisive,
+                of_outputs(),
+                &wrong,
+                Verdict::Numerics,
+                Some("generated text: w"),
+            ),
+            (
+                Verdict::Numerics,
+                of_outputs(),
+                &wrong,
+                Verdict::Numerics,
+                Some("outputs"),
+            ),
+            (
+                Verdict::Pass,
+                None,
+                &undecided,
+                Verdict::Indecisive,
+                Some("generated text: u"),
+            ),
+            (
+                Verdict::Indecisive,
+                of_outputs(),
+                &right,
+                Verdict::Indecisive,
+                Some("outputs"),
+            ),
         ] {
             let (found, reason) = with_generation((verdict, reason), Some(given));
             assert_eq!((found, reason.as_deref()), (expected, told));

@@ -62,10 +62,15 @@ struct Reference {
     others: Vec<(Vec<i64>, &'static str)>,
 }
 
-const OTHERS: [(&str, &str); 2] = [("control", "another prompt"), ("dropped", "the model without one of its layers")];
+const OTHERS: [(&str, &str); 2] = [
+    ("control", "another prompt"),
+    ("dropped", "the model without one of its layers"),
+];
 /// Those that a cache may be mistaken for.
-const OTHER_CACHES: [(&str, &str); 2] =
-    [("zeroed", "a cache that holds zeros"), ("shifted", "a cache that lags by one place")];
+const OTHER_CACHES: [(&str, &str); 2] = [
+    ("zeroed", "a cache that holds zeros"),
+    ("shifted", "a cache that lags by one place"),
+];
 
 impl Generation {
     /// `ours` is None where nothing was generated, `decoded` says how it was. Err: the reference's file is none.
@@ -75,25 +80,55 @@ impl Generation {
         reference: &SafeTensors<'_>,
         tolerance: &Tolerance,
     ) -> Result<Self, String> {
-        let reference = Reference::of(reference, decoded.as_ref().is_some_and(|decoded| decoded.cached))?;
+        let reference = Reference::of(
+            reference,
+            decoded.as_ref().is_some_and(|decoded| decoded.cached),
+        )?;
         let (rows, steps) = (reference.rows, reference.steps);
         let asked = (rows * steps) as u64;
-        let nothing = Self { asked, decoded, ..Self::default() };
+        let nothing = Self {
+            asked,
+            decoded,
+            ..Self::default()
+        };
         let Some(ours) = ours else { return Ok(nothing) };
         let (shape, tokens) = whole(ours, "tokens")?;
         if shape != [rows, steps] {
-            let wrong = format!("{shape:?} tokens were generated, and {:?} asked for", [rows, steps]);
-            return Ok(Self { agreed: Some(0), wrong: Some(wrong), ..nothing });
+            let wrong = format!(
+                "{shape:?} tokens were generated, and {:?} asked for",
+                [rows, steps]
+            );
+            return Ok(Self {
+                agreed: Some(0),
+                wrong: Some(wrong),
+                ..nothing
+            });
         }
-        let agreed: Vec<usize> = (0..rows).map(|row| reference.agreed(row, &tokens)).collect();
+        let agreed: Vec<usize> = (0..rows)
+            .map(|row| reference.agreed(row, &tokens))
+            .collect();
         let left = (0..rows).filter(|row| agreed[*row] < steps);
-        let other = |row: usize| reference.other(row, agreed[row], tokens[row * steps + agreed[row]], tolerance);
+        let other = |row: usize| {
+            reference.other(
+                row,
+                agreed[row],
+                tokens[row * steps + agreed[row]],
+                tolerance,
+            )
+        };
         let others: Vec<_> = left.map(other).collect();
-        let first = others.iter().find(|other| !other.tie).or(others.first()).cloned();
+        let first = others
+            .iter()
+            .find(|other| !other.tie)
+            .or(others.first())
+            .cloned();
         Ok(Self {
             agreed: Some(agreed.iter().sum::<usize>() as u64),
             ties: others.iter().filter(|other| other.tie).count() as u64,
-            wrong: first.as_ref().filter(|first| !first.tie).map(OtherToken::told),
+            wrong: first
+                .as_ref()
+                .filter(|first| !first.tie)
+                .map(OtherToken::told),
             undecided: reference.undecided(&agreed),
             first,
             ..nothing
@@ -103,7 +138,15 @@ impl Generation {
 
 impl OtherToken {
     fn told(&self) -> String {
-        let Self { row, step, token, expected, margin, bound, .. } = self;
+        let Self {
+            row,
+            step,
+            token,
+            expected,
+            margin,
+            bound,
+            ..
+        } = self;
         format!(
             "token {step} of row {row} is {token}, where the reference has {expected} with {margin:.3e} more; {bound:.3e} \
              would be a tie"
@@ -114,7 +157,9 @@ impl OtherToken {
 impl Reference {
     fn of(file: &SafeTensors<'_>, cached: bool) -> Result<Self, String> {
         let (shape, tokens) = whole(file, "tokens")?;
-        let [rows, steps] = shape[..] else { return Err(format!("`tokens` of the reference has the shape {shape:?}")) };
+        let [rows, steps] = shape[..] else {
+            return Err(format!("`tokens` of the reference has the shape {shape:?}"));
+        };
         let (ranked, likeliest) = whole(file, "likeliest")?;
         let (scores, scale) = (floats(file, "scores")?, floats(file, "scale")?);
         let fits = ranked.len() == 3 && ranked[..2] == [rows, steps] && ranked[2] > 0;
@@ -123,14 +168,29 @@ impl Reference {
         }
         let others = OTHERS.iter().chain(OTHER_CACHES.iter().filter(|_| cached));
         let given = others.filter(|(name, _)| file.tensor(name).is_ok());
-        let others = given.map(|(name, whose)| Ok((whole(file, name)?.1, *whose))).collect::<Result<_, String>>()?;
-        Ok(Self { rows, steps, tokens, likeliest, scores, ranks: ranked[2], scale, others })
+        let others = given
+            .map(|(name, whose)| Ok((whole(file, name)?.1, *whose)))
+            .collect::<Result<_, String>>()?;
+        Ok(Self {
+            rows,
+            steps,
+            tokens,
+            likeliest,
+            scores,
+            ranks: ranked[2],
+            scale,
+            others,
+        })
     }
 
     /// How many tokens of a row agree before the first other one.
     fn agreed(&self, row: usize, tokens: &[i64]) -> usize {
         let places = row * self.steps..(row + 1) * self.steps;
-        tokens[places.clone()].iter().zip(&self.tokens[places]).take_while(|(ours, theirs)| ours == theirs).count()
+        tokens[places.clone()]
+            .iter()
+            .zip(&self.tokens[places])
+            .take_while(|(ours, theirs)| ours == theirs)
+            .count()
     }
 
     fn other(&self, row: usize, step: usize, token: i64, tolerance: &Tolerance) -> OtherToken {
@@ -140,8 +200,20 @@ impl Reference {
         let place = likeliest.iter().position(|known| *known == token);
         let margin = scores[0] - scores[place.unwrap_or(self.ranks - 1)];
         let bound = 2.0 * (tolerance.atol * self.scale[at] + tolerance.rtol * scores[0].abs());
-        let (row, step, tie) = (row as u64, step as u64 + 1, place.is_some() && margin <= bound);
-        OtherToken { row, step, token, expected: likeliest[0], margin, bound, tie }
+        let (row, step, tie) = (
+            row as u64,
+            step as u64 + 1,
+            place.is_some() && margin <= bound,
+        );
+        OtherToken {
+            row,
+            step,
+            token,
+            expected: likeliest[0],
+            margin,
+            bound,
+            tie,
+        }
     }
 
     /// Whose tokens would pass as ours do, where so many of each row agree.
@@ -149,22 +221,39 @@ impl Reference {
         if agreed.iter().all(|agreed| *agreed == 0) {
             return Some("no token agrees before the first tie".to_owned());
         }
-        let passes = |tokens: &[i64]| (0..self.rows).all(|row| self.agreed(row, tokens) >= agreed[row]);
-        let found = self.others.iter().find(|(tokens, _)| tokens.len() == self.tokens.len() && passes(tokens));
+        let passes =
+            |tokens: &[i64]| (0..self.rows).all(|row| self.agreed(row, tokens) >= agreed[row]);
+        let found = self
+            .others
+            .iter()
+            .find(|(tokens, _)| tokens.len() == self.tokens.len() && passes(tokens));
         found.map(|(_, whose)| format!("the tokens of {whose} would pass as well"))
     }
 }
 
 fn whole(file: &SafeTensors<'_>, name: &str) -> Result<(Vec<usize>, Vec<i64>), String> {
-    let tensor = file.tensor(name).map_err(|error| format!("`{name}` of a generation: {error}"))?;
+    let tensor = file
+        .tensor(name)
+        .map_err(|error| format!("`{name}` of a generation: {error}"))?;
     let values = as_whole(tensor.dtype(), tensor.data());
-    let values = values.and_then(|values| values.into_iter().map(|value| value.try_into().ok()).collect());
-    Ok((tensor.shape().to_vec(), values.ok_or_else(|| format!("`{name}` of a generation is not of whole numbers"))?))
+    let values = values.and_then(|values| {
+        values
+            .into_iter()
+            .map(|value| value.try_into().ok())
+            .collect()
+    });
+    Ok((
+        tensor.shape().to_vec(),
+        values.ok_or_else(|| format!("`{name}` of a generation is not of whole numbers"))?,
+    ))
 }
 
 fn floats(file: &SafeTensors<'_>, name: &str) -> Result<Vec<f64>, String> {
-    let tensor = file.tensor(name).map_err(|error| format!("`{name}` of a generation: {error}"))?;
-    as_floats(tensor.dtype(), tensor.data()).ok_or_else(|| format!("`{name}` of a generation is not of floats"))
+    let tensor = file
+        .tensor(name)
+        .map_err(|error| format!("`{name}` of a generation: {error}"))?;
+    as_floats(tensor.dtype(), tensor.data())
+        .ok_or_else(|| format!("`{name}` of a generation is not of floats"))
 }
 
 #[cfg(test)]
@@ -178,7 +267,9 @@ mod tests {
 
     /// Nested lists of JSON: their shape and their values.
     fn flat(value: &Value) -> (Vec<usize>, Vec<Value>) {
-        let Some(items) = value.as_array() else { return (vec![], vec![value.clone()]) };
+        let Some(items) = value.as_array() else {
+            return (vec![], vec![value.clone()]);
+        };
         let (shapes, values): (Vec<_>, Vec<_>) = items.iter().map(flat).unzip();
         ([&[items.len()], &*shapes[0]].concat(), values.concat())
     }
@@ -186,26 +277,36 @@ mod tests {
     fn file(given: &Value) -> Vec<u8> {
         let tensor = |(name, value): (&String, &Value)| {
             let (shape, values) = flat(value);
-            let dtype = if ["scores", "scale"].contains(&&**name) { "float64" } else { "int64" };
+            let dtype = if ["scores", "scale"].contains(&&**name) {
+                "float64"
+            } else {
+                "int64"
+            };
             (name.clone(), shape, tensor(dtype, &values))
         };
         let made: Vec<_> = given.as_object().unwrap().iter().map(tensor).collect();
-        let views = made
-            .iter()
-            .map(|(name, shape, (dtype, bytes))| (name, TensorView::new(*dtype, shape.clone(), bytes).unwrap()));
+        let views = made.iter().map(|(name, shape, (dtype, bytes))| {
+            (name, TensorView::new(*dtype, shape.clone(), bytes).unwrap())
+        });
         safetensors::serialize(views, None).unwrap()
     }
 
     #[test]
     fn it_gives_the_verdicts_of_the_table() {
-        let table: Value = serde_json::from_str(include_str!("../../tests/fixtures/judge/generation.json")).unwrap();
+        let table: Value =
+            serde_json::from_str(include_str!("../../tests/fixtures/judge/generation.json"))
+                .unwrap();
         for case in table["cases"].as_array().unwrap() {
             let mut reference = table["reference"].clone();
             for (name, value) in case["reference"].as_object().into_iter().flatten() {
                 reference[name] = value.clone();
             }
-            let (ours, reference) = (file(&serde_json::json!({"tokens": case["tokens"]})), file(&reference));
-            let [ours, reference] = [&ours, &reference].map(|file| SafeTensors::deserialize(file).unwrap());
+            let (ours, reference) = (
+                file(&serde_json::json!({"tokens": case["tokens"]})),
+                file(&reference),
+            );
+            let [ours, reference] =
+                [&ours, &reference].map(|file| SafeTensors::deserialize(file).unwrap());
             let tolerance = Tolerance::usual(Precision::Fp32);
             let cached = case["cached"].as_bool().unwrap_or_default();
             let decoded = Some(Decoded { cached, why: None });

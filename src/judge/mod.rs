@@ -126,29 +126,45 @@ impl Comparison {
     ) -> Self {
         let ours: BTreeMap<_, _> = ours.iter().collect();
         let theirs: BTreeMap<_, _> = theirs.iter().collect();
-        let mut made = Self { tensors: BTreeMap::new(), agreeing: Vec::new(), reasons: Vec::new() };
+        let mut made = Self {
+            tensors: BTreeMap::new(),
+            agreeing: Vec::new(),
+            reasons: Vec::new(),
+        };
         if theirs.is_empty() {
-            made.reasons.push("the reference holds no tensors, so nothing was compared".to_owned());
+            made.reasons
+                .push("the reference holds no tensors, so nothing was compared".to_owned());
         }
         for (name, reference) in &theirs {
             let Some(output) = ours.get(name) else {
                 let known: Vec<_> = ours.keys().copied().collect();
-                made.reasons.push(format!("the outputs lack tensor `{name}`; they hold [{}]", known.join(", ")));
+                made.reasons.push(format!(
+                    "the outputs lack tensor `{name}`; they hold [{}]",
+                    known.join(", ")
+                ));
                 continue;
             };
-            match one(output, reference, tolerance, tokens.iter().any(|token| token == name)) {
+            match one(
+                output,
+                reference,
+                tolerance,
+                tokens.iter().any(|token| token == name),
+            ) {
                 Ok((figures, reason)) => {
                     if reason.is_none() && figures.decides {
                         made.agreeing.push((*name).to_owned());
                     }
-                    made.reasons.extend(reason.map(|reason| format!("tensor `{name}`: {reason}")));
+                    made.reasons
+                        .extend(reason.map(|reason| format!("tensor `{name}`: {reason}")));
                     made.tensors.insert((*name).to_owned(), figures);
                 }
                 Err(reason) => made.reasons.push(format!("tensor `{name}`: {reason}")),
             }
         }
         for name in ours.keys().filter(|name| !theirs.contains_key(*name)) {
-            made.reasons.push(format!("the outputs hold tensor `{name}`, which the reference lacks"));
+            made.reasons.push(format!(
+                "the outputs hold tensor `{name}`, which the reference lacks"
+            ));
         }
         made
     }
@@ -172,7 +188,11 @@ impl Comparison {
     /// One sentence: the first reason in full, the others counted.
     pub(crate) fn told(&self) -> Option<String> {
         let (first, rest) = self.reasons.split_first()?;
-        Some(if rest.is_empty() { first.clone() } else { format!("{first}; and {} more of this kind", rest.len()) })
+        Some(if rest.is_empty() {
+            first.clone()
+        } else {
+            format!("{first}; and {} more of this kind", rest.len())
+        })
     }
 }
 
@@ -185,10 +205,16 @@ fn one(
 ) -> Result<(TensorNumerics, Option<String>), String> {
     let (dtype, shape) = (reference.dtype(), reference.shape());
     if output.dtype() != dtype {
-        return Err(format!("dtype is {}, the reference's is {dtype}", output.dtype()));
+        return Err(format!(
+            "dtype is {}, the reference's is {dtype}",
+            output.dtype()
+        ));
     }
     if output.shape() != shape {
-        return Err(format!("shape is {:?}, the reference's is {shape:?}", output.shape()));
+        return Err(format!(
+            "shape is {:?}, the reference's is {shape:?}",
+            output.shape()
+        ));
     }
     let (ours, theirs, name) = (output.data(), reference.data(), dtype.to_string());
     if let Some(b) = as_floats(dtype, theirs) {
@@ -198,7 +224,9 @@ fn one(
     match (as_whole(dtype, ours), as_whole(dtype, theirs)) {
         (Some(a), Some(b)) if is_tokens => Ok(tokens::tokens(&a, &b, shape, &name, tolerance)),
         (Some(a), Some(b)) => Ok(tensor::exact(&a, &b, shape, &name)),
-        _ => Err(format!("values of dtype {name} cannot be compared; have the model return float or int")),
+        _ => Err(format!(
+            "values of dtype {name} cannot be compared; have the model return float or int"
+        )),
     }
 }
 
@@ -229,5 +257,10 @@ fn as_whole(dtype: Dtype, bytes: &[u8]) -> Option<Vec<i128>> {
 }
 
 fn each<const N: usize, T>(bytes: &[u8], decode: impl Fn([u8; N]) -> T) -> Vec<T> {
-    bytes.as_chunks::<N>().0.iter().map(|chunk| decode(*chunk)).collect()
+    bytes
+        .as_chunks::<N>()
+        .0
+        .iter()
+        .map(|chunk| decode(*chunk))
+        .collect()
 }

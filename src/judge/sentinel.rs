@@ -25,19 +25,29 @@ impl Sentinels {
     pub(super) fn of(reference: &[f64]) -> Self {
         let above = gap(reference);
         let is_always = |value: f64| value.abs() >= ALWAYS;
-        let is_candidate = |value: f64| above.is_some_and(|above| value.abs() >= above) && !is_always(value);
+        let is_candidate =
+            |value: f64| above.is_some_and(|above| value.abs() >= above) && !is_always(value);
         let is_mask = [1.0, -1.0].map(|sign: f64| {
-            let of_sign = reference.iter().filter(|value| is_candidate(**value) && value.signum() == sign);
-            let (least, most) =
-                of_sign.fold((f64::INFINITY, 0.0f64), |(least, most), v| (least.min(v.abs()), most.max(v.abs())));
+            let of_sign = reference
+                .iter()
+                .filter(|value| is_candidate(**value) && value.signum() == sign);
+            let (least, most) = of_sign.fold((f64::INFINITY, 0.0f64), |(least, most), v| {
+                (least.min(v.abs()), most.max(v.abs()))
+            });
             most <= SPREAD * least
         });
-        let is_sentinel =
-            |value: f64| is_always(value) || is_candidate(value) && is_mask[usize::from(value.is_sign_negative())];
+        let is_sentinel = |value: f64| {
+            is_always(value)
+                || is_candidate(value) && is_mask[usize::from(value.is_sign_negative())]
+        };
         let computed = reference.iter().filter(|value| !is_sentinel(**value));
         let largest = computed.fold(0.0f64, |largest, value| largest.max(value.abs()));
         let is_any = reference.iter().any(|value| is_sentinel(*value));
-        let places = if is_any { reference.iter().map(|value| is_sentinel(*value)).collect() } else { Vec::new() };
+        let places = if is_any {
+            reference.iter().map(|value| is_sentinel(*value)).collect()
+        } else {
+            Vec::new()
+        };
         Self { places, largest }
     }
 
@@ -46,29 +56,44 @@ impl Sentinels {
     }
 
     pub(super) fn count(&self) -> usize {
-        self.places.iter().filter(|is_sentinel| **is_sentinel).count()
+        self.places
+            .iter()
+            .filter(|is_sentinel| **is_sentinel)
+            .count()
     }
 
     /// The first of these places at which `ours` holds something else: within 1 %, or as much as half precision can say.
     pub(super) fn misplaced(&self, ours: &[f64], reference: &[f64]) -> Option<usize> {
-        (0..self.places.len()).filter(|at| self.places[*at]).find(|&at| {
-            let (a, b) = (ours[at], reference[at]);
-            let is_saturated = a.abs() >= HALF && a.abs() >= 10.0 * self.largest;
-            let is_near = a == b || (a - b).abs() <= 0.01 * b.abs() && b.is_finite();
-            a.signum() != b.signum() || !(is_near || is_saturated)
-        })
+        (0..self.places.len())
+            .filter(|at| self.places[*at])
+            .find(|&at| {
+                let (a, b) = (ours[at], reference[at]);
+                let is_saturated = a.abs() >= HALF && a.abs() >= 10.0 * self.largest;
+                let is_near = a == b || (a - b).abs() <= 0.01 * b.abs() && b.is_finite();
+                a.signum() != b.signum() || !(is_near || is_saturated)
+            })
     }
 }
 
 /// The magnitude from which on values may be a mask's: above the last gap in the sorted magnitudes.
 fn gap(reference: &[f64]) -> Option<f64> {
-    let magnitudes = reference.iter().map(|value| value.abs()).filter(|size| *size > 0.0 && *size < ALWAYS);
+    let magnitudes = reference
+        .iter()
+        .map(|value| value.abs())
+        .filter(|size| *size > 0.0 && *size < ALWAYS);
     let (mut large, mut below) = (Vec::new(), 0.0f64);
     for size in magnitudes {
-        if size >= LEAST { large.push(size) } else { below = below.max(size) }
+        if size >= LEAST {
+            large.push(size)
+        } else {
+            below = below.max(size)
+        }
     }
     large.sort_unstable_by(f64::total_cmp);
     let before = std::iter::once(below).chain(large.iter().copied());
-    let last = before.zip(&large).filter(|(before, size)| *before > 0.0 && **size >= GAP * before).last();
+    let last = before
+        .zip(&large)
+        .filter(|(before, size)| *before > 0.0 && **size >= GAP * before)
+        .last();
     last.map(|(_, size)| *size)
 }

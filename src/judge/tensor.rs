@@ -99,14 +99,22 @@ pub(super) fn floats(
     for (values, whose) in [(b, "the reference"), (a, "the output")] {
         let nans = values.iter().filter(|value| value.is_nan()).count();
         if nans > 0 {
-            return Err(format!("{whose} holds {nans} NaN of {} values", values.len()));
+            return Err(format!(
+                "{whose} holds {nans} NaN of {} values",
+                values.len()
+            ));
         }
     }
     let sentinels = Sentinels::of(b);
     figures.sentinels = sentinels.count() as u64;
     figures.scale = scale(b, &sentinels);
     let wrong = sentinels.misplaced(a, b).map(|at| {
-        format!("at {:?} it is {} where the reference has the sentinel {}", place(at, shape), six(a[at]), six(b[at]))
+        format!(
+            "at {:?} it is {} where the reference has the sentinel {}",
+            place(at, shape),
+            six(a[at]),
+            six(b[at])
+        )
     });
 
     let mut total = Sums::default();
@@ -115,7 +123,12 @@ pub(super) fn floats(
     let mut columns = Columns::of(b.len(), shape);
     for at in (0..b.len()).filter(|&at| !sentinels.holds(at)) {
         if !a[at].is_finite() {
-            return Err(format!("at {:?} it is {} where the reference is {}", place(at, shape), a[at], six(b[at])));
+            return Err(format!(
+                "at {:?} it is {} where the reference is {}",
+                place(at, shape),
+                a[at],
+                six(b[at])
+            ));
         }
         total.add(a[at], b[at]);
         let ratio = ratio(a[at], b[at], figures.scale, tolerance);
@@ -146,7 +159,12 @@ pub(super) fn floats(
 }
 
 /// Whole numbers and truth values: equal everywhere, or wrong.
-pub(super) fn exact(a: &[i128], b: &[i128], shape: &[usize], dtype: &str) -> (TensorNumerics, Option<String>) {
+pub(super) fn exact(
+    a: &[i128],
+    b: &[i128],
+    shape: &[usize],
+    dtype: &str,
+) -> (TensorNumerics, Option<String>) {
     let off: Vec<u128> = a.iter().zip(b).map(|(a, b)| a.abs_diff(*b)).collect();
     let differing = off.iter().filter(|off| **off > 0).count();
     let count = off.len().max(1) as f64;
@@ -158,34 +176,51 @@ pub(super) fn exact(a: &[i128], b: &[i128], shape: &[usize], dtype: &str) -> (Te
         worst: most,
         ..TensorNumerics::new(shape, dtype)
     };
-    let first = first_off(a, b, shape).map(|first| format!("{differing} of {} values differ, {first}", b.len()));
+    let first = first_off(a, b, shape)
+        .map(|first| format!("{differing} of {} values differ, {first}", b.len()));
     (figures, first)
 }
 
 /// The first place at which whole numbers differ, with both.
 pub(super) fn first_off(a: &[i128], b: &[i128], shape: &[usize]) -> Option<String> {
     let at = a.iter().zip(b).position(|(a, b)| a != b)?;
-    Some(format!("the first at {:?}: {} where the reference is {}", place(at, shape), a[at], b[at]))
+    Some(format!(
+        "the first at {:?}: {} where the reference is {}",
+        place(at, shape),
+        a[at],
+        b[at]
+    ))
 }
 
 /// |a − b| as a multiple of `atol` · scale + `rtol` · |b|.
 fn ratio(a: f64, b: f64, scale: f64, tolerance: &Tolerance) -> f64 {
-    if a == b { 0.0 } else { (a - b).abs() / (tolerance.atol * scale + tolerance.rtol * b.abs()) }
+    if a == b {
+        0.0
+    } else {
+        (a - b).abs() / (tolerance.atol * scale + tolerance.rtol * b.abs())
+    }
 }
 
 /// The root mean square of the nonzero values, each clipped to four times their median: a few giants do not move it.
 fn scale(b: &[f64], sentinels: &Sentinels) -> f64 {
-    let mut sizes: Vec<f64> =
-        (0..b.len()).filter(|&at| !sentinels.holds(at) && b[at] != 0.0).map(|at| b[at].abs()).collect();
+    let mut sizes: Vec<f64> = (0..b.len())
+        .filter(|&at| !sentinels.holds(at) && b[at] != 0.0)
+        .map(|at| b[at].abs())
+        .collect();
     if sizes.is_empty() {
         return 1.0;
     }
     let is_odd = sizes.len() % 2 == 1;
     let middle = sizes.len() / 2;
     let (below, upper, _) = sizes.select_nth_unstable_by(middle, f64::total_cmp);
-    let lower = if is_odd { *upper } else { below.iter().copied().fold(0.0, f64::max) };
+    let lower = if is_odd {
+        *upper
+    } else {
+        below.iter().copied().fold(0.0, f64::max)
+    };
     let most = 4.0 * ((lower + *upper) / 2.0);
-    let scale = (sizes.iter().map(|size| size.min(most).powi(2)).sum::<f64>() / sizes.len() as f64).sqrt();
+    let scale =
+        (sizes.iter().map(|size| size.min(most).powi(2)).sum::<f64>() / sizes.len() as f64).sqrt();
     if scale > 0.0 { scale } else { 1.0 }
 }
 
@@ -208,19 +243,41 @@ fn beyond(
         ));
     } else if figures.column_over > COLUMN {
         let share = 100.0 * figures.column_over;
-        broken.push(format!("{share:.0} % of one column's values are beyond the bound, {}", far()));
+        broken.push(format!(
+            "{share:.0} % of one column's values are beyond the bound, {}",
+            far()
+        ));
     }
     for (name, whole, rows, least, least_row) in [
-        ("cosine", figures.cosine, figures.row_cosine, tolerance.cosine, 1.0 - 4.0 * (1.0 - tolerance.cosine)),
-        ("SNR", figures.snr_db, figures.row_snr_db, tolerance.snr, tolerance.snr - 6.0),
+        (
+            "cosine",
+            figures.cosine,
+            figures.row_cosine,
+            tolerance.cosine,
+            1.0 - 4.0 * (1.0 - tolerance.cosine),
+        ),
+        (
+            "SNR",
+            figures.snr_db,
+            figures.row_snr_db,
+            tolerance.snr,
+            tolerance.snr - 6.0,
+        ),
     ] {
         let asked = [
             ("", whole, least),
-            (" of the 1st percentile of rows", rows.map(|rows| rows.p01), least),
+            (
+                " of the 1st percentile of rows",
+                rows.map(|rows| rows.p01),
+                least,
+            ),
             (" of the worst row", rows.map(|rows| rows.worst), least_row),
         ];
         broken.extend(asked.into_iter().find_map(|(of, value, bound)| {
-            Some(format!("{name}{of} {:.6} is below {bound}", value.filter(|value| *value < bound)?))
+            Some(format!(
+                "{name}{of} {:.6} is below {bound}",
+                value.filter(|value| *value < bound)?
+            ))
         }));
     }
     (!broken.is_empty()).then(|| broken.join("; "))
@@ -245,7 +302,11 @@ struct Column {
 
 impl Columns {
     fn of(count: usize, shape: &[usize]) -> Self {
-        let width = shape.last().copied().filter(|width| *width >= 2 && count > *width).unwrap_or(0);
+        let width = shape
+            .last()
+            .copied()
+            .filter(|width| *width >= 2 && count > *width)
+            .unwrap_or(0);
         Self(vec![Column::default(); width])
     }
 
@@ -266,14 +327,17 @@ impl Columns {
     }
 
     fn worst(&self) -> f64 {
-        self.telling().map(|column| f64::from(column.over) / f64::from(column.count)).fold(0.0, f64::max)
+        self.telling()
+            .map(|column| f64::from(column.over) / f64::from(column.count))
+            .fold(0.0, f64::max)
     }
 
     /// Of `all` values in the tensor, `budget` may be beyond their bounds.
     fn faint(&self, budget: f64, all: usize) -> u64 {
         let is_faint = |column: &&Column| {
             let over = f64::from(column.over_negated);
-            let is_let_pass = over <= COLUMN * f64::from(column.count) && over <= budget * all as f64;
+            let is_let_pass =
+                over <= COLUMN * f64::from(column.count) && over <= budget * all as f64;
             column.worst_negated > 0.0 && column.worst_negated <= furthest(budget) && is_let_pass
         };
         self.telling().filter(is_faint).count() as u64
@@ -310,7 +374,11 @@ impl Sums {
             return 1.0;
         }
         let cosine = self.product / (self.ours_squared.sqrt() * self.theirs_squared.sqrt());
-        if cosine.is_finite() { cosine.clamp(-1.0, 1.0) } else { 0.0 }
+        if cosine.is_finite() {
+            cosine.clamp(-1.0, 1.0)
+        } else {
+            0.0
+        }
     }
 
     fn snr_db(&self) -> f64 {
@@ -318,18 +386,30 @@ impl Sums {
             return MOST_DB;
         }
         let db = 10.0 * (self.theirs_squared / self.noise).log10();
-        if db.is_nan() { -MOST_DB } else { db.clamp(-MOST_DB, MOST_DB) }
+        if db.is_nan() {
+            -MOST_DB
+        } else {
+            db.clamp(-MOST_DB, MOST_DB)
+        }
     }
 }
 
 /// Cosine and signal to noise of the rows of the last axis that have a direction.
-fn rows(a: &[f64], b: &[f64], shape: &[usize], sentinels: &Sentinels, scale: f64) -> (Option<Rows>, Option<Rows>) {
+fn rows(
+    a: &[f64],
+    b: &[f64],
+    shape: &[usize],
+    sentinels: &Sentinels,
+    scale: f64,
+) -> (Option<Rows>, Option<Rows>) {
     let width = row_width(shape, b.len());
     let (mut cosines, mut noises) = (Vec::new(), Vec::new());
     for begin in (0..b.len()).step_by(width) {
         let mut sums = Sums::default();
         let is_computed = |at: &usize| !sentinels.holds(*at);
-        (begin..begin + width).filter(is_computed).for_each(|at| sums.add(a[at], b[at]));
+        (begin..begin + width)
+            .filter(is_computed)
+            .for_each(|at| sums.add(a[at], b[at]));
         if sums.count >= 2 && (sums.theirs_squared / sums.count as f64).sqrt() >= FAINT * scale {
             cosines.push(sums.cosine());
             noises.push(sums.snr_db());
@@ -340,12 +420,20 @@ fn rows(a: &[f64], b: &[f64], shape: &[usize], sentinels: &Sentinels, scale: f64
 
 /// How many values a row of the last axis has; what has no such axis is one row.
 pub(super) fn row_width(shape: &[usize], count: usize) -> usize {
-    shape.last().copied().filter(|width| *width >= 2).unwrap_or(count).max(1)
+    shape
+        .last()
+        .copied()
+        .filter(|width| *width >= 2)
+        .unwrap_or(count)
+        .max(1)
 }
 
 pub(super) fn worst(mut values: Vec<f64>) -> Option<Rows> {
     values.sort_unstable_by(f64::total_cmp);
-    Some(Rows { worst: *values.first()?, p01: values[(values.len() - 1) / 100] })
+    Some(Rows {
+        worst: *values.first()?,
+        p01: values[(values.len() - 1) / 100],
+    })
 }
 
 /// Six digits that mean something.
@@ -356,7 +444,11 @@ fn six(value: f64) -> String {
     } else if (1e-4..1e6).contains(&size) {
         let digits = (5 - size.log10().floor() as i32).max(0) as usize;
         let text = format!("{value:.digits$}");
-        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+        if text.contains('.') {
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        } else {
+            text
+        }
     } else {
         format!("{value:.5e}")
     }

@@ -16,14 +16,30 @@ impl Folder {
     }
 
     fn file(&self, name: &str, tensors: &[(&str, &[f32])]) -> PathBuf {
-        let bytes = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect();
-        let tensors: Vec<_> = tensors.iter().map(|(name, values)| (*name, vec![values.len()], bytes(values))).collect();
+        let bytes = |values: &[f32]| {
+            values
+                .iter()
+                .flat_map(|value| value.to_le_bytes())
+                .collect()
+        };
+        let tensors: Vec<_> = tensors
+            .iter()
+            .map(|(name, values)| (*name, vec![values.len()], bytes(values)))
+            .collect();
         self.written(name, Dtype::F32, &tensors)
     }
 
-    fn written(&self, name: &str, dtype: Dtype, tensors: &[(&str, Vec<usize>, Vec<u8>)]) -> PathBuf {
-        let view = |shape: &Vec<usize>, bytes| TensorView::new(dtype, shape.clone(), bytes).unwrap();
-        let views = tensors.iter().map(|(name, shape, bytes)| (*name, view(shape, bytes)));
+    fn written(
+        &self,
+        name: &str,
+        dtype: Dtype,
+        tensors: &[(&str, Vec<usize>, Vec<u8>)],
+    ) -> PathBuf {
+        let view =
+            |shape: &Vec<usize>, bytes| TensorView::new(dtype, shape.clone(), bytes).unwrap();
+        let views = tensors
+            .iter()
+            .map(|(name, shape, bytes)| (*name, view(shape, bytes)));
         let path = self.0.path().join(name);
         safetensors::serialize_to_file(views, None, &path).unwrap();
         path
@@ -33,12 +49,19 @@ impl Folder {
 const RIGHT: &[f32] = &[1.0, -2.0, 0.5, 3.0];
 const OTHER: &[f32] = &[-1.0, 2.5, 0.25, 1.0];
 
-fn judged(outputs: &[(&str, &[f32])], control: Option<(&[f32], &[f32])>, dropped: Option<&[f32]>) -> (Verdict, String) {
+fn judged(
+    outputs: &[(&str, &[f32])],
+    control: Option<(&[f32], &[f32])>,
+    dropped: Option<&[f32]>,
+) -> (Verdict, String) {
     let folder = Folder(tempfile::tempdir().unwrap());
     let outputs = folder.file("outputs", outputs);
     let reference = folder.file("reference", &[("y", RIGHT)]);
     let control = control.map(|(ours, theirs)| {
-        (folder.file("control-outputs", &[("y", ours)]), folder.file("control-reference", &[("y", theirs)]))
+        (
+            folder.file("control-outputs", &[("y", ours)]),
+            folder.file("control-reference", &[("y", theirs)]),
+        )
     });
     let dropped = dropped.map(|values| folder.file("dropped", &[("y", values)]));
     let evidence = Evidence {
@@ -51,7 +74,9 @@ fn judged(outputs: &[(&str, &[f32])], control: Option<(&[f32], &[f32])>, dropped
         generation: None,
         decoded: None,
     };
-    let (verdict, numerics, reason) = evidence.judge("torch", &Tolerance::usual(Precision::Fp32)).unwrap();
+    let (verdict, numerics, reason) = evidence
+        .judge("torch", &Tolerance::usual(Precision::Fp32))
+        .unwrap();
     assert_eq!(verdict == Verdict::Pass, reason.is_none());
     assert!(verdict != Verdict::Pass || numerics.passed);
     (verdict, reason.unwrap_or_default())
@@ -66,14 +91,24 @@ fn a_pass_has_a_control_that_fails() {
     for (ours, theirs, without_layer, expected, told) in [
         (OTHER, OTHER, Some(OTHER), Verdict::Pass, ""),
         (RIGHT, RIGHT, None, Verdict::Indecisive, same),
-        (near, near, None, Verdict::Indecisive, "the outputs of another input differ by 1.0"),
+        (
+            near,
+            near,
+            None,
+            Verdict::Indecisive,
+            "the outputs of another input differ by 1.0",
+        ),
         (OTHER, OTHER, Some(near), Verdict::Indecisive, dropped),
         (RIGHT, OTHER, None, Verdict::Numerics, on_control),
     ] {
         let (verdict, reason) = judged(&[("y", RIGHT)], Some((ours, theirs)), without_layer);
         assert_eq!(verdict, expected, "{reason}");
         assert!(reason.starts_with(told), "{reason}");
-        assert_eq!(reason.contains("so they would pass as the answer"), told.contains("differ by"), "{reason}");
+        assert_eq!(
+            reason.contains("so they would pass as the answer"),
+            told.contains("differ by"),
+            "{reason}"
+        );
     }
 }
 
@@ -81,16 +116,29 @@ fn a_pass_has_a_control_that_fails() {
 fn tensors_that_lack_or_are_too_many_are_wrong() {
     let (verdict, reason) = judged(&[("x", RIGHT)], None, None);
     assert_eq!(verdict, Verdict::Numerics);
-    assert_eq!(reason, "the outputs lack tensor `y`; they hold [x]; and 1 more of this kind");
-    assert_eq!(judged(&[("y", RIGHT), ("z", RIGHT)], None, None).0, Verdict::Numerics);
-    assert_eq!(judged(&[("y", &RIGHT[..3])], None, None).0, Verdict::Numerics);
+    assert_eq!(
+        reason,
+        "the outputs lack tensor `y`; they hold [x]; and 1 more of this kind"
+    );
+    assert_eq!(
+        judged(&[("y", RIGHT), ("z", RIGHT)], None, None).0,
+        Verdict::Numerics
+    );
+    assert_eq!(
+        judged(&[("y", &RIGHT[..3])], None, None).0,
+        Verdict::Numerics
+    );
 }
 
 #[test]
 fn a_tolerance_names_what_it_loosens() {
     let usual = Tolerance::usual(Precision::Fp32);
     assert!(usual.looser_than(&usual).is_empty());
-    let loose = Tolerance { atol: 1.0, snr: 10.0, ..usual };
+    let loose = Tolerance {
+        atol: 1.0,
+        snr: 10.0,
+        ..usual
+    };
     assert_eq!(loose.looser_than(&usual), ["atol", "snr"]);
     assert!(usual.looser_than(&loose).is_empty());
 }
@@ -111,23 +159,60 @@ fn tokens_pass_only_where_wrong_ones_would_not() {
     for (what, [ours, ours_other, theirs, theirs_other], expected) in [
         ("right", [&text, &next, &text, &next], Verdict::Pass),
         ("one off", [&near, &next, &text, &next], Verdict::Pass),
-        ("one off on the control", [&next, &near, &next, &text], Verdict::Pass),
+        (
+            "one off on the control",
+            [&next, &near, &next, &text],
+            Verdict::Pass,
+        ),
         ("another's", [&next, &next, &text, &next], Verdict::Numerics),
-        ("the same to every input", [&text, &text, &text, &next], Verdict::Numerics),
-        ("rows swapped", [&swapped, &next, &text, &next], Verdict::Numerics),
-        ("shifted", [&shifted, &next, &text, &next], Verdict::Numerics),
-        ("nearly the control's", [&text, &near, &text, &near], Verdict::Indecisive),
+        (
+            "the same to every input",
+            [&text, &text, &text, &next],
+            Verdict::Numerics,
+        ),
+        (
+            "rows swapped",
+            [&swapped, &next, &text, &next],
+            Verdict::Numerics,
+        ),
+        (
+            "shifted",
+            [&shifted, &next, &text, &next],
+            Verdict::Numerics,
+        ),
+        (
+            "nearly the control's",
+            [&text, &near, &text, &near],
+            Verdict::Indecisive,
+        ),
         ("constant", [&vec![5; 30]; 4], Verdict::Indecisive),
         ("all padding", [&vec![0; 30]; 4], Verdict::Indecisive),
-        ("padded and right", [&right, &other, &right, &other], Verdict::Pass),
-        ("padding right, the rest another's", [&other, &other, &right, &other], Verdict::Numerics),
-        ("the same, and the control is shorter", [&other, &shorter, &right, &shorter], Verdict::Numerics),
-        ("nothing but padding", [&vec![0; 30], &other, &right, &other], Verdict::Numerics),
+        (
+            "padded and right",
+            [&right, &other, &right, &other],
+            Verdict::Pass,
+        ),
+        (
+            "padding right, the rest another's",
+            [&other, &other, &right, &other],
+            Verdict::Numerics,
+        ),
+        (
+            "the same, and the control is shorter",
+            [&other, &shorter, &right, &shorter],
+            Verdict::Numerics,
+        ),
+        (
+            "nothing but padding",
+            [&vec![0; 30], &other, &right, &other],
+            Verdict::Numerics,
+        ),
     ] {
         let folder = Folder(tempfile::tempdir().unwrap());
         let file = |name: &str, ids: &[i64]| folder.ids(name, ids, &[3, 10]);
         let [outputs, reference] = [file("outputs", ours), file("reference", theirs)];
-        let [control_outputs, control_reference] = [file("control", ours_other), file("other", theirs_other)];
+        let [control_outputs, control_reference] =
+            [file("control", ours_other), file("other", theirs_other)];
         let evidence = Evidence {
             outputs: &outputs,
             reference: &reference,
@@ -141,17 +226,30 @@ fn tokens_pass_only_where_wrong_ones_would_not() {
         let tolerance = Tolerance::usual(Precision::Fp16);
         let (verdict, numerics, reason) = evidence.judge("torch", &tolerance).unwrap();
         assert_eq!(verdict, expected, "{what}: {reason:?} {numerics:#?}");
-        let shares = (numerics.tokens, numerics.control.and_then(|control| control.tokens));
+        let shares = (
+            numerics.tokens,
+            numerics.control.and_then(|control| control.tokens),
+        );
         assert!(shares.0.is_some() && shares.1.is_some());
-        let without = Evidence { tokens: &[], ..evidence };
+        let without = Evidence {
+            tokens: &[],
+            ..evidence
+        };
         let exact = without.judge("torch", &tolerance).unwrap();
-        assert!(exact.0 != Verdict::Pass || ours == theirs, "{what}: whole numbers that are no tokens");
+        assert!(
+            exact.0 != Verdict::Pass || ours == theirs,
+            "{what}: whole numbers that are no tokens"
+        );
     }
 }
 
 /// A tensor of the table: its values as JSON, with words for what JSON has no numbers for.
 pub(super) fn tensor(dtype: &str, values: &[serde_json::Value]) -> (Dtype, Vec<u8>) {
-    let float = |value: &serde_json::Value| value.as_f64().unwrap_or_else(|| value.as_str().unwrap().parse().unwrap());
+    let float = |value: &serde_json::Value| {
+        value
+            .as_f64()
+            .unwrap_or_else(|| value.as_str().unwrap().parse().unwrap())
+    };
     let whole = |value: &serde_json::Value| match value {
         serde_json::Value::Bool(value) => i64::from(*value),
         value => value.as_i64().unwrap(),
@@ -159,16 +257,65 @@ pub(super) fn tensor(dtype: &str, values: &[serde_json::Value]) -> (Dtype, Vec<u
     let floats = values.iter().map(float);
     match dtype {
         "float64" => (Dtype::F64, floats.flat_map(f64::to_le_bytes).collect()),
-        "float32" => (Dtype::F32, floats.flat_map(|v| (v as f32).to_le_bytes()).collect()),
-        "float16" => (Dtype::F16, floats.flat_map(|v| half::f16::from_f64(v).to_le_bytes()).collect()),
-        "bfloat16" => (Dtype::BF16, floats.flat_map(|v| half::bf16::from_f64(v).to_le_bytes()).collect()),
-        "uint16" => (Dtype::U16, values.iter().flat_map(|v| (whole(v) as u16).to_le_bytes()).collect()),
-        "int16" => (Dtype::I16, values.iter().flat_map(|v| (whole(v) as i16).to_le_bytes()).collect()),
-        "uint32" => (Dtype::U32, values.iter().flat_map(|v| (whole(v) as u32).to_le_bytes()).collect()),
-        "uint64" => (Dtype::U64, values.iter().flat_map(|v| v.as_u64().unwrap().to_le_bytes()).collect()),
-        "int64" => (Dtype::I64, values.iter().flat_map(|v| whole(v).to_le_bytes()).collect()),
-        "int32" => (Dtype::I32, values.iter().flat_map(|v| (whole(v) as i32).to_le_bytes()).collect()),
-        "int8" => (Dtype::I8, values.iter().map(|v| whole(v) as i8 as u8).collect()),
+        "float32" => (
+            Dtype::F32,
+            floats.flat_map(|v| (v as f32).to_le_bytes()).collect(),
+        ),
+        "float16" => (
+            Dtype::F16,
+            floats
+                .flat_map(|v| half::f16::from_f64(v).to_le_bytes())
+                .collect(),
+        ),
+        "bfloat16" => (
+            Dtype::BF16,
+            floats
+                .flat_map(|v| half::bf16::from_f64(v).to_le_bytes())
+                .collect(),
+        ),
+        "uint16" => (
+            Dtype::U16,
+            values
+                .iter()
+                .flat_map(|v| (whole(v) as u16).to_le_bytes())
+                .collect(),
+        ),
+        "int16" => (
+            Dtype::I16,
+            values
+                .iter()
+                .flat_map(|v| (whole(v) as i16).to_le_bytes())
+                .collect(),
+        ),
+        "uint32" => (
+            Dtype::U32,
+            values
+                .iter()
+                .flat_map(|v| (whole(v) as u32).to_le_bytes())
+                .collect(),
+        ),
+        "uint64" => (
+            Dtype::U64,
+            values
+                .iter()
+                .flat_map(|v| v.as_u64().unwrap().to_le_bytes())
+                .collect(),
+        ),
+        "int64" => (
+            Dtype::I64,
+            values.iter().flat_map(|v| whole(v).to_le_bytes()).collect(),
+        ),
+        "int32" => (
+            Dtype::I32,
+            values
+                .iter()
+                .flat_map(|v| (whole(v) as i32).to_le_bytes())
+                .collect(),
+        ),
+        "int8" => (
+            Dtype::I8,
+            values.iter().map(|v| whole(v) as i8 as u8).collect(),
+        ),
         "uint8" => (Dtype::U8, values.iter().map(|v| whole(v) as u8).collect()),
         "bool" => (Dtype::BOOL, values.iter().map(|v| whole(v) as u8).collect()),
         other => panic!("the table has a dtype {other}: give it a row here"),
@@ -185,25 +332,44 @@ fn verdicts_and_figures_are_those_of_the_table() {
         let tolerance: Tolerance = serde_json::from_value(case["tolerance"].clone()).unwrap();
         let shape = |key: &str| -> Vec<usize> {
             let shape = case.get(key).unwrap_or(&case["shape"]);
-            shape.as_array().unwrap().iter().map(|size| size.as_u64().unwrap() as usize).collect()
+            shape
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|size| size.as_u64().unwrap() as usize)
+                .collect()
         };
         let dtype = case["dtype"].as_str().unwrap();
-        let ours_dtype = case.get("ours_dtype").and_then(|dtype| dtype.as_str()).unwrap_or(dtype);
+        let ours_dtype = case
+            .get("ours_dtype")
+            .and_then(|dtype| dtype.as_str())
+            .unwrap_or(dtype);
         let (theirs_dtype, theirs) = tensor(dtype, case["reference"].as_array().unwrap());
         let (ours_dtype, ours) = tensor(ours_dtype, case["ours"].as_array().unwrap());
         let theirs = TensorView::new(theirs_dtype, shape("shape"), &theirs).unwrap();
         let ours = TensorView::new(ours_dtype, shape("ours_shape"), &ours).unwrap();
-        let found = one(&ours, &theirs, &tolerance, case.get("tokens") == Some(&true.into()));
+        let found = one(
+            &ours,
+            &theirs,
+            &tolerance,
+            case.get("tokens") == Some(&true.into()),
+        );
         let verdict = match &found {
             Err(_) | Ok((_, Some(_))) => "wrong",
             Ok((figures, None)) if figures.decides => "agrees",
             Ok(_) => "nothing",
         };
         assert_eq!(verdict, case["expect"], "{name}: {found:?}");
-        let (Ok((figures, _)), Some(expected)) = (&found, case.get("figures")) else { continue };
+        let (Ok((figures, _)), Some(expected)) = (&found, case.get("figures")) else {
+            continue;
+        };
         let figures = serde_json::to_value(figures).unwrap();
         for (key, expected) in expected.as_object().unwrap() {
-            assert!(is_near(&figures[key], expected), "{name}: {key} is {}, not {expected}", figures[key]);
+            assert!(
+                is_near(&figures[key], expected),
+                "{name}: {key} is {}, not {expected}",
+                figures[key]
+            );
         }
     }
 }
@@ -211,9 +377,9 @@ fn verdicts_and_figures_are_those_of_the_table() {
 /// Sums are in another order in numpy.
 fn is_near(ours: &serde_json::Value, theirs: &serde_json::Value) -> bool {
     match (ours, theirs) {
-        (serde_json::Value::Object(ours), serde_json::Value::Object(theirs)) => {
-            theirs.iter().all(|(key, theirs)| is_near(&ours[key], theirs))
-        }
+        (serde_json::Value::Object(ours), serde_json::Value::Object(theirs)) => theirs
+            .iter()
+            .all(|(key, theirs)| is_near(&ours[key], theirs)),
         _ => match (ours.as_f64(), theirs.as_f64()) {
             (Some(a), Some(b)) => (a - b).abs() <= 1e-9 * b.abs().max(1e-3),
             (None, None) => ours == theirs,
@@ -225,5 +391,8 @@ fn is_near(ours: &serde_json::Value, theirs: &serde_json::Value) -> bool {
 #[test]
 fn a_reason_names_the_place_and_both_values_in_few_digits() {
     let (_, reason) = judged(&[("y", &[1.0, -2.0, 0.575_781_2, 3.0])], None, None);
-    assert!(reason.contains("the farthest at [2]: 0.575781 where the reference is 0.5; "), "{reason}");
+    assert!(
+        reason.contains("the farthest at [2]: 0.575781 where the reference is 0.5; "),
+        "{reason}"
+    );
 }

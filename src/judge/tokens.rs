@@ -22,8 +22,14 @@ pub(super) fn tokens(
     let mut figures = TensorNumerics::new(shape, dtype);
     let differing = a.iter().zip(b).filter(|(a, b)| a != b).count();
     let width = row_width(shape, b.len());
-    let rows = a.chunks(width).zip(b.chunks(width)).filter_map(|(a, b)| share(a, b)).collect();
-    let (Some(whole), Some(rows)) = (share(a, b), worst(rows)) else { return (figures, None) };
+    let rows = a
+        .chunks(width)
+        .zip(b.chunks(width))
+        .filter_map(|(a, b)| share(a, b))
+        .collect();
+    let (Some(whole), Some(rows)) = (share(a, b), worst(rows)) else {
+        return (figures, None);
+    };
     let off = differing as f64 / b.len() as f64;
     // One token is as far from another as from any.
     (figures.max_abs, figures.mae, figures.over) = (f64::from(u8::from(differing > 0)), off, off);
@@ -40,7 +46,9 @@ pub(super) fn tokens(
         () => (1.0 - share) / (1.0 - bound),
     };
     figures.worst = asked.into_iter().map(ratio).fold(0.0, f64::max);
-    let broken = asked.into_iter().find(|(_, share, bound)| share + ROUNDING < *bound);
+    let broken = asked
+        .into_iter()
+        .find(|(_, share, bound)| share + ROUNDING < *bound);
     let reason = broken.map(|(of, share, bound)| {
         let first = first_off(a, b, shape).expect("BUG: a share below 1 has a place that differs");
         format!("{differing} of {} tokens differ, {first}; the equal share{of} {share:.6} is below {bound}", b.len())
@@ -57,6 +65,10 @@ fn share(a: &[i128], b: &[i128]) -> Option<f64> {
         *count += 1;
     }
     let equal: u64 = kinds.values().map(|(equal, _)| equal).sum();
-    let of_kinds = kinds.values().map(|(equal, count)| *equal as f64 / *count as f64).sum::<f64>() / kinds.len() as f64;
+    let of_kinds = kinds
+        .values()
+        .map(|(equal, count)| *equal as f64 / *count as f64)
+        .sum::<f64>()
+        / kinds.len() as f64;
     (!b.is_empty()).then(|| (equal as f64 / b.len() as f64).min(of_kinds))
 }

@@ -18,7 +18,10 @@ impl fmt::Display for Hidden {
 }
 
 fn is_hidden(value: Option<&str>) -> bool {
-    value.is_some_and(|text| text.split_once(' ').is_some_and(|(word, rest)| word == HIDDEN && is_digest(rest)))
+    value.is_some_and(|text| {
+        text.split_once(' ')
+            .is_some_and(|(word, rest)| word == HIDDEN && is_digest(rest))
+    })
 }
 
 fn is_digest(text: &str) -> bool {
@@ -62,7 +65,13 @@ impl fmt::Display for Change {
             Some(text) if is_digest(text) => text[..12].to_owned(),
             Some(text) => text.clone(),
         };
-        write!(f, "{} changed ({} => {})", self.name, shown(&self.old), shown(&self.new))
+        write!(
+            f,
+            "{} changed ({} => {})",
+            self.name,
+            shown(&self.old),
+            shown(&self.new)
+        )
     }
 }
 
@@ -75,7 +84,9 @@ mod tests {
     fn a_hidden_value_is_never_told_not_even_one_of_an_older_key() {
         let doc = |value: Option<&str>| {
             let mut doc = KeyDoc::default();
-            value.into_iter().for_each(|value| doc.set("env.TOKEN", value));
+            value
+                .into_iter()
+                .for_each(|value| doc.set("env.TOKEN", value));
             doc
         };
         let hidden = |text: &str| Hidden(Digest::of(text.as_bytes())).to_string();
@@ -86,8 +97,14 @@ mod tests {
             changes[0].to_string()
         };
         assert_eq!(told(Some(&one), Some(&other)), "the value of TOKEN changed");
-        assert_eq!(told(Some(&one), Some("plain")), "the value of TOKEN changed");
-        assert_eq!(told(Some(&one), None), "TOKEN is set now and was not before");
+        assert_eq!(
+            told(Some(&one), Some("plain")),
+            "the value of TOKEN changed"
+        );
+        assert_eq!(
+            told(Some(&one), None),
+            "TOKEN is set now and was not before"
+        );
         assert_eq!(told(None, Some(&one)), "TOKEN is no longer set");
         assert_eq!(told(Some("a"), Some("b")), "env.TOKEN changed (b => a)");
     }

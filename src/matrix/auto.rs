@@ -35,13 +35,24 @@ impl Matrix {
         // Groups keep the place of their first case.
         let mut models: IndexMap<_, IndexMap<_, Vec<Case>>> = IndexMap::new();
         for case in std::mem::take(&mut self.cases) {
-            models.entry(case.model.clone()).or_default().entry(case.target.clone()).or_default().push(case);
+            models
+                .entry(case.model.clone())
+                .or_default()
+                .entry(case.target.clone())
+                .or_default()
+                .push(case);
         }
         for targets in models.into_values() {
-            let group: Vec<_> = targets.values().map(|cases| of_target(cases, &known)).collect();
+            let group: Vec<_> = targets
+                .values()
+                .map(|cases| of_target(cases, &known))
+                .collect();
             let (chosen, why) = best(spec, group);
             let cases = targets[&chosen.target].iter();
-            self.cases.extend(cases.map(|case| Case { chosen: Some(why.clone()), ..case.clone() }));
+            self.cases.extend(cases.map(|case| Case {
+                chosen: Some(why.clone()),
+                ..case.clone()
+            }));
         }
     }
 }
@@ -58,38 +69,75 @@ fn of_target(cases: &[Case], known: impl Fn(&Case) -> Known) -> (&Case, Known) {
 
 fn best<'a>(spec: &Spec, mut group: Vec<(&'a Case, Known)>) -> (&'a Case, String) {
     let family = &spec.models[&group[0].0.model].family;
-    let row = [family.as_str(), ANY].into_iter().find(|row| spec.prefer.contains_key(*row));
+    let row = [family.as_str(), ANY]
+        .into_iter()
+        .find(|row| spec.prefer.contains_key(*row));
     let order = row.map_or(&[][..], |row| &spec.prefer[row]);
-    let place = |case: &Case| order.iter().position(|target| *target == case.target).unwrap_or(order.len());
+    let place = |case: &Case| {
+        order
+            .iter()
+            .position(|target| *target == case.target)
+            .unwrap_or(order.len())
+    };
     group.sort_by_key(|(case, _)| place(case)); // stable: targets that are not in the row follow in the order of the spec
     let told = |pick: &dyn Fn(&Case, &Known) -> Option<String>| {
-        group.iter().filter_map(|(case, known)| pick(case, known)).collect::<Vec<_>>().join(", ")
+        group
+            .iter()
+            .filter_map(|(case, known)| pick(case, known))
+            .collect::<Vec<_>>()
+            .join(", ")
     };
     let measured = group.iter().filter_map(|(case, known)| match known {
         Known::Measured { median_ms, day } => Some((*case, *median_ms, day)),
         _ => None,
     });
     if let Some((fastest, ..)) = measured.clone().min_by(|a, b| a.1.total_cmp(&b.1)) {
-        let figures = measured.map(|(case, median_ms, day)| format!("{} {median_ms:.3} ms ({day})", case.name));
+        let figures = measured
+            .map(|(case, median_ms, day)| format!("{} {median_ms:.3} ms ({day})", case.name));
         let figures = figures.collect::<Vec<_>>().join(", ");
-        let unmeasured = told(&|case, known| (*known == Known::Unmeasured).then(|| case.target.clone()));
-        let rest = if unmeasured.is_empty() { String::new() } else { format!("; not measured: {unmeasured}") };
-        return (fastest, format!("the fastest that was measured on this kind of machine: {figures}{rest}"));
+        let unmeasured =
+            told(&|case, known| (*known == Known::Unmeasured).then(|| case.target.clone()));
+        let rest = if unmeasured.is_empty() {
+            String::new()
+        } else {
+            format!("; not measured: {unmeasured}")
+        };
+        return (
+            fastest,
+            format!("the fastest that was measured on this kind of machine: {figures}{rest}"),
+        );
     }
     let out = told(&|case, known| match known {
         Known::Out(why) => Some(format!("{}: {why}", case.target)),
         Known::Failed(outcome) => Some(format!("{}: {outcome} when last executed", case.name)),
         _ => None,
     });
-    let order = row.map_or("in the order of the spec".to_owned(), |row| format!("by `prefer.{row}`"));
-    let passed_over = if out.is_empty() { String::new() } else { format!("; passed over: {out}") };
-    let first = |wanted: &dyn Fn(&Known) -> bool| group.iter().find(|(_, known)| wanted(known)).map(|(case, _)| *case);
+    let order = row.map_or("in the order of the spec".to_owned(), |row| {
+        format!("by `prefer.{row}`")
+    });
+    let passed_over = if out.is_empty() {
+        String::new()
+    } else {
+        format!("; passed over: {out}")
+    };
+    let first = |wanted: &dyn Fn(&Known) -> bool| {
+        group
+            .iter()
+            .find(|(_, known)| wanted(known))
+            .map(|(case, _)| *case)
+    };
     if let Some(case) = first(&|known| *known == Known::Unmeasured) {
         return (case, format!("the first {order}{passed_over}"));
     }
     match first(&|known| matches!(known, Known::Failed(_))) {
-        Some(case) => (case, format!("the first {order}, though none passed when last executed; {out}")),
-        None => (group[0].0, format!("the first {order}, though none of the devices is here; {out}")),
+        Some(case) => (
+            case,
+            format!("the first {order}, though none passed when last executed; {out}"),
+        ),
+        None => (
+            group[0].0,
+            format!("the first {order}, though none of the devices is here; {out}"),
+        ),
     }
 }
 
@@ -114,7 +162,11 @@ models:
         let spec = loaded(&format!("{SPEC}{prefer}"));
         let mut matrix = Matrix::of(&spec);
         matrix.choose(&spec, |case| known(&case.target));
-        matrix.cases.iter().map(|case| (case.id(), case.chosen.clone().unwrap())).collect()
+        matrix
+            .cases
+            .iter()
+            .map(|case| (case.id(), case.chosen.clone().unwrap()))
+            .collect()
     }
 
     fn ids(chosen: &[(String, String)]) -> Vec<&str> {
@@ -125,20 +177,41 @@ models:
     fn without_measurements_the_order_of_the_family_decides_among_what_is_here() {
         let prefer = "prefer: {vision: [cuda, cpu], any: [ov]}";
         let unmeasured = chosen(prefer, |_| Known::Unmeasured);
-        assert_eq!(ids(&unmeasured), ["bert:ov-fp32", "bert:ov-fp16", "vit:cuda-fp32"]);
+        assert_eq!(
+            ids(&unmeasured),
+            ["bert:ov-fp32", "bert:ov-fp16", "vit:cuda-fp32"]
+        );
         assert_eq!(unmeasured[0].1, "the first by `prefer.any`");
-        let no_gpu = |target: &str| if target == "cuda" { Known::Out("no GPU".into()) } else { Known::Unmeasured };
+        let no_gpu = |target: &str| {
+            if target == "cuda" {
+                Known::Out("no GPU".into())
+            } else {
+                Known::Unmeasured
+            }
+        };
         let without = chosen(prefer, no_gpu);
         assert_eq!(without[2].0, "vit:cpu-fp32");
-        assert_eq!(without[2].1, "the first by `prefer.vision`; passed over: cuda: no GPU");
-        assert_eq!(chosen("", no_gpu)[0].1, "the first in the order of the spec; passed over: cuda: no GPU");
+        assert_eq!(
+            without[2].1,
+            "the first by `prefer.vision`; passed over: cuda: no GPU"
+        );
+        assert_eq!(
+            chosen("", no_gpu)[0].1,
+            "the first in the order of the spec; passed over: cuda: no GPU"
+        );
     }
 
     #[test]
     fn what_was_measured_decides_before_any_order() {
         let measured = |target: &str| match target {
-            "ov" => Known::Measured { median_ms: 2.0, day: "2026-01-02".into() },
-            "cpu" => Known::Measured { median_ms: 1.0, day: "2026-01-03".into() },
+            "ov" => Known::Measured {
+                median_ms: 2.0,
+                day: "2026-01-02".into(),
+            },
+            "cpu" => Known::Measured {
+                median_ms: 1.0,
+                day: "2026-01-03".into(),
+            },
             _ => Known::Unmeasured,
         };
         let all = chosen("prefer: {any: [cuda, ov]}", measured);
@@ -148,19 +221,40 @@ models:
             "one choice for a model, whatever precisions others have"
         );
         let why = &all[0].1;
-        let figures = "ov-fp32 2.000 ms (2026-01-02), cpu-fp32 1.000 ms (2026-01-03); not measured: cuda";
-        assert_eq!(*why, format!("the fastest that was measured on this kind of machine: {figures}"));
+        let figures =
+            "ov-fp32 2.000 ms (2026-01-02), cpu-fp32 1.000 ms (2026-01-03); not measured: cuda";
+        assert_eq!(
+            *why,
+            format!("the fastest that was measured on this kind of machine: {figures}")
+        );
     }
 
     #[test]
     fn failures_come_last_and_where_nothing_is_here_the_first_says_so() {
-        let failed = |target: &str| if target == "cpu" { Known::Unmeasured } else { Known::Failed("CRASH".into()) };
+        let failed = |target: &str| {
+            if target == "cpu" {
+                Known::Unmeasured
+            } else {
+                Known::Failed("CRASH".into())
+            }
+        };
         let all = chosen("", failed);
         assert_eq!(ids(&all), ["bert:cpu-fp32", "vit:cpu-fp32"]);
         let none = chosen("", |_| Known::Failed("CRASH".into())).remove(0);
-        assert!(none.1.contains("though none passed when last executed; cuda-fp32: CRASH"), "{}", none.1);
+        assert!(
+            none.1
+                .contains("though none passed when last executed; cuda-fp32: CRASH"),
+            "{}",
+            none.1
+        );
         let nothing = chosen("prefer: {any: [cpu]}", |_| Known::Out("gone".into()));
         assert_eq!(nothing[0].0, "bert:cpu-fp32");
-        assert!(nothing[0].1.contains("though none of the devices is here; cpu: gone, cuda: gone"), "{}", nothing[0].1);
+        assert!(
+            nothing[0]
+                .1
+                .contains("though none of the devices is here; cpu: gone, cuda: gone"),
+            "{}",
+            nothing[0].1
+        );
     }
 }

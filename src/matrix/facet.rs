@@ -50,10 +50,16 @@ impl Facet {
         match self {
             Self::Model => spec.models.keys().map(String::as_str).collect(),
             Self::Target => spec.targets.keys().map(String::as_str).collect(),
-            Self::Backend => spec.targets.values().map(|target| target.backend.name).collect(),
+            Self::Backend => spec
+                .targets
+                .values()
+                .map(|target| target.backend.name)
+                .collect(),
             Self::Priority => Priority::WORDS.iter().map(|(word, _)| *word).collect(),
             Self::Precision => Precision::WORDS.iter().map(|(word, _)| *word).collect(),
-            Self::Type | Self::Family | Self::Task | Self::Pipeline | Self::Tag | Self::Case => Vec::new(),
+            Self::Type | Self::Family | Self::Task | Self::Pipeline | Self::Tag | Self::Case => {
+                Vec::new()
+            }
         }
     }
 }

@@ -30,7 +30,12 @@ pub struct HalfChoice {
 impl HalfChoice {
     /// `asked for half: auto, got fp32: …`
     pub fn summary(&self) -> String {
-        format!("asked for half: {}, got {}: {}", self.asked.word(), self.got.word(), self.why)
+        format!(
+            "asked for half: {}, got {}: {}",
+            self.asked.word(),
+            self.got.word(),
+            self.why
+        )
     }
 }
 
@@ -44,7 +49,9 @@ impl Target {
 impl Matrix {
     /// Whether a device must be asked before it is known which cases there are.
     pub fn asks_for_half(&self, spec: &Spec) -> bool {
-        self.cases.iter().any(|case| spec.targets[&case.target].asks_for_half())
+        self.cases
+            .iter()
+            .any(|case| spec.targets[&case.target].asks_for_half())
     }
 
     /// Leaves of the precisions of a target with `half` the one that its device computes in, with the reason for it.
@@ -55,22 +62,36 @@ impl Matrix {
         let mut groups: IndexMap<_, Self> = IndexMap::new();
         let group = |case: &Case| {
             let precision = (!is_asked(case)).then_some(case.precision);
-            (case.model.clone(), case.target.clone(), case.dims.clone(), precision)
+            (
+                case.model.clone(),
+                case.target.clone(),
+                case.dims.clone(),
+                precision,
+            )
         };
         for case in std::mem::take(&mut self.cases) {
             groups.entry(group(&case)).or_default().cases.push(case);
         }
         for excluded in std::mem::take(&mut self.excluded) {
             match is_asked(&excluded.case) {
-                true => groups.entry(group(&excluded.case)).or_default().excluded.push(excluded),
+                true => groups
+                    .entry(group(&excluded.case))
+                    .or_default()
+                    .excluded
+                    .push(excluded),
                 false => self.excluded.push(excluded),
             }
         }
         for alternatives in groups.into_values() {
-            let asked = alternatives.cases.first().map(|case| &spec.targets[&case.target]);
+            let asked = alternatives
+                .cases
+                .first()
+                .map(|case| &spec.targets[&case.target]);
             match asked {
                 // None can be run anywhere: the last says so, which is the plain one.
-                None => self.excluded.extend(alternatives.excluded.into_iter().next_back()),
+                None => self
+                    .excluded
+                    .extend(alternatives.excluded.into_iter().next_back()),
                 Some(target) if !target.asks_for_half() => self.cases.extend(alternatives.cases),
                 Some(target) => self.cases.extend(resolved(target, alternatives, &computes)),
             }
@@ -78,10 +99,19 @@ impl Matrix {
     }
 }
 
-fn resolved(target: &Target, all: Matrix, computes: &impl Fn(&Target, Precision) -> Computes) -> Option<Case> {
+fn resolved(
+    target: &Target,
+    all: Matrix,
+    computes: &impl Fn(&Target, Precision) -> Computes,
+) -> Option<Case> {
     let mut against: Vec<String> = Vec::new();
     let carried = carried(target);
-    for precision in target.precisions.iter().copied().filter(|precision| *precision != Precision::Fp32) {
+    for precision in target
+        .precisions
+        .iter()
+        .copied()
+        .filter(|precision| *precision != Precision::Fp32)
+    {
         if let Some(case) = all.cases.iter().find(|case| case.precision == precision) {
             match computes(target, precision) {
                 Computes::Yes(how) => return Some(with(case, target, how)),
@@ -89,17 +119,30 @@ fn resolved(target: &Target, all: Matrix, computes: &impl Fn(&Target, Precision)
                 Computes::No(why) if against.contains(&why) => {}
                 Computes::No(why) => against.push(why),
             }
-        } else if let Some(excluded) = all.excluded.iter().find(|excluded| excluded.case.precision == precision)
+        } else if let Some(excluded) = all
+            .excluded
+            .iter()
+            .find(|excluded| excluded.case.precision == precision)
             && carried.contains(&precision)
         {
-            against.push(format!("{} is excluded: {}", precision.word(), excluded.reason));
+            against.push(format!(
+                "{} is excluded: {}",
+                precision.word(),
+                excluded.reason
+            ));
         }
     }
-    if carried.iter().all(|precision| *precision == Precision::Fp32) {
+    if carried
+        .iter()
+        .all(|precision| *precision == Precision::Fp32)
+    {
         against = without_artefact(target, computes);
     }
     let why = against.join("; ");
-    let plain = all.cases.iter().find(|case| case.precision == Precision::Fp32);
+    let plain = all
+        .cases
+        .iter()
+        .find(|case| case.precision == Precision::Fp32);
     match (plain, all.cases.first()) {
         (Some(case), _) => Some(with(case, target, why)),
         // It is half precision or nothing: what the device makes of it, the run says.
@@ -108,8 +151,14 @@ fn resolved(target: &Target, all: Matrix, computes: &impl Fn(&Target, Precision)
 }
 
 /// Why it is fp32 where orch makes nothing else, which is no word about the device.
-fn without_artefact(target: &Target, computes: &impl Fn(&Target, Precision) -> Computes) -> Vec<String> {
-    let own = format!("orch makes the `{}` artefact at fp32 only", target.artefact.name);
+fn without_artefact(
+    target: &Target,
+    computes: &impl Fn(&Target, Precision) -> Computes,
+) -> Vec<String> {
+    let own = format!(
+        "orch makes the `{}` artefact at fp32 only",
+        target.artefact.name
+    );
     match computes(target, Precision::Fp16) {
         Computes::Yes(how) => vec![format!("{own}, although {how}")],
         Computes::No(why) => vec![why, own],
@@ -117,8 +166,15 @@ fn without_artefact(target: &Target, computes: &impl Fn(&Target, Precision) -> C
 }
 
 fn with(case: &Case, target: &Target, why: String) -> Case {
-    let half = target.half.map(|asked| HalfChoice { asked, got: case.precision, why });
-    Case { half, ..case.clone() }
+    let half = target.half.map(|asked| HalfChoice {
+        asked,
+        got: case.precision,
+        why,
+    });
+    Case {
+        half,
+        ..case.clone()
+    }
 }
 
 #[cfg(test)]
@@ -145,21 +201,32 @@ models:
 ";
 
     /// The cases that are left with why, and which questions were asked.
-    fn resolved(more: &str, computes: impl Fn(&str, Precision) -> Computes) -> (Vec<String>, Vec<String>) {
+    fn resolved(
+        more: &str,
+        computes: impl Fn(&str, Precision) -> Computes,
+    ) -> (Vec<String>, Vec<String>) {
         let spec = loaded(&format!("{SPEC}{more}"));
         let mut matrix = Matrix::of(&spec);
         assert!(matrix.asks_for_half(&spec));
         let asked = RefCell::new(Vec::new());
         matrix.settle_half(&spec, |target, precision| {
-            asked.borrow_mut().push(format!("{} {}", target.name, precision.word()));
+            asked
+                .borrow_mut()
+                .push(format!("{} {}", target.name, precision.word()));
             computes(&target.name, precision)
         });
         let told = |case: &Case| match &case.half {
             Some(half) => format!("{} {}", case.name, half.summary()),
             None => case.name.clone(),
         };
-        let excluded = matrix.excluded.iter().map(|excluded| format!("{}: {}", excluded.case.name, excluded.reason));
-        (matrix.cases.iter().map(told).chain(excluded).collect(), asked.into_inner())
+        let excluded = matrix
+            .excluded
+            .iter()
+            .map(|excluded| format!("{}: {}", excluded.case.name, excluded.reason));
+        (
+            matrix.cases.iter().map(told).chain(excluded).collect(),
+            asked.into_inner(),
+        )
     }
 
     fn no(target: &str, precision: Precision) -> Computes {
@@ -169,7 +236,9 @@ models:
     #[test]
     fn a_device_with_half_precision_gets_it_and_one_without_says_why_not() {
         let (cases, asked) = resolved("", |target, precision| match (target, precision) {
-            ("gpu" | "qnn", Precision::Fp16) | ("eager", Precision::Bf16) => Computes::Yes("it was seen".into()),
+            ("gpu" | "qnn", Precision::Fp16) | ("eager", Precision::Bf16) => {
+                Computes::Yes("it was seen".into())
+            }
             _ => no(target, precision),
         });
         let expected = [
@@ -184,28 +253,59 @@ models:
             "both-fp32",
         ];
         assert_eq!(cases, expected);
-        assert_eq!(asked, ["gpu fp16", "eager fp16", "eager bf16", "ort fp16", "qnn fp16", "tasks fp16"]);
+        assert_eq!(
+            asked,
+            [
+                "gpu fp16",
+                "eager fp16",
+                "eager bf16",
+                "ort fp16",
+                "qnn fp16",
+                "tasks fp16"
+            ]
+        );
     }
 
     #[test]
     fn without_half_precision_it_is_fp32_or_what_was_insisted_on() {
         let (cases, _) = resolved("", no);
-        assert_eq!(cases[0], "gpu-fp32 asked for half: auto, got fp32: gpu has no fp16; gpu has no bf16");
-        let insisted =
-            "eager-fp16 asked for half: always, got fp16: there is no other; eager has no fp16; eager has no bf16";
+        assert_eq!(
+            cases[0],
+            "gpu-fp32 asked for half: auto, got fp32: gpu has no fp16; gpu has no bf16"
+        );
+        let insisted = "eager-fp16 asked for half: always, got fp16: there is no other; eager has no fp16; eager has no bf16";
         assert_eq!(cases[1], insisted);
-        assert!(cases[3].starts_with("qnn-fp16 asked for half: auto, got fp16: there is no other"), "{}", cases[3]);
+        assert!(
+            cases[3].starts_with("qnn-fp16 asked for half: auto, got fp16: there is no other"),
+            "{}",
+            cases[3]
+        );
     }
 
     #[test]
     fn an_exclusion_holds_and_one_of_everything_stays_in_the_report() {
         let yes = |_: &str, _| Computes::Yes("it was seen".into());
-        let (cases, asked) = resolved("matrix: {exclude: [{target: gpu, precision: fp16, reason: slow}]}", yes);
-        assert_eq!(cases[0], "gpu-bf16 asked for half: auto, got bf16: it was seen");
+        let (cases, asked) = resolved(
+            "matrix: {exclude: [{target: gpu, precision: fp16, reason: slow}]}",
+            yes,
+        );
+        assert_eq!(
+            cases[0],
+            "gpu-bf16 asked for half: auto, got bf16: it was seen"
+        );
         assert!(!asked.contains(&"gpu fp16".to_owned()), "{asked:?}");
         let (cases, _) = resolved("matrix: {exclude: [{target: gpu, reason: gone}]}", yes);
-        assert_eq!(cases.iter().filter(|case| case.starts_with("gpu")).collect::<Vec<_>>(), ["gpu-fp32: gone"]);
-        assert_eq!(cases[1], "ort-fp16 asked for half: auto, got fp16: it was seen");
+        assert_eq!(
+            cases
+                .iter()
+                .filter(|case| case.starts_with("gpu"))
+                .collect::<Vec<_>>(),
+            ["gpu-fp32: gone"]
+        );
+        assert_eq!(
+            cases[1],
+            "ort-fp16 asked for half: auto, got fp16: it was seen"
+        );
         let although = "tasks-fp32 asked for half: auto, got fp32: orch makes the `transformers-js` artefact at fp32 \
              only, although it was seen";
         assert_eq!(cases[4], although);

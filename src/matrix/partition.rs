@@ -34,7 +34,12 @@ impl Partition {
             };
             number % self.parts == self.part - 1
         };
-        all.iter().copied().enumerate().filter(is_mine).map(|(_, id)| id).collect()
+        all.iter()
+            .copied()
+            .enumerate()
+            .filter(is_mine)
+            .map(|(_, id)| id)
+            .collect()
     }
 }
 
@@ -53,18 +58,28 @@ impl FromStr for Partition {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        const HINT: &str = "hint: the first of four parts is `hash:1/4`, or `slice:1/4` for parts of equal size";
+        const HINT: &str =
+            "hint: the first of four parts is `hash:1/4`, or `slice:1/4` for parts of equal size";
         let bad = |why: &str| format!("`{text}` is no partition: {why}\n  {HINT}");
-        let (method, numbers) = text.split_once(':').ok_or_else(|| bad("it names no method"))?;
+        let (method, numbers) = text
+            .split_once(':')
+            .ok_or_else(|| bad("it names no method"))?;
         let known = Method::ALL.into_iter().find(|known| known.word() == method);
         let method = known.ok_or_else(|| bad(&format!("no method is called `{method}`")))?;
         let (part, parts) = numbers.split_once('/').ok_or_else(|| bad("it lacks `/`"))?;
-        let number = |text: &str| text.parse::<u64>().map_err(|_| bad(&format!("`{text}` is no whole number")));
+        let number = |text: &str| {
+            text.parse::<u64>()
+                .map_err(|_| bad(&format!("`{text}` is no whole number")))
+        };
         let (part, parts) = (number(part)?, number(parts)?);
         match part {
             0 => Err(bad("parts are counted from 1")),
             part if part > parts => Err(bad(&format!("there are only {parts} parts"))),
-            _ => Ok(Self { method, part, parts }),
+            _ => Ok(Self {
+                method,
+                part,
+                parts,
+            }),
         }
     }
 }
@@ -74,8 +89,15 @@ mod tests {
     use super::*;
 
     fn parts(method: &str, count: usize, all: &BTreeSet<&str>) -> Vec<Vec<String>> {
-        let part = |n| format!("{method}:{n}/{count}").parse::<Partition>().unwrap().pick(all);
-        (1..=count).map(|n| part(n).into_iter().map(str::to_owned).collect()).collect()
+        let part = |n| {
+            format!("{method}:{n}/{count}")
+                .parse::<Partition>()
+                .unwrap()
+                .pick(all)
+        };
+        (1..=count)
+            .map(|n| part(n).into_iter().map(str::to_owned).collect())
+            .collect()
     }
 
     #[test]
@@ -86,26 +108,46 @@ mod tests {
             for count in [1, 2, 3, 7, 200] {
                 let mut union: Vec<String> = parts(method, count, &all).concat();
                 union.sort();
-                assert_eq!(union, all.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>(), "{method} of {count}");
+                assert_eq!(
+                    union,
+                    all.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>(),
+                    "{method} of {count}"
+                );
             }
         }
-        assert!(parts("slice", 3, &all).iter().all(|part| [33, 34].contains(&part.len())));
+        assert!(
+            parts("slice", 3, &all)
+                .iter()
+                .all(|part| [33, 34].contains(&part.len()))
+        );
     }
 
     /// These stand for what other hosts and releases compute; a change here moves cases between everybody's machines.
     #[test]
     fn the_hash_of_an_id_never_changes() {
-        let all = BTreeSet::from(["bert:cpu-fp32", "t5:openvino-fp16", "vit:qnn-fp16", "command:card"]);
+        let all = BTreeSet::from([
+            "bert:cpu-fp32",
+            "t5:openvino-fp16",
+            "vit:qnn-fp16",
+            "command:card",
+        ]);
         assert_eq!(number("bert:cpu-fp32"), 15_697_244_312_947_131_443); // as Python's blake3 says too
         assert_eq!(parts("hash", 4, &all)[0], ["command:card"]);
-        assert_eq!(parts("hash", 4, &all)[3], ["bert:cpu-fp32", "t5:openvino-fp16", "vit:qnn-fp16"]);
+        assert_eq!(
+            parts("hash", 4, &all)[3],
+            ["bert:cpu-fp32", "t5:openvino-fp16", "vit:qnn-fp16"]
+        );
     }
 
     #[test]
     fn an_id_keeps_its_hashed_part_when_others_come() {
         let few = BTreeSet::from(["a:cpu-fp32", "b:cpu-fp32"]);
         let more = BTreeSet::from(["a:cpu-fp32", "aa:cpu-fp32", "b:cpu-fp32"]);
-        let at = |all| parts("hash", 5, all).iter().position(|part| part.contains(&"b:cpu-fp32".to_owned()));
+        let at = |all| {
+            parts("hash", 5, all)
+                .iter()
+                .position(|part| part.contains(&"b:cpu-fp32".to_owned()))
+        };
         assert_eq!(at(&few), at(&more));
     }
 
@@ -121,7 +163,10 @@ mod tests {
             ("hash:1/", "`` is no whole number"),
         ] {
             let error = text.parse::<Partition>().unwrap_err();
-            assert!(error.contains(why) && error.contains("hint: "), "{text}: {error}");
+            assert!(
+                error.contains(why) && error.contains("hint: "),
+                "{text}: {error}"
+            );
         }
     }
 }

@@ -31,7 +31,15 @@ pub(super) struct Term<'a> {
 
 impl Query {
     pub fn any_of(facet: Facet, globs: &[String]) -> Self {
-        Self::Any(globs.iter().map(|glob| Self::Is { facet, glob: glob.clone() }).collect())
+        Self::Any(
+            globs
+                .iter()
+                .map(|glob| Self::Is {
+                    facet,
+                    glob: glob.clone(),
+                })
+                .collect(),
+        )
     }
 
     pub(super) fn holds(&self, spec: &Spec, case: &Case) -> bool {
@@ -50,16 +58,30 @@ impl Query {
 
     /// All that it names, taken or left out.
     pub fn globs(&self) -> Vec<(Facet, &str)> {
-        self.terms().into_iter().map(|term| (term.facet, term.glob)).collect()
+        self.terms()
+            .into_iter()
+            .map(|term| (term.facet, term.glob))
+            .collect()
     }
 
     pub(super) fn terms(&self) -> Vec<Term<'_>> {
         match self {
-            Self::Is { facet, glob } => vec![Term { facet: *facet, glob, is_negated: false }],
-            Self::Not(query) => {
-                query.terms().into_iter().map(|term| Term { is_negated: !term.is_negated, ..term }).collect()
+            Self::Is { facet, glob } => vec![Term {
+                facet: *facet,
+                glob,
+                is_negated: false,
+            }],
+            Self::Not(query) => query
+                .terms()
+                .into_iter()
+                .map(|term| Term {
+                    is_negated: !term.is_negated,
+                    ..term
+                })
+                .collect(),
+            Self::All(queries) | Self::Any(queries) => {
+                queries.iter().flat_map(Self::terms).collect()
             }
-            Self::All(queries) | Self::Any(queries) => queries.iter().flat_map(Self::terms).collect(),
         }
     }
 }
@@ -112,7 +134,11 @@ impl FromStr for Query {
             return Err(reader.mistake(format!("it has more than {DEEPEST} `(` and `!`")));
         }
         let query = reader.any()?;
-        if reader.skipped().is_empty() { Ok(query) } else { Err(reader.mistake("expected `&`, `|` or the end")) }
+        if reader.skipped().is_empty() {
+            Ok(query)
+        } else {
+            Err(reader.mistake("expected `&`, `|` or the end"))
+        }
     }
 }
 
@@ -125,16 +151,27 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn any(&mut self) -> Read {
-        self.list('|', Query::Any, |reader| reader.list('&', Query::All, Self::one))
+        self.list('|', Query::Any, |reader| {
+            reader.list('&', Query::All, Self::one)
+        })
     }
 
     /// Parts with a mark between them; one alone is itself.
-    fn list(&mut self, mark: char, of: fn(Vec<Query>) -> Query, part: fn(&mut Self) -> Read) -> Read {
+    fn list(
+        &mut self,
+        mark: char,
+        of: fn(Vec<Query>) -> Query,
+        part: fn(&mut Self) -> Read,
+    ) -> Read {
         let mut found = vec![part(self)?];
         while self.takes(mark) {
             found.push(part(self)?);
         }
-        Ok(if found.len() == 1 { found.remove(0) } else { of(found) })
+        Ok(if found.len() == 1 {
+            found.remove(0)
+        } else {
+            of(found)
+        })
     }
 
     fn one(&mut self) -> Read {
@@ -145,13 +182,21 @@ impl<'a> Reader<'a> {
             return self.term();
         }
         let query = self.any()?;
-        if self.takes(')') { Ok(query) } else { Err(self.mistake("expected `)`")) }
+        if self.takes(')') {
+            Ok(query)
+        } else {
+            Err(self.mistake("expected `)`"))
+        }
     }
 
     fn term(&mut self) -> Read {
         let start = self.skipped();
-        let end = start.find(|c: char| c.is_whitespace() || MARKS.contains(&c)).unwrap_or(start.len());
-        let (name, glob) = start[..end].split_once(':').unwrap_or((Facet::Model.word(), &start[..end]));
+        let end = start
+            .find(|c: char| c.is_whitespace() || MARKS.contains(&c))
+            .unwrap_or(start.len());
+        let (name, glob) = start[..end]
+            .split_once(':')
+            .unwrap_or((Facet::Model.word(), &start[..end]));
         if end == 0 {
             return Err(self.mistake("expected a term, such as `model:bert*`, `!` or `(`"));
         }
@@ -163,7 +208,10 @@ impl<'a> Reader<'a> {
         if glob.is_empty() {
             return Err(self.mistake(format!("expected a value after `{name}:`")));
         }
-        Ok(Query::Is { facet: *facet, glob: glob.to_owned() })
+        Ok(Query::Is {
+            facet: *facet,
+            glob: glob.to_owned(),
+        })
     }
 
     fn takes(&mut self, mark: char) -> bool {
@@ -181,7 +229,11 @@ impl<'a> Reader<'a> {
     /// At the place that was reached.
     fn mistake(&self, message: impl Into<String>) -> Mistake {
         let read = &self.text[..self.text.len() - self.rest.len()];
-        Mistake { text: self.text.to_owned(), column: read.chars().count(), message: message.into() }
+        Mistake {
+            text: self.text.to_owned(),
+            column: read.chars().count(),
+            message: message.into(),
+        }
     }
 }
 
@@ -191,7 +243,8 @@ mod tests {
 
     /// With all parentheses.
     fn shown(query: &Query) -> String {
-        let joined = |queries: &[Query], mark| queries.iter().map(shown).collect::<Vec<_>>().join(mark);
+        let joined =
+            |queries: &[Query], mark| queries.iter().map(shown).collect::<Vec<_>>().join(mark);
         match query {
             Query::Is { facet, glob } => format!("{}:{glob}", facet.word()),
             Query::Not(query) => format!("!{}", shown(query)),
@@ -208,30 +261,60 @@ mod tests {
             ("case:bert:cpu-fp32", "case:bert:cpu-fp32"),
             (" a|b&!c ", "(model:a | (model:b & !model:c))"),
             ("!(a | b) & !!c", "(!(model:a | model:b) & !!model:c)"),
-            ("family:vision & target:openvino & !priority:low", "(family:vision & target:openvino & !priority:low)"),
+            (
+                "family:vision & target:openvino & !priority:low",
+                "(family:vision & target:openvino & !priority:low)",
+            ),
         ] {
             assert_eq!(shown(&text.parse().unwrap()), whole, "{text}");
             let query: Query = text.parse().unwrap();
-            assert_eq!(query.to_string().parse::<Query>().unwrap(), query, "{text} reads back from {query}");
+            assert_eq!(
+                query.to_string().parse::<Query>().unwrap(),
+                query,
+                "{text} reads back from {query}"
+            );
         }
     }
 
     #[test]
     fn a_mistake_shows_its_place() {
         for (text, told) in [
-            ("", "expected a term, such as `model:bert*`, `!` or `(`\n  \n  ^"),
-            ("a & ", "expected a term, such as `model:bert*`, `!` or `(`\n  a & \n      ^"),
+            (
+                "",
+                "expected a term, such as `model:bert*`, `!` or `(`\n  \n  ^",
+            ),
+            (
+                "a & ",
+                "expected a term, such as `model:bert*`, `!` or `(`\n  a & \n      ^",
+            ),
             ("(a | b", "expected `)`\n  (a | b\n        ^"),
             ("a b", "expected `&`, `|` or the end\n  a b\n    ^"),
             ("ä | b)", "expected `&`, `|` or the end\n  ä | b)\n       ^"),
-            ("a & task: & b", "expected a value after `task:`\n  a & task: & b\n           ^"),
-            ("a & famly:x", "nothing is selected by `famly`; did you mean `family`?\n  a & famly:x\n      ^"),
+            (
+                "a & task: & b",
+                "expected a value after `task:`\n  a & task: & b\n           ^",
+            ),
+            (
+                "a & famly:x",
+                "nothing is selected by `famly`; did you mean `family`?\n  a & famly:x\n      ^",
+            ),
         ] {
-            assert_eq!(text.parse::<Query>().unwrap_err().to_string(), told, "{text}");
+            assert_eq!(
+                text.parse::<Query>().unwrap_err().to_string(),
+                told,
+                "{text}"
+            );
         }
         let stranger = "zebra:x".parse::<Query>().unwrap_err().to_string();
-        assert!(stranger.contains("known: `model`, `type`, `family`, `task`"), "{stranger}");
-        let deep = "(".repeat(100_000).parse::<Query>().unwrap_err().to_string();
+        assert!(
+            stranger.contains("known: `model`, `type`, `family`, `task`"),
+            "{stranger}"
+        );
+        let deep = "("
+            .repeat(100_000)
+            .parse::<Query>()
+            .unwrap_err()
+            .to_string();
         assert!(deep.starts_with("it has more than 100"));
     }
 }

@@ -26,7 +26,10 @@ pub struct NothingSelected {
 
 impl NothingSelected {
     pub(crate) fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: hint.into() }
+        Self {
+            message: message.into(),
+            hint: hint.into(),
+        }
     }
 }
 
@@ -39,7 +42,8 @@ impl fmt::Display for Selection {
 
 impl Selection {
     fn queries(&self) -> Vec<Query> {
-        let targets = (!self.targets.is_empty()).then(|| Query::any_of(Facet::Target, &self.targets));
+        let targets =
+            (!self.targets.is_empty()).then(|| Query::any_of(Facet::Target, &self.targets));
         self.queries.iter().cloned().chain(targets).collect()
     }
 }
@@ -53,13 +57,26 @@ impl Matrix {
         }
         let selected = |case: &Case| queries.iter().all(|query| query.holds(spec, case));
         let matrix = Self {
-            cases: self.cases.iter().filter(|case| selected(case)).cloned().collect(),
-            excluded: self.excluded.iter().filter(|excluded| selected(&excluded.case)).cloned().collect(),
+            cases: self
+                .cases
+                .iter()
+                .filter(|case| selected(case))
+                .cloned()
+                .collect(),
+            excluded: self
+                .excluded
+                .iter()
+                .filter(|excluded| selected(&excluded.case))
+                .cloned()
+                .collect(),
         };
         match (matrix.cases.is_empty(), matrix.excluded.first()) {
             (false, _) => Ok(matrix),
             (true, Some(first)) => Err(NothingSelected::new(
-                format!("every selected case is excluded ({})", matrix.excluded.len()),
+                format!(
+                    "every selected case is excluded ({})",
+                    matrix.excluded.len()
+                ),
                 format!("`{}`: {}", first.case.id(), first.reason),
             )),
             // Steps of one's own need no model.
@@ -80,11 +97,20 @@ impl Matrix {
     }
 
     fn knows(&self, spec: &Spec, term: &Term<'_>) -> Result<(), NothingSelected> {
-        let Term { facet, glob: pattern, is_negated } = term;
+        let Term {
+            facet,
+            glob: pattern,
+            is_negated,
+        } = term;
         let matches = |word: &str| glob::matches(pattern, word);
-        let all = || self.cases.iter().chain(self.excluded.iter().map(|excluded| &excluded.case));
+        let all = || {
+            self.cases
+                .iter()
+                .chain(self.excluded.iter().map(|excluded| &excluded.case))
+        };
         let is_declared = || facet.declared(spec).into_iter().any(matches);
-        if all().any(|case| facet.words(spec, case).iter().any(|word| matches(word))) || (*is_negated && is_declared())
+        if all().any(|case| facet.words(spec, case).iter().any(|word| matches(word)))
+            || (*is_negated && is_declared())
         {
             return Ok(());
         }
@@ -95,6 +121,9 @@ impl Matrix {
             }
             _ => suggest::hint(pattern, known.iter().map(String::as_str)),
         };
-        Err(NothingSelected { message: format!("no {} matches `{pattern}`", facet.word()), hint })
+        Err(NothingSelected {
+            message: format!("no {} matches `{pattern}`", facet.word()),
+            hint,
+        })
     }
 }

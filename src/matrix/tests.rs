@@ -41,26 +41,51 @@ fn ids(matrix: &Matrix) -> Vec<String> {
 
 /// `id: reason`
 fn excluded(matrix: &Matrix) -> Vec<String> {
-    matrix.excluded.iter().map(|excluded| format!("{}: {}", excluded.case.id(), excluded.reason)).collect()
+    matrix
+        .excluded
+        .iter()
+        .map(|excluded| format!("{}: {}", excluded.case.id(), excluded.reason))
+        .collect()
 }
 
 #[test]
 fn a_target_that_the_matrix_leaves_out_is_there_for_whoever_names_it() {
     let spec = spec("matrix: {targets: [cpu]}");
-    assert_eq!(ids(&Matrix::of(&spec)), ["bert:cpu-fp32", "literal:cpu-fp32"]);
+    assert_eq!(
+        ids(&Matrix::of(&spec)),
+        ["bert:cpu-fp32", "literal:cpu-fp32"]
+    );
     let named = Matrix::with(&spec, &["ts".to_owned(), "o*".to_owned()]);
-    assert_eq!(ids(&named), ["bert:cpu-fp32", "bert:ts-fp32", "literal:cpu-fp32", "literal:ts-fp32"]);
+    assert_eq!(
+        ids(&named),
+        [
+            "bert:cpu-fp32",
+            "bert:ts-fp32",
+            "literal:cpu-fp32",
+            "literal:ts-fp32"
+        ]
+    );
 }
 
 #[test]
 fn naming_a_target_takes_no_more_than_what_is_included_of_it() {
-    let spec = spec("matrix: {targets: [cpu], include: [{model: literal, target: ov, precision: fp16}]}");
+    let spec =
+        spec("matrix: {targets: [cpu], include: [{model: literal, target: ov, precision: fp16}]}");
     let all = ["bert:cpu-fp32", "literal:cpu-fp32", "literal:ov-fp16"];
     assert_eq!(ids(&Matrix::of(&spec)), all);
     assert_eq!(ids(&Matrix::with(&spec, &["ov".to_owned()])), all);
     // One that no rule speaks of is there with every model still.
     let ts = ids(&Matrix::with(&spec, &["ts".to_owned()]));
-    assert_eq!(ts, ["bert:cpu-fp32", "bert:ts-fp32", "literal:cpu-fp32", "literal:ov-fp16", "literal:ts-fp32"]);
+    assert_eq!(
+        ts,
+        [
+            "bert:cpu-fp32",
+            "bert:ts-fp32",
+            "literal:cpu-fp32",
+            "literal:ov-fp16",
+            "literal:ts-fp32"
+        ]
+    );
 }
 
 #[test]
@@ -81,19 +106,42 @@ fn the_product_is_cases_plus_exclusions_in_spec_order() {
 
 #[test]
 fn models_of_a_higher_priority_come_first() {
-    let common = COMMON.replace("pipeline: text, priority: high", "pipeline: text, priority: low");
+    let common = COMMON.replace(
+        "pipeline: text, priority: high",
+        "pipeline: text, priority: low",
+    );
     let matrix = Matrix::of(&loaded(&format!("{common}matrix: {{targets: [ov]}}")));
-    assert_eq!(ids(&matrix), ["literal:ov-fp32", "literal:ov-fp16", "ir:ov-fp32", "bert:ov-fp32", "bert:ov-fp16"]);
+    assert_eq!(
+        ids(&matrix),
+        [
+            "literal:ov-fp32",
+            "literal:ov-fp16",
+            "ir:ov-fp32",
+            "bert:ov-fp32",
+            "bert:ov-fp16"
+        ]
+    );
 }
 
 #[test]
 fn axes_multiply_the_models_that_have_them_and_label_what_differs() {
-    let matrix = Matrix::of(&spec("matrix: {targets: [cpu], batch: [1, 4], seq: [16, 128]}"));
+    let matrix = Matrix::of(&spec(
+        "matrix: {targets: [cpu], batch: [1, 4], seq: [16, 128]}",
+    ));
     assert_eq!(
         ids(&matrix),
-        ["bert:cpu-fp32", "bert:cpu-fp32-s128", "bert:cpu-fp32-b4", "bert:cpu-fp32-b4-s128", "literal:cpu-fp32"]
+        [
+            "bert:cpu-fp32",
+            "bert:cpu-fp32-s128",
+            "bert:cpu-fp32-b4",
+            "bert:cpu-fp32-b4-s128",
+            "literal:cpu-fp32"
+        ]
     );
-    assert_eq!(matrix.cases[3].dims, BTreeMap::from([("batch".to_owned(), 4), ("seq".to_owned(), 128)]));
+    assert_eq!(
+        matrix.cases[3].dims,
+        BTreeMap::from([("batch".to_owned(), 4), ("seq".to_owned(), 128)])
+    );
     assert_eq!(
         excluded(&matrix)[0],
         "literal:cpu-fp32-b4: input `ids` is given as literal values, which fit no other `batch` than 1"
@@ -110,9 +158,31 @@ fn exclusions_give_their_reason_and_inclusions_bring_back() {
   exclude: [{target: ov, reason: slow}]
   include: [{model: bert, precision: fp16, target: ov}, {model: literal, target: ov, precision: int8}]",
     ));
-    assert_eq!(ids(&matrix), ["bert:ov-fp16", "bert:ts-fp32", "literal:ov-int8", "literal:ts-fp32"]);
-    assert_eq!(excluded(&matrix), ["bert:ov-fp32: slow", "literal:ov-fp32: slow", "literal:ov-fp16: slow"]);
-    assert!(matrix.excluded[0].loc.as_ref().unwrap().to_string().ends_with("spec.yaml:22:13"));
+    assert_eq!(
+        ids(&matrix),
+        [
+            "bert:ov-fp16",
+            "bert:ts-fp32",
+            "literal:ov-int8",
+            "literal:ts-fp32"
+        ]
+    );
+    assert_eq!(
+        excluded(&matrix),
+        [
+            "bert:ov-fp32: slow",
+            "literal:ov-fp32: slow",
+            "literal:ov-fp16: slow"
+        ]
+    );
+    assert!(
+        matrix.excluded[0]
+            .loc
+            .as_ref()
+            .unwrap()
+            .to_string()
+            .ends_with("spec.yaml:22:13")
+    );
 }
 
 #[test]
@@ -123,54 +193,110 @@ fn a_precision_that_no_artefact_carries_is_no_case_under_its_name() {
   targets: [cpu, ts]
   include: [{target: cpu, precision: fp16}, {target: cpu, precision: bf16}, {target: ts, precision: int8}]",
     ));
-    assert_eq!(ids(&matrix), ["bert:cpu-fp32", "bert:cpu-fp16", "bert:ts-fp32", "literal:cpu-fp16"]);
+    assert_eq!(
+        ids(&matrix),
+        [
+            "bert:cpu-fp32",
+            "bert:cpu-fp16",
+            "bert:ts-fp32",
+            "literal:cpu-fp16"
+        ]
+    );
     let reason = "bert:cpu-bf16: orch makes the `onnx` artefact at fp32, fp16, int8, int8-static, a16w8, int4 only: \
                   at bf16 it would be another precision under this name";
     assert!(excluded(&matrix).iter().any(|told| told == reason));
-    assert!(excluded(&matrix).iter().any(|told| told.starts_with("bert:ts-int8: ")));
+    assert!(
+        excluded(&matrix)
+            .iter()
+            .any(|told| told.starts_with("bert:ts-int8: "))
+    );
 }
 
 #[test]
 fn a_selection_takes_what_meets_every_list() {
     let spec = spec("");
     let matrix = Matrix::of(&spec);
-    let select = |queries: &[&str]| matrix.select(&spec, &selection(queries)).map(|matrix| ids(&matrix));
+    let select = |queries: &[&str]| {
+        matrix
+            .select(&spec, &selection(queries))
+            .map(|matrix| ids(&matrix))
+    };
 
-    assert_eq!(select(&["tag:intel", "priority:high"]).unwrap(), ["bert:ov-fp32", "bert:ov-fp16"]);
-    assert_eq!(select(&["tag:intel & !precision:fp16 & !tag:key"]).unwrap(), ["literal:ov-fp32", "ir:ov-fp32"]);
+    assert_eq!(
+        select(&["tag:intel", "priority:high"]).unwrap(),
+        ["bert:ov-fp32", "bert:ov-fp16"]
+    );
+    assert_eq!(
+        select(&["tag:intel & !precision:fp16 & !tag:key"]).unwrap(),
+        ["literal:ov-fp32", "ir:ov-fp32"]
+    );
     let cases = ["bert:cpu-fp32", "literal:cpu-fp32", "ir:ov-fp32"];
     assert_eq!(select(&["case:*:cpu-* | case:ir:*"]).unwrap(), cases);
-    assert_eq!(select(&["backend:cpu & !target:ts | !type:*"]).unwrap(), cases);
-    assert_eq!(select(&["type:bert & pipeline:text & task:fill-* & family:enc*"]).unwrap().len(), 8);
+    assert_eq!(
+        select(&["backend:cpu & !target:ts | !type:*"]).unwrap(),
+        cases
+    );
+    assert_eq!(
+        select(&["type:bert & pipeline:text & task:fill-* & family:enc*"])
+            .unwrap()
+            .len(),
+        8
+    );
     assert_eq!(select(&[]).unwrap().len(), matrix.cases.len());
-    let targets = Selection { targets: vec!["cpu".into(), "o*".into()], ..selection(&["ir"]) };
-    assert_eq!(ids(&matrix.select(&spec, &targets).unwrap()), ["ir:ov-fp32"]);
+    let targets = Selection {
+        targets: vec!["cpu".into(), "o*".into()],
+        ..selection(&["ir"])
+    };
+    assert_eq!(
+        ids(&matrix.select(&spec, &targets).unwrap()),
+        ["ir:ov-fp32"]
+    );
 }
 
 fn selection(queries: &[&str]) -> Selection {
-    Selection { targets: Vec::new(), queries: queries.iter().map(|text| text.parse().unwrap()).collect() }
+    Selection {
+        targets: Vec::new(),
+        queries: queries.iter().map(|text| text.parse().unwrap()).collect(),
+    }
 }
 
 #[test]
 fn a_selection_of_nothing_says_what_there_is() {
     let spec = spec("matrix: {targets: [cpu, ov]}");
     let matrix = Matrix::of(&spec);
-    let error = |query: &str| matrix.select(&spec, &selection(&[query])).unwrap_err().to_string();
+    let error = |query: &str| {
+        matrix
+            .select(&spec, &selection(&[query]))
+            .unwrap_err()
+            .to_string()
+    };
 
-    assert_eq!(error("brt"), "no model matches `brt`\n  hint: did you mean `bert`?");
-    assert_eq!(error("family:zebra"), "no family matches `zebra`\n  hint: known: `encoder-only`, `ready`");
+    assert_eq!(
+        error("brt"),
+        "no model matches `brt`\n  hint: did you mean `bert`?"
+    );
+    assert_eq!(
+        error("family:zebra"),
+        "no family matches `zebra`\n  hint: known: `encoder-only`, `ready`"
+    );
     assert!(error("literal & priority:high").starts_with("no case meets the whole selection"));
     assert_eq!(
         error("target:ts | bert"),
         "no target matches `ts`\n  hint: the matrix has no case of it; `-t ts` adds them"
     );
     // What is left out must exist too, or a slip would run what it was to leave out.
-    assert_eq!(error("!brt"), "no model matches `brt`\n  hint: did you mean `bert`?");
-    assert!(matrix.select(&spec, &selection(&["!priority:low & !target:ts"])).is_ok());
-    assert!(
-        error("ir & target:cpu")
-            .starts_with("every selected case is excluded (1)\n  hint: `ir:cpu-fp32`: a ready OpenVINO IR")
+    assert_eq!(
+        error("!brt"),
+        "no model matches `brt`\n  hint: did you mean `bert`?"
     );
+    assert!(
+        matrix
+            .select(&spec, &selection(&["!priority:low & !target:ts"]))
+            .is_ok()
+    );
+    assert!(error("ir & target:cpu").starts_with(
+        "every selected case is excluded (1)\n  hint: `ir:cpu-fp32`: a ready OpenVINO IR"
+    ));
 }
 
 #[test]
@@ -193,7 +319,11 @@ models:
     );
     let spec = loaded(&text);
     let told = |case: &Case| {
-        let chain: Vec<_> = case.fallbacks(&spec, fallback).into_iter().map(|instead| instead.case.name).collect();
+        let chain: Vec<_> = case
+            .fallbacks(&spec, fallback)
+            .into_iter()
+            .map(|instead| instead.case.name)
+            .collect();
         format!("{}: {}", case.name, chain.join(" "))
     };
     Matrix::of(&spec).cases.iter().map(told).collect()
@@ -225,7 +355,12 @@ fn the_usual_chains_are_those_of_the_hardware_at_the_same_precision() {
         "cpu-fp32: ",
     ];
     assert_eq!(chains(targets, Fallback::Usual), usual);
-    assert!(chains(targets, Fallback::AsDeclared).iter().all(|told| told.ends_with(": ")), "off unless asked");
+    assert!(
+        chains(targets, Fallback::AsDeclared)
+            .iter()
+            .all(|told| told.ends_with(": ")),
+        "off unless asked"
+    );
 }
 
 #[test]
@@ -235,7 +370,10 @@ fn a_declared_chain_leaves_out_what_has_no_such_case() {
   c: {runtime: openvino, backend: openvino, artefact: openvino, precisions: [fp16]}
   d: {runtime: torch, backend: cpu, artefact: torchscript, precisions: [fp32]}
 matrix: {exclude: [{target: d, reason: none}]}";
-    assert_eq!(chains(targets, Fallback::AsDeclared), ["a-fp32: b-fp32", "b-fp32: ", "c-fp16: "]);
+    assert_eq!(
+        chains(targets, Fallback::AsDeclared),
+        ["a-fp32: b-fp32", "b-fp32: ", "c-fp16: "]
+    );
 }
 
 #[test]
@@ -245,15 +383,33 @@ fn a_task_in_a_browser_is_stood_in_for_by_tasks() {
   webnn: {runtime: browser, backend: webnn, artefact: onnx, precisions: [fp32], halve_batch: false}
   cpu: {runtime: ort, backend: cpu, artefact: onnx, precisions: [fp32], halve_batch: false}
   tasks: {runtime: transformers-js, backend: webnn, artefact: transformers-js, precisions: [fp32], halve_batch: false}";
-    let chains =
-        chains(&targets.replacen("precisions: [fp32]", "precisions: [fp32], halve_batch: false", 1), Fallback::Usual);
-    assert_eq!(chains, ["gpu-fp32: tasks-fp32", "webnn-fp32: cpu-fp32", "cpu-fp32: ", "tasks-fp32: "]);
+    let chains = chains(
+        &targets.replacen(
+            "precisions: [fp32]",
+            "precisions: [fp32], halve_batch: false",
+            1,
+        ),
+        Fallback::Usual,
+    );
+    assert_eq!(
+        chains,
+        [
+            "gpu-fp32: tasks-fp32",
+            "webnn-fp32: cpu-fp32",
+            "cpu-fp32: ",
+            "tasks-fp32: "
+        ]
+    );
 }
 
 #[test]
 fn what_stands_in_for_qnn_is_at_its_precision_if_it_can_be() {
-    let targets = "  a: {runtime: ort, backend: qnn, artefact: qnn, precisions: [fp16], fallback: [c, b]}
+    let targets =
+        "  a: {runtime: ort, backend: qnn, artefact: qnn, precisions: [fp16], fallback: [c, b]}
   b: {runtime: ort, backend: cpu, artefact: onnx, precisions: [fp32]}
   c: {runtime: openvino, backend: openvino, artefact: openvino, precisions: [fp32, fp16]}";
-    assert_eq!(chains(targets, Fallback::AsDeclared)[0], "a-fp16: c-fp16 b-fp32");
+    assert_eq!(
+        chains(targets, Fallback::AsDeclared)[0],
+        "a-fp16: c-fp16 b-fp32"
+    );
 }

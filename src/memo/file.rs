@@ -39,16 +39,26 @@ pub(super) struct Head {
 }
 
 impl Head {
-    pub(super) fn of(context: &Context<'_>, summary: &Summary, here: Here<'_>, recorded: Option<Recorded>) -> Self {
+    pub(super) fn of(
+        context: &Context<'_>,
+        summary: &Summary,
+        here: Here<'_>,
+        recorded: Option<Recorded>,
+    ) -> Self {
         let plan = context.plan;
         let programs = plan.steps.iter().filter_map(|step| match &step.params {
             Params::Program(program) => Some(program),
             _ => None,
         });
-        let names: std::collections::BTreeSet<&str> =
-            programs.flat_map(|program| &*program.env).map(|name| &**name).collect();
+        let names: std::collections::BTreeSet<&str> = programs
+            .flat_map(|program| &*program.env)
+            .map(|name| &**name)
+            .collect();
         Self {
-            variables: names.into_iter().map(|name| (name.to_owned(), variable_digest(name))).collect(),
+            variables: names
+                .into_iter()
+                .map(|name| (name.to_owned(), variable_digest(name)))
+                .collect(),
             has_cases: !plan.cases.is_empty(),
             here: here.digest(),
             log: DiskStore::log_extent(context.store.root()),
@@ -77,12 +87,28 @@ impl MemoPath {
         read().ok()
     }
 
-    pub(super) fn write(&self, head: &Head, files: [&Snapshot; 2], doc: &ReportDoc) -> io::Result<()> {
+    pub(super) fn write(
+        &self,
+        head: &Head,
+        files: [&Snapshot; 2],
+        doc: &ReportDoc,
+    ) -> io::Result<()> {
         let body = text::body(doc, &Styles::colored());
-        self.write_parts(&serde_json::to_vec(head)?, files, body.as_bytes(), &serde_json::to_vec(doc)?)
+        self.write_parts(
+            &serde_json::to_vec(head)?,
+            files,
+            body.as_bytes(),
+            &serde_json::to_vec(doc)?,
+        )
     }
 
-    fn write_parts(&self, head: &[u8], files: [&Snapshot; 2], text: &[u8], doc: &[u8]) -> io::Result<()> {
+    fn write_parts(
+        &self,
+        head: &[u8],
+        files: [&Snapshot; 2],
+        text: &[u8],
+        doc: &[u8],
+    ) -> io::Result<()> {
         let [specs, files] = files.map(Snapshot::to_bytes);
         sealed::write(&self.0, KIND, &[head, &specs, &files, text, doc])
     }
@@ -106,11 +132,18 @@ impl Memo {
 
     /// Notes that the history has a run of another git revision that found the same.
     pub fn stands_for(&mut self, path: &MemoPath, revision: String) -> io::Result<()> {
-        let Some(recorded) = &mut self.head.recorded else { return Ok(()) };
+        let Some(recorded) = &mut self.head.recorded else {
+            return Ok(());
+        };
         recorded.revision = Some(revision);
         let parts = [self.snapshot(SPECS)?, self.snapshot(FILES)?];
         let part = |section| self.sealed.section(section);
-        path.write_parts(&serde_json::to_vec(&self.head)?, [&parts[0], &parts[1]], &part(TEXT)?, &part(DOC)?)
+        path.write_parts(
+            &serde_json::to_vec(&self.head)?,
+            [&parts[0], &parts[1]],
+            &part(TEXT)?,
+            &part(DOC)?,
+        )
     }
 
     /// What an ordinary run would print before its last line. None if it is damaged.
@@ -130,14 +163,20 @@ impl Memo {
     /// Whether nothing changed. What cannot be compared counts as changed.
     pub fn holds(&self, path: &MemoPath, here: Here<'_>) -> bool {
         let log = DiskStore::log_extent(path.root());
-        log.zip(self.head.log).is_some_and(|(now, then)| now.continues(&then))
-            && self.head.variables.iter().all(|(name, value)| variable_digest(name) == *value)
+        log.zip(self.head.log)
+            .is_some_and(|(now, then)| now.continues(&then))
+            && self
+                .head
+                .variables
+                .iter()
+                .all(|(name, value)| variable_digest(name) == *value)
             && self.head.here == here.digest()
             && self.finds_its_files(path).unwrap_or(false)
     }
 
     fn snapshot(&self, section: usize) -> io::Result<Snapshot> {
-        Snapshot::parse(&self.sealed.section(section)?).ok_or_else(|| io::ErrorKind::InvalidData.into())
+        Snapshot::parse(&self.sealed.section(section)?)
+            .ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
     fn finds_its_files(&self, path: &MemoPath) -> io::Result<bool> {
@@ -168,7 +207,9 @@ pub(super) fn files(
     found: &Snapshot,
     out: &[PathBuf],
 ) -> io::Result<Option<[Snapshot; 2]>> {
-    let Some(specs) = looked_at(specs)? else { return Ok(None) };
+    let Some(specs) = looked_at(specs)? else {
+        return Ok(None);
+    };
     let (plan, store) = (context.plan, context.store);
     let mut kept: Vec<PathBuf> = store.fans().chain([store.removals()]).collect();
     for path in out {
@@ -176,12 +217,21 @@ pub(super) fn files(
     }
     let tests = plan.cases.iter().map(|planned| planned.test);
     for digest in tests.filter_map(|id| results[id.0 as usize].output()) {
-        kept.extend(store.files_of(&digest).map_err(|e| io::Error::other(e.to_string()))?);
+        kept.extend(
+            store
+                .files_of(&digest)
+                .map_err(|e| io::Error::other(e.to_string()))?,
+        );
     }
-    let Some(kept) = Snapshot::stable(&kept) else { return Ok(None) };
+    let Some(kept) = Snapshot::stable(&kept) else {
+        return Ok(None);
+    };
     let mut files = found.clone();
     files.extend(kept);
-    Ok([&specs, &files].iter().all(|snapshot| snapshot.is_whole()).then_some([specs, files]))
+    Ok([&specs, &files]
+        .iter()
+        .all(|snapshot| snapshot.is_whole())
+        .then_some([specs, files]))
 }
 
 /// The spec files with their stamps. None if one changed since it was read.
@@ -194,7 +244,10 @@ fn looked_at(specs: &[SourceFile]) -> io::Result<Option<Snapshot>> {
         if Digest::of_file(&path)? != spec.digest {
             return Ok(None);
         }
-        let known = Known::Content(keyed(spec.digest, bfs::is_executable(&std::fs::metadata(&path)?)));
+        let known = Known::Content(keyed(
+            spec.digest,
+            bfs::is_executable(&std::fs::metadata(&path)?),
+        ));
         looked.add(path, Seen::new(stamp, known, at));
     }
     Ok(Some(looked))

@@ -47,14 +47,20 @@ pub struct Here<'a> {
 impl Here<'_> {
     fn digest(&self) -> Digest {
         let backends = self.inventory.iter().map(crate::report::stable_backend);
-        let drivers = self.inventory.iter().map(|backend| [backend.facts.get("driver"), backend.facts.get("rocm")]);
+        let drivers = self
+            .inventory
+            .iter()
+            .map(|backend| [backend.facts.get("driver"), backend.facts.get("rocm")]);
         let document = json!([
             self.host.fingerprint,
             self.host.variables,
             self.host.report,
             backends.collect::<Vec<_>>(),
             drivers.collect::<Vec<_>>(),
-            self.pythons.iter().map(|path| path.as_ref().map(|path| path.display().to_string())).collect::<Vec<_>>(),
+            self.pythons
+                .iter()
+                .map(|path| path.as_ref().map(|path| path.display().to_string()))
+                .collect::<Vec<_>>(),
         ]);
         Digest::of(document.to_string().as_bytes())
     }
@@ -65,10 +71,18 @@ impl MemoPath {
     /// start from are added to it.
     pub fn new(root: PathBuf, command_line: &impl Debug) -> io::Result<Self> {
         let exe = fs::metadata(std::env::current_exe()?)?;
-        let Stamp { size, modified, inode, .. } = Stamp::from(&exe);
+        let Stamp {
+            size,
+            modified,
+            inode,
+            ..
+        } = Stamp::from(&exe);
         let here = std::env::current_dir()?;
         // Without the change time, which hard links change that cargo makes of executables.
-        let text = format!("{} {size} {modified} {inode}\n{here:?}\n{command_line:?}", file::KIND);
+        let text = format!(
+            "{} {size} {modified} {inode}\n{here:?}\n{command_line:?}",
+            file::KIND
+        );
         let name = Digest::of(text.as_bytes());
         Ok(Self(root.join("memos").join(name.to_string())))
     }
@@ -144,24 +158,46 @@ impl Removals {
 impl MemoPath {
     /// Writes the memo of a run that left nothing to do. False if something is left, or may have changed since.
     pub fn keep(&self, ended: Ended<'_>) -> io::Result<bool> {
-        let Ended { context, mut finished, specs, here, out, before, recorded } = ended;
+        let Ended {
+            context,
+            mut finished,
+            specs,
+            here,
+            out,
+            before,
+            recorded,
+        } = ended;
         if finished.interrupted || !finished.results.iter().all(leaves_nothing) {
             return Ok(false);
         }
-        let Some(found) = finished.files.found() else { return Ok(false) };
+        let Some(found) = finished.files.found() else {
+            return Ok(false);
+        };
         // The next run will find all of it up to date.
-        for result in finished.results.iter_mut().filter(|result| result.how == How::Executed) {
+        for result in finished
+            .results
+            .iter_mut()
+            .filter(|result| result.how == How::Executed)
+        {
             result.how = How::Hit;
         }
-        for result in finished.results.iter_mut().filter(|result| result.how == How::Hit) {
+        for result in finished
+            .results
+            .iter_mut()
+            .filter(|result| result.how == How::Hit)
+        {
             result.failed_before = result.outcome.is_failure();
         }
         let results = &finished.results;
         let doc: ReportDoc = crate::exec::report_doc(context, results, 0.0);
         let head = file::Head::of(context, &doc.summary, here, recorded);
-        let Some([specs, files]) = file::files(context, results, specs, found, out)? else { return Ok(false) };
+        let Some([specs, files]) = file::files(context, results, specs, found, out)? else {
+            return Ok(false);
+        };
         let held = |digest: Digest| context.store.has_tree(&digest);
-        if Removals::of(context.store) != before || !results.iter().filter_map(|r| r.output()).all(held) {
+        if Removals::of(context.store) != before
+            || !results.iter().filter_map(|r| r.output()).all(held)
+        {
             return Ok(false);
         }
         self.write(&head, [&specs, &files], &doc)?;
@@ -172,7 +208,12 @@ impl MemoPath {
 
 /// Whether a step that ended so would not be executed by the same run again.
 fn leaves_nothing(result: &StepResult) -> bool {
-    let stands = || result.record.as_ref().is_some_and(|record| record.stands.is_some());
+    let stands = || {
+        result
+            .record
+            .as_ref()
+            .is_some_and(|record| record.stands.is_some())
+    };
     match result.how {
         // A refusal by a vendor's tool is kept, and so is what depends on it.
         How::Hit | How::Executed => {
@@ -184,7 +225,10 @@ fn leaves_nothing(result: &StepResult) -> bool {
         }
         // Of what failed above it the step there tells.
         How::Skipped if result.blamed.is_some() => true,
-        How::Skipped => matches!(result.outcome, Outcome::SkipUnavailable | Outcome::SkipUnsupported),
+        How::Skipped => matches!(
+            result.outcome,
+            Outcome::SkipUnavailable | Outcome::SkipUnsupported
+        ),
         How::NotNeeded => true,
     }
 }

@@ -22,7 +22,11 @@ pub(super) fn telling(text: &str) -> String {
             found.push(told);
         }
     }
-    if found.is_empty() { text.split_whitespace().collect::<Vec<_>>().join(" ") } else { found.join("; ") }
+    if found.is_empty() {
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    } else {
+        found.join("; ")
+    }
 }
 
 /// Of a line that says where, or that something failed, and not what.
@@ -36,7 +40,9 @@ fn says_nothing(line: &str) -> bool {
         "Shape inference input shapes ",
         "Loading input model",
     ];
-    BEGINNINGS.iter().any(|beginning| line.starts_with(beginning))
+    BEGINNINGS
+        .iter()
+        .any(|beginning| line.starts_with(beginning))
         || (line.starts_with("Check ") && line.contains(" failed at "))
         || line == "Summary:"
 }
@@ -51,7 +57,10 @@ mod tests {
         let report = "Check 'false' failed at src/frontends/common_translators/src/unconverted_ops_report.cpp:151:\n\
                       FrontEnd API failed with OpConversionFailure:\nModel wasn't fully converted.";
         let none = "-- No conversion rule found for operations: Det-17\n";
-        assert_eq!(telling(&format!("{report}\nSummary:\n{none}")), "No conversion rule found for operations: Det-17");
+        assert_eq!(
+            telling(&format!("{report}\nSummary:\n{none}")),
+            "No conversion rule found for operations: Det-17"
+        );
         let grid = "-- GridSample-22 with a message:\n[ONNX Frontend] Conversion failed for GridSample-22\n\
                     Check '(data_rank.is_dynamic())' failed at src/frontends/onnx/op/grid_sample.cpp:27:\n\
                     While validating ONNX node '<Node(GridSample): Y>':\n\
@@ -68,11 +77,16 @@ mod tests {
              Split-20: The split number is invalid; No conversion rule found for operations: Det-17"
         );
         assert_eq!(
-            telling("Exception from src/core/src/partial_shape.cpp:267:\nto_shape was called on a dynamic shape.\n"),
+            telling(
+                "Exception from src/core/src/partial_shape.cpp:267:\nto_shape was called on a dynamic shape.\n"
+            ),
             "to_shape was called on a dynamic shape."
         );
         // Words that are not known are not lost.
-        assert_eq!(telling("Check 'x' failed at a.cpp:1:\n"), "Check 'x' failed at a.cpp:1:");
+        assert_eq!(
+            telling("Check 'x' failed at a.cpp:1:\n"),
+            "Check 'x' failed at a.cpp:1:"
+        );
         assert_eq!(telling(""), "");
     }
 }

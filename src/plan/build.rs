@@ -18,10 +18,12 @@ use crate::plan::clock::Clock;
 use crate::plan::graph::Graph;
 use crate::plan::sizes::{processed, recipes, resolved_inputs, texts};
 use crate::plan::{CycleError, ModelFacts, Plan, PlannedCase, PlannedFallback};
-use crate::spec::{Measure, Model, Precision, ReadyFormat, Source as ModelSource, Spec, Target, Tolerance, Weights};
+use crate::spec::{
+    Measure, Model, Precision, ReadyFormat, Source as ModelSource, Spec, Target, Tolerance, Weights,
+};
 use crate::step::{
-    self, Inputs, JudgeParams, Params, RunParams, Source, Stage, Step, StepId, StepKind, TestMeasure, ready,
-    test_context,
+    self, Inputs, JudgeParams, Params, RunParams, Source, Stage, Step, StepId, StepKind,
+    TestMeasure, ready, test_context,
 };
 
 /// Conversions may import whole frameworks and compile; an hour is a hang.
@@ -33,15 +35,38 @@ pub fn build(spec: &Spec, matrix: &Matrix) -> Result<Plan, BuildError> {
 }
 
 /// As [`build`], with fallbacks for the cases that `fallback` allows them, and times of the runs to which `clock` grants them.
-pub fn build_with(spec: &Spec, matrix: &Matrix, fallback: Fallback, clock: &Clock) -> Result<Plan, BuildError> {
-    let mut builder = Builder { spec, clock, steps: Vec::new(), index: HashMap::new(), made: HashMap::new() };
+pub fn build_with(
+    spec: &Spec,
+    matrix: &Matrix,
+    fallback: Fallback,
+    clock: &Clock,
+) -> Result<Plan, BuildError> {
+    let mut builder = Builder {
+        spec,
+        clock,
+        steps: Vec::new(),
+        index: HashMap::new(),
+        made: HashMap::new(),
+    };
     let mut planned: Vec<_> = matrix.cases.iter().map(|case| builder.case(case)).collect();
     // After all cases, so that a spec without fallbacks numbers its steps as it always did.
     for planned in &mut planned {
         let spare = planned.case.fallbacks(spec, fallback).into_iter();
         let spare = spare.map(|Instead { case, batch }| {
-            let PlannedCase { case, test, run, judge, .. } = builder.case(&case);
-            PlannedFallback { case, batch, test, run, judge }
+            let PlannedCase {
+                case,
+                test,
+                run,
+                judge,
+                ..
+            } = builder.case(&case);
+            PlannedFallback {
+                case,
+                batch,
+                test,
+                run,
+                judge,
+            }
         });
         planned.fallbacks = spare.collect();
     }
@@ -49,7 +74,10 @@ pub fn build_with(spec: &Spec, matrix: &Matrix, fallback: Fallback, clock: &Cloc
         planned.rounds = builder.rounds(&planned.case, planned.run);
     }
     builder.commands()?;
-    let model_facts = spec.models.values().map(|model| (model.name.clone(), facts(spec, model)));
+    let model_facts = spec
+        .models
+        .values()
+        .map(|model| (model.name.clone(), facts(spec, model)));
     finish(builder, planned, matrix, model_facts.collect())
 }
 
@@ -57,8 +85,15 @@ pub fn build_with(spec: &Spec, matrix: &Matrix, fallback: Fallback, clock: &Cloc
 pub enum BuildError {
     #[error(transparent)]
     Cycle(#[from] CycleError),
-    #[error("{loc}: command `{command}` reads step `{step}`, which is not in this plan\nhint: {hint}")]
-    NoSuchStep { loc: String, command: String, step: String, hint: String },
+    #[error(
+        "{loc}: command `{command}` reads step `{step}`, which is not in this plan\nhint: {hint}"
+    )]
+    NoSuchStep {
+        loc: String,
+        command: String,
+        step: String,
+        hint: String,
+    },
 }
 
 struct Builder<'a> {
@@ -84,7 +119,14 @@ impl Builder<'_> {
         if let Some(id) = self.find(&name) {
             return id;
         }
-        self.add_new(Step::new(name, stage, kind, params, inputs, timeout_seconds))
+        self.add_new(Step::new(
+            name,
+            stage,
+            kind,
+            params,
+            inputs,
+            timeout_seconds,
+        ))
     }
 
     /// Adds a step whose name is known to be new.
@@ -116,26 +158,65 @@ impl Builder<'_> {
         };
         let mut params = self.run_params(case);
         params.measure = self.clock.measure(&case.id(), params.measure);
-        let reference = if target.artefact.holds_reference { artefact } else { made.model };
-        let mut inputs = vec![("artefact".into(), Source::Step(artefact)), ("model".into(), Source::Step(reference))];
+        let reference = if target.artefact.holds_reference {
+            artefact
+        } else {
+            made.model
+        };
+        let mut inputs = vec![
+            ("artefact".into(), Source::Step(artefact)),
+            ("model".into(), Source::Step(reference)),
+        ];
         if params.test.is_some() {
             let harness = self.test(case, &label, Purpose::Run);
             inputs.push(("test".into(), Source::Step(harness)));
         }
         let timeout = measure(self.spec, target).timeout_seconds;
         let name = format!("run:{}:{}", case.model, case.name);
-        let run = self.add(name, Stage::Run, &step::RUN, Params::Run(params.into()), inputs, timeout);
+        let run = self.add(
+            name,
+            Stage::Run,
+            &step::RUN,
+            Params::Run(params.into()),
+            inputs,
+            timeout,
+        );
         self.steps[run.0 as usize].retries = target.retries;
-        for step in self.steps[first..].iter_mut().filter(|step| step.kind.memory().is_some()) {
+        for step in self.steps[first..]
+            .iter_mut()
+            .filter(|step| step.kind.memory().is_some())
+        {
             step.memory = model.memory;
         }
-        let inputs = vec![("result".into(), Source::Step(run)), ("model".into(), Source::Step(reference))];
+        let inputs = vec![
+            ("result".into(), Source::Step(run)),
+            ("model".into(), Source::Step(reference)),
+        ];
         let tokens = self.spec.tokens(model, &case.pipeline).to_vec();
-        let params = JudgeParams { tolerance: self.tolerance(case), precision: case.precision, tokens };
+        let params = JudgeParams {
+            tolerance: self.tolerance(case),
+            precision: case.precision,
+            tokens,
+        };
         let name = format!("judge:{}:{}", case.model, case.name);
-        let judge = self.add(name, Stage::Judge, &step::JUDGE, Params::Judge(params.into()), inputs, 600);
+        let judge = self.add(
+            name,
+            Stage::Judge,
+            &step::JUDGE,
+            Params::Judge(params.into()),
+            inputs,
+            600,
+        );
         let (case, rounds, chain, fallbacks) = (case.clone(), vec![], vec![], vec![]);
-        PlannedCase { case, test, run, judge, rounds, chain, fallbacks }
+        PlannedCase {
+            case,
+            test,
+            run,
+            judge,
+            rounds,
+            chain,
+            fallbacks,
+        }
     }
 
     /// [`Self::model`], once for each model and its sizes.
@@ -157,9 +238,19 @@ impl Builder<'_> {
         let recipe = recipes(&resolved);
         let inputs = (!recipe.is_empty()).then(|| {
             let params = json!({"seed": model.seed, "inputs": recipe});
-            self.add(format!("inputs:{instance}"), Stage::Generate, &step::INPUTS, params, vec![], 600)
+            self.add(
+                format!("inputs:{instance}"),
+                Stage::Generate,
+                &step::INPUTS,
+                params,
+                vec![],
+                600,
+            )
         });
-        let mut sources: Inputs = inputs.map(|id| ("inputs".into(), Source::Step(id))).into_iter().collect();
+        let mut sources: Inputs = inputs
+            .map(|id| ("inputs".into(), Source::Step(id)))
+            .into_iter()
+            .collect();
         let name = format!("generate:{instance}");
         match &model.source {
             ModelSource::Transformers {
@@ -175,7 +266,9 @@ impl Builder<'_> {
                 let mut weights = match weights {
                     Weights::Seeded => json!({"kind": "seeded"}),
                     Weights::Hub => {
-                        let hub = hub.as_ref().expect("BUG: checked: hub weights have a hub id");
+                        let hub = hub
+                            .as_ref()
+                            .expect("BUG: checked: hub weights have a hub id");
                         json!({"kind": "hub", "id": hub.id, "revision": hub.revision})
                     }
                     Weights::Path(path) => {
@@ -199,23 +292,52 @@ impl Builder<'_> {
                     params["generate"] = json!(tokens);
                 }
                 let params = with_tokens(params, self.spec.tokens(model, &case.pipeline));
-                let kind: &'static dyn StepKind =
-                    if seed.is_some() { &step::MATERIALISE } else { &step::MATERIALISE_OWN };
-                let made = self.add(name, Stage::Generate, kind, params, sources, CONVERT_TIMEOUT);
-                Made { model: made, ready: None }
+                let kind: &'static dyn StepKind = if seed.is_some() {
+                    &step::MATERIALISE
+                } else {
+                    &step::MATERIALISE_OWN
+                };
+                let made = self.add(
+                    name,
+                    Stage::Generate,
+                    kind,
+                    params,
+                    sources,
+                    CONVERT_TIMEOUT,
+                );
+                Made {
+                    model: made,
+                    ready: None,
+                }
             }
             ModelSource::Composed { how, config, .. } => self.composed(*how, config, case, sources),
-            ModelSource::Ready { format, path, external, inputs_from, expected } => {
+            ModelSource::Ready {
+                format,
+                path,
+                external,
+                inputs_from,
+                expected,
+            } => {
                 sources.push(("file".into(), Source::File(path.as_path().into())));
                 for (label, path) in [("inputs_from", inputs_from), ("expected", expected)] {
-                    let file = path.as_ref().map(|path| Source::File(path.as_path().into()));
+                    let file = path
+                        .as_ref()
+                        .map(|path| Source::File(path.as_path().into()));
                     sources.extend(file.map(|file| (label.into(), file)));
                 }
                 let folder = path.parent().unwrap_or(Path::new(""));
-                let file = |name: &String| (ready::external(name).into(), Source::File(folder.join(name).into()));
+                let file = |name: &String| {
+                    (
+                        ready::external(name).into(),
+                        Source::File(folder.join(name).into()),
+                    )
+                };
                 sources.extend(external.iter().map(file));
                 if *format == ReadyFormat::Openvino {
-                    sources.push(("weights".into(), Source::File(path.with_extension("bin").into())));
+                    sources.push((
+                        "weights".into(),
+                        Source::File(path.with_extension("bin").into()),
+                    ));
                 }
                 // An ONNX file tells its names and their order itself.
                 let names: Vec<_> = match format {
@@ -223,25 +345,59 @@ impl Builder<'_> {
                     _ => model.inputs.keys().collect(),
                 };
                 let params = json!({"format": format, "inputs": names, "outputs": model.outputs});
-                let made = self.add(name.clone(), Stage::Generate, &step::READY, params, sources, CONVERT_TIMEOUT);
+                let made = self.add(
+                    name.clone(),
+                    Stage::Generate,
+                    &step::READY,
+                    params,
+                    sources,
+                    CONVERT_TIMEOUT,
+                );
                 // A runtime computes what the user does not give, and says which second input the model takes.
-                let (name, inputs) = (format!("{name}:reference"), vec![("artefact".into(), Source::Step(made))]);
+                let (name, inputs) = (
+                    format!("{name}:reference"),
+                    vec![("artefact".into(), Source::Step(made))],
+                );
                 let params = json!({"format": format});
-                let model = self.add(name, Stage::Generate, &step::REFERENCE, params, inputs, CONVERT_TIMEOUT);
-                Made { model, ready: Some(*format) }
+                let model = self.add(
+                    name,
+                    Stage::Generate,
+                    &step::REFERENCE,
+                    params,
+                    inputs,
+                    CONVERT_TIMEOUT,
+                );
+                Made {
+                    model,
+                    ready: Some(*format),
+                }
             }
         }
     }
 
     /// The step that makes an artefact, and those that make what it is made of.
-    fn artefact(&mut self, kind: &'static Artefact, wanted: Wanted<'_>, case: &Case, made: &Made) -> StepId {
-        let Some((conversion, params)) = (kind.made_by)(&wanted) else { return made.model };
+    fn artefact(
+        &mut self,
+        kind: &'static Artefact,
+        wanted: Wanted<'_>,
+        case: &Case,
+        made: &Made,
+    ) -> StepId {
+        let Some((conversion, params)) = (kind.made_by)(&wanted) else {
+            return made.model;
+        };
         let inputs = conversion.inputs.iter().filter_map(|(label, from)| {
             let from = match from {
                 From::Model => made.model,
-                From::Onnx => {
-                    self.artefact(&onnx::ARTEFACT, Wanted { precision: Precision::Fp32, ..wanted }, case, made)
-                }
+                From::Onnx => self.artefact(
+                    &onnx::ARTEFACT,
+                    Wanted {
+                        precision: Precision::Fp32,
+                        ..wanted
+                    },
+                    case,
+                    made,
+                ),
                 From::Qdq => self.artefact(&qnn::QDQ, wanted, case, made),
                 From::Calibration => self.calibration(case)?,
             };
@@ -249,7 +405,14 @@ impl Builder<'_> {
         });
         let inputs = inputs.collect();
         let name = format!("convert:{}:{}", case.instance(), (kind.label)(&wanted));
-        self.add(name, Stage::Convert, conversion, params, inputs, CONVERT_TIMEOUT)
+        self.add(
+            name,
+            Stage::Convert,
+            conversion,
+            params,
+            inputs,
+            CONVERT_TIMEOUT,
+        )
     }
 
     fn test(&mut self, case: &Case, label: &str, purpose: Purpose) -> StepId {
@@ -259,28 +422,58 @@ impl Builder<'_> {
         match purpose {
             Purpose::Person => {
                 context.tolerance = Some(self.tolerance(case));
-                context.tokens = self.spec.tokens(&self.spec.models[&case.model], &case.pipeline).to_vec();
+                context.tokens = self
+                    .spec
+                    .tokens(&self.spec.models[&case.model], &case.pipeline)
+                    .to_vec();
             }
             Purpose::Run => name.push_str(":run"),
         }
-        self.add(name, Stage::Generate, &step::RENDER, Params::Test(context.into()), vec![], 60)
+        self.add(
+            name,
+            Stage::Generate,
+            &step::RENDER,
+            Params::Test(context.into()),
+            vec![],
+            60,
+        )
     }
 
     fn tolerance(&self, case: &Case) -> Tolerance {
-        let (model, target) = (&self.spec.models[&case.model], &self.spec.targets[&case.target]);
+        let (model, target) = (
+            &self.spec.models[&case.model],
+            &self.spec.targets[&case.target],
+        );
         let precision = case.precision;
-        let own = model.tolerances.get(&precision).or(target.tolerances.get(&precision));
-        *own.or(self.spec.tolerances.get(&precision)).expect("BUG: checked: every precision has a tolerance")
+        let own = model
+            .tolerances
+            .get(&precision)
+            .or(target.tolerances.get(&precision));
+        *own.or(self.spec.tolerances.get(&precision))
+            .expect("BUG: checked: every precision has a tolerance")
     }
 
     fn run_params(&self, case: &Case) -> RunParams {
-        let (model, target) = (&self.spec.models[&case.model], &self.spec.targets[&case.target]);
+        let (model, target) = (
+            &self.spec.models[&case.model],
+            &self.spec.targets[&case.target],
+        );
         let precision: Precision = case.precision;
         // Not the timeout: how long a run may take does not change what it finds. Nor how many rounds there are.
-        let Measure { timing, warmup, samples, max_seconds, rounds: _, timeout_seconds: _ } =
-            measure(self.spec, target);
+        let Measure {
+            timing,
+            warmup,
+            samples,
+            max_seconds,
+            rounds: _,
+            timeout_seconds: _,
+        } = measure(self.spec, target);
         let is_timed = self.clock.times(timing, model, target);
-        let times = TestMeasure::Times { warmup, samples, max_seconds };
+        let times = TestMeasure::Times {
+            warmup,
+            samples,
+            max_seconds,
+        };
         RunParams {
             runtime: target.runtime,
             backend: target.backend,
@@ -289,9 +482,13 @@ impl Builder<'_> {
             options: target.options.clone().into_iter().collect(),
             properties: target.properties.clone(),
             measure: if is_timed { times } else { TestMeasure::NONE },
-            computes: (target.runtime.computes)(precision, target.half.is_some()).map(str::to_owned),
+            computes: (target.runtime.computes)(precision, target.half.is_some())
+                .map(str::to_owned),
             round: None,
-            test: target.runtime.runs_the_test.then(|| step::test_file_name(&case.model, &case.name)),
+            test: target
+                .runtime
+                .runs_the_test
+                .then(|| step::test_file_name(&case.model, &case.name)),
         }
     }
 }
@@ -332,14 +529,25 @@ fn finish(
     matrix: &Matrix,
     model_facts: BTreeMap<String, ModelFacts>,
 ) -> Result<Plan, BuildError> {
-    let Builder { mut steps, index, .. } = builder;
+    let Builder {
+        mut steps, index, ..
+    } = builder;
     let graph = Graph::of(&steps);
     let mut renumbered: Vec<StepId> = Vec::new();
     let excluded = matrix.excluded.clone();
     let mut plan = match graph.order(&steps)? {
         None => {
             let (standby, resting) = Default::default();
-            Plan { steps, cases: vec![], excluded, model_facts, standby, index, graph, resting }
+            Plan {
+                steps,
+                cases: vec![],
+                excluded,
+                model_facts,
+                standby,
+                index,
+                graph,
+                resting,
+            }
         }
         Some(order) => {
             drop((index, graph));
@@ -355,7 +563,10 @@ fn finish(
     for planned in planned {
         let mut planned = planned.renumbered(&new_id);
         let chain = plan.upstream([planned.judge], |_, _| true);
-        planned.chain = chain.into_iter().chain(planned.rounds.iter().copied()).collect();
+        planned.chain = chain
+            .into_iter()
+            .chain(planned.rounds.iter().copied())
+            .collect();
         plan.cases.push(planned);
     }
     plan.note_cases();
@@ -365,7 +576,9 @@ fn finish(
 fn in_order(steps: Vec<Step>, order: Vec<u32>, renumbered: &[StepId]) -> Vec<Step> {
     let mut slots: Vec<Option<Step>> = steps.into_iter().map(Some).collect();
     let take = |old: u32| {
-        let mut step = slots[old as usize].take().expect("BUG: an order names each step once");
+        let mut step = slots[old as usize]
+            .take()
+            .expect("BUG: an order names each step once");
         for (_, source) in &mut step.inputs {
             if let Source::Step(id) = source {
                 *id = renumbered[id.0 as usize];

@@ -27,34 +27,58 @@ impl Clock {
     pub fn on(self, inventory: &[Backend]) -> Self {
         let is_stand_in = |found: &&Backend| {
             let mut kinds = found.devices.iter().map(|device| device.kind).peekable();
-            found.available && kinds.peek().is_some() && kinds.all(|kind| kind != DeviceKind::Hardware)
+            found.available
+                && kinds.peek().is_some()
+                && kinds.all(|kind| kind != DeviceKind::Hardware)
         };
-        let stand_ins = inventory.iter().filter(is_stand_in).map(|found| found.name.clone()).collect();
+        let stand_ins = inventory
+            .iter()
+            .filter(is_stand_in)
+            .map(|found| found.name.clone())
+            .collect();
         Self { stand_ins, ..self }
     }
 
     /// How a round of this case is timed. One that samples for longer goes on for five times what a short case usually gets: the
     /// more of a round's samples there are, the likelier is a quiet moment among them.
     pub(super) fn measure(&self, case: &str, usual: TestMeasure) -> TestMeasure {
-        let TestMeasure::Times { warmup, samples, max_seconds } = usual else { return usual };
+        let TestMeasure::Times {
+            warmup,
+            samples,
+            max_seconds,
+        } = usual
+        else {
+            return usual;
+        };
         if !self.longer.contains(case) {
             return usual;
         }
         let (samples, max_seconds) = (samples.max(LONGER.0), max_seconds.min(LONGER.1));
-        TestMeasure::Times { warmup, samples, max_seconds }
+        TestMeasure::Times {
+            warmup,
+            samples,
+            max_seconds,
+        }
     }
 
     pub(super) fn times(&self, timing: Timing, model: &Model, target: &Target) -> bool {
         // This machine's stand-ins say nothing of another one.
-        let is_stand_in = target.properties.is_empty() && self.stand_ins.contains(target.backend.name);
+        let is_stand_in =
+            target.properties.is_empty() && self.stand_ins.contains(target.backend.name);
         let is_real = !is_stand_in && !asks_for_software(target);
-        !self.is_stopped && !model.untimed && (timing == Timing::All || (timing == Timing::Hardware && is_real))
+        !self.is_stopped
+            && !model.untimed
+            && (timing == Timing::All || (timing == Timing::Hardware && is_real))
     }
 }
 
 /// Whether a target names the software that stands for a GPU, where there may be a GPU too.
 fn asks_for_software(target: &Target) -> bool {
-    target.device == "software" || target.options.get("adapter").is_some_and(|adapter| adapter == "software")
+    target.device == "software"
+        || target
+            .options
+            .get("adapter")
+            .is_some_and(|adapter| adapter == "software")
 }
 
 #[cfg(test)]

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 
 use petgraph::algo::{bellman_ford, tarjan_scc};
 use petgraph::csr::Csr;
-use petgraph::visit::{Dfs, DfsPostOrder, EdgeFiltered, EdgeRef, IntoEdgeReferences, IntoNeighbors, Visitable};
+use petgraph::visit::{
+    Dfs, DfsPostOrder, EdgeFiltered, EdgeRef, IntoEdgeReferences, IntoNeighbors, Visitable,
+};
 
 use crate::plan::Plan;
 use crate::step::{Step, StepId};
@@ -26,15 +28,26 @@ pub(super) struct Graph {
 
 impl Graph {
     pub(super) fn of(steps: &[Step]) -> Self {
-        let edges = |to: u32| steps[to as usize].dependencies().map(move |from| (to, from.0));
+        let edges = |to: u32| {
+            steps[to as usize]
+                .dependencies()
+                .map(move |from| (to, from.0))
+        };
         let reads: Vec<_> = (0..steps.len() as u32).flat_map(edges).collect();
         let readers = reads.iter().map(|(to, from)| (*from, *to)).collect();
-        Self { reads: rows(steps.len(), reads), readers: rows(steps.len(), readers) }
+        Self {
+            reads: rows(steps.len(), reads),
+            readers: rows(steps.len(), readers),
+        }
     }
 
     /// The steps' positions, dependencies first; otherwise in the order in which they stand. None if they stand so already.
     pub(super) fn order(&self, steps: &[Step]) -> Result<Option<Vec<u32>>, CycleError> {
-        if self.reads.edge_references().all(|edge| edge.target() < edge.source()) {
+        if self
+            .reads
+            .edge_references()
+            .all(|edge| edge.target() < edge.source())
+        {
             return Ok(None);
         }
         let mut search = DfsPostOrder::empty(&self.reads);
@@ -44,23 +57,47 @@ impl Graph {
             order.extend(std::iter::from_fn(|| search.next(&self.reads)));
         }
         let mut places = vec![0; steps.len()];
-        order.iter().zip(0..).for_each(|(id, place)| places[*id as usize] = place);
+        order
+            .iter()
+            .zip(0..)
+            .for_each(|(id, place)| places[*id as usize] = place);
         let place = |id: u32| places[id as usize];
-        let is_ordered = self.reads.edge_references().all(|edge| place(edge.target()) < place(edge.source()));
-        if is_ordered { Ok(Some(order)) } else { Err(self.circle(steps)) }
+        let is_ordered = self
+            .reads
+            .edge_references()
+            .all(|edge| place(edge.target()) < place(edge.source()));
+        if is_ordered {
+            Ok(Some(order))
+        } else {
+            Err(self.circle(steps))
+        }
     }
 
     fn circle(&self, steps: &[Step]) -> CycleError {
-        let is_circle = |part: &Vec<u32>| part.len() > 1 || self.reads.contains_edge(part[0], part[0]);
-        let circle = tarjan_scc(&self.readers).into_iter().find(is_circle).unwrap_or_default();
-        CycleError(circle.into_iter().map(|id| steps[id as usize].name.clone()).collect())
+        let is_circle =
+            |part: &Vec<u32>| part.len() > 1 || self.reads.contains_edge(part[0], part[0]);
+        let circle = tarjan_scc(&self.readers)
+            .into_iter()
+            .find(is_circle)
+            .unwrap_or_default();
+        CycleError(
+            circle
+                .into_iter()
+                .map(|id| steps[id as usize].name.clone())
+                .collect(),
+        )
     }
 }
 
 impl Plan {
     /// The steps that read this one's output, in ascending order.
     pub fn dependents(&self, id: StepId) -> impl Iterator<Item = StepId> + '_ {
-        self.graph.readers.neighbors_slice(id.0).iter().copied().map(StepId)
+        self.graph
+            .readers
+            .neighbors_slice(id.0)
+            .iter()
+            .copied()
+            .map(StepId)
     }
 
     /// Steps and all that they depend on, as far as `follows` goes on from a step to one that it reads.
@@ -90,13 +127,17 @@ impl Plan {
         let begins = (0..steps).map(|id| (0, id + 1, length(id)));
         let edges = self.graph.readers.edge_references();
         let edges = edges.map(|edge| (edge.source() + 1, edge.target() + 1, length(edge.target())));
-        let graph: Csr<(), f64> =
-            Csr::from_sorted_edges(&begins.chain(edges).collect::<Vec<_>>()).expect("BUG: rows are sorted");
+        let graph: Csr<(), f64> = Csr::from_sorted_edges(&begins.chain(edges).collect::<Vec<_>>())
+            .expect("BUG: rows are sorted");
         let paths = bellman_ford(&graph, 0).expect("BUG: a plan has no circle");
         let until = |node: &u32| paths.distances[*node as usize];
         let last = (1..=steps).min_by(|one, other| until(one).total_cmp(&until(other)));
-        let nodes = std::iter::successors(last, |node| paths.predecessors[*node as usize]).filter(|node| *node > 0);
-        let mut path: Vec<_> = nodes.map(|node| StepId(node - 1)).filter(|id| seconds(*id).is_some()).collect();
+        let nodes = std::iter::successors(last, |node| paths.predecessors[*node as usize])
+            .filter(|node| *node > 0);
+        let mut path: Vec<_> = nodes
+            .map(|node| StepId(node - 1))
+            .filter(|id| seconds(*id).is_some())
+            .collect();
         path.reverse();
         path
     }
@@ -118,7 +159,9 @@ where
 {
     let open = from.into_iter().map(|id| id.0).collect();
     let mut search = Dfs::from_parts(open, graph.visit_map());
-    std::iter::from_fn(|| search.next(graph)).map(StepId).collect()
+    std::iter::from_fn(|| search.next(graph))
+        .map(StepId)
+        .collect()
 }
 
 #[cfg(test)]
@@ -131,8 +174,18 @@ mod tests {
     /// Steps that read those of these positions.
     fn steps(reads: &[&[u32]]) -> Vec<Step> {
         let step = |(name, reads): (usize, &&[u32])| {
-            let inputs = reads.iter().map(|from| (from.to_string().into(), Source::Step(StepId(*from)))).collect();
-            Step::new(name.to_string(), Stage::Command, &RENDER, json!({}), inputs, 1)
+            let inputs = reads
+                .iter()
+                .map(|from| (from.to_string().into(), Source::Step(StepId(*from))))
+                .collect();
+            Step::new(
+                name.to_string(),
+                Stage::Command,
+                &RENDER,
+                json!({}),
+                inputs,
+                1,
+            )
         };
         reads.iter().enumerate().map(step).collect()
     }
@@ -141,12 +194,17 @@ mod tests {
     fn each_step_stands_after_what_it_reads_and_otherwise_where_it_stood() {
         let order = |reads: &[&[u32]]| {
             let steps = steps(reads);
-            Graph::of(&steps).order(&steps).map_err(|circle| circle.to_string())
+            Graph::of(&steps)
+                .order(&steps)
+                .map_err(|circle| circle.to_string())
         };
         assert_eq!(order(&[&[], &[0], &[], &[1, 2, 2]]), Ok(None));
         assert_eq!(order(&[&[3], &[], &[1], &[1]]), Ok(Some(vec![1, 3, 0, 2])));
         let circle = "steps depend on each other in a circle: ";
-        assert!(order(&[&[], &[3], &[0], &[1]]).is_err_and(|told| told.starts_with(circle) && !told.contains('2')));
+        assert!(
+            order(&[&[], &[3], &[0], &[1]])
+                .is_err_and(|told| told.starts_with(circle) && !told.contains('2'))
+        );
         assert_eq!(order(&[&[], &[1]]), Err(format!("{circle}1")));
     }
 
@@ -155,8 +213,14 @@ mod tests {
         let next: Vec<[u32; 1]> = (1..200_000).map(|next| [next]).collect();
         let reads: Vec<&[u32]> = next.iter().map(|next| &next[..]).chain([&[][..]]).collect();
         let plan = Plan::new(steps(&reads), vec![], vec![], Default::default());
-        assert_eq!(plan.graph.order(&plan.steps).unwrap(), Some((0..200_000).rev().collect()));
+        assert_eq!(
+            plan.graph.order(&plan.steps).unwrap(),
+            Some((0..200_000).rev().collect())
+        );
         assert_eq!(plan.downstream([StepId(199_999)]).len(), 200_000);
-        assert_eq!(plan.upstream([StepId(0)], |reader, _| reader.0 < 9).len(), 10);
+        assert_eq!(
+            plan.upstream([StepId(0)], |reader, _| reader.0 < 9).len(),
+            10
+        );
     }
 }

@@ -84,11 +84,24 @@ impl PlannedCase {
         let [test, run, judge] = own([self.test, self.run, self.judge], new);
         let fallbacks = self.fallbacks.into_iter().map(|fallback| {
             let [test, run, judge] = own([fallback.test, fallback.run, fallback.judge], new);
-            PlannedFallback { test, run, judge, ..fallback }
+            PlannedFallback {
+                test,
+                run,
+                judge,
+                ..fallback
+            }
         });
         let rounds = self.rounds.into_iter().filter_map(new).collect();
         let chain = self.chain.into_iter().filter_map(new).collect();
-        Self { case: self.case, test, run, judge, rounds, chain, fallbacks: fallbacks.collect() }
+        Self {
+            case: self.case,
+            test,
+            run,
+            judge,
+            rounds,
+            chain,
+            fallbacks: fallbacks.collect(),
+        }
     }
 }
 
@@ -104,10 +117,23 @@ impl Plan {
         excluded: Vec<ExcludedCase>,
         model_facts: BTreeMap<String, ModelFacts>,
     ) -> Self {
-        let index = steps.iter().zip(0..).map(|(step, id)| (step.name.clone(), StepId(id))).collect();
+        let index = steps
+            .iter()
+            .zip(0..)
+            .map(|(step, id)| (step.name.clone(), StepId(id)))
+            .collect();
         let graph = Graph::of(&steps);
         let (standby, resting) = Default::default();
-        let mut plan = Self { steps, cases, excluded, model_facts, standby, index, graph, resting };
+        let mut plan = Self {
+            steps,
+            cases,
+            excluded,
+            model_facts,
+            standby,
+            index,
+            graph,
+            resting,
+        };
         plan.note_cases();
         plan
     }
@@ -115,12 +141,21 @@ impl Plan {
     /// Fills in what follows from the cases.
     fn note_cases(&mut self) {
         for (planned, at) in self.cases.iter().zip(0..) {
-            planned.chain.iter().for_each(|id| self.resting.entry(*id).or_default().push(at));
+            planned
+                .chain
+                .iter()
+                .for_each(|id| self.resting.entry(*id).or_default().push(at));
         }
         let spare = self.cases.iter().flat_map(|planned| &planned.fallbacks);
-        let spare: BTreeSet<_> = spare.flat_map(|fallback| [fallback.judge, fallback.run, fallback.test]).collect();
+        let spare: BTreeSet<_> = spare
+            .flat_map(|fallback| [fallback.judge, fallback.run, fallback.test])
+            .collect();
         if !spare.is_empty() {
-            let own = self.cases.iter().flat_map(|planned| [planned.judge, planned.run, planned.test]).collect();
+            let own = self
+                .cases
+                .iter()
+                .flat_map(|planned| [planned.judge, planned.run, planned.test])
+                .collect();
             self.standby = &spare - &own;
         }
     }
@@ -146,7 +181,11 @@ impl Plan {
 
     /// The cases that end with this step if it fails.
     pub fn resting_on(&self, id: StepId) -> impl Iterator<Item = &PlannedCase> {
-        self.resting.get(&id).into_iter().flatten().map(|at| &self.cases[*at as usize])
+        self.resting
+            .get(&id)
+            .into_iter()
+            .flatten()
+            .map(|at| &self.cases[*at as usize])
     }
 
     /// The user's files and folders that steps read; one that several read comes as often.

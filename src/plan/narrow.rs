@@ -14,14 +14,23 @@ impl Plan {
         let cases: Vec<_> = self
             .cases
             .iter()
-            .filter(|planned| [planned.run, planned.judge].iter().any(|id| chosen.contains(id)))
+            .filter(|planned| {
+                [planned.run, planned.judge]
+                    .iter()
+                    .any(|id| chosen.contains(id))
+            })
             .collect();
         let mut kept: BTreeSet<StepId> = chosen.clone();
-        kept.extend(cases.iter().flat_map(|planned| [planned.test, planned.judge]));
+        kept.extend(
+            cases
+                .iter()
+                .flat_map(|planned| [planned.test, planned.judge]),
+        );
         let spare = cases.iter().flat_map(|planned| &planned.fallbacks);
         kept.extend(spare.flat_map(|fallback| [fallback.test, fallback.judge]));
         let kept = self.upstream(kept, |_, _| true);
-        let new_ids: BTreeMap<StepId, StepId> = kept.iter().copied().zip((0..).map(StepId)).collect();
+        let new_ids: BTreeMap<StepId, StepId> =
+            kept.iter().copied().zip((0..).map(StepId)).collect();
         let moved = |step: &Step| {
             let inputs = step.inputs.iter().map(|(name, source)| {
                 let source = match source {
@@ -30,11 +39,21 @@ impl Plan {
                 };
                 (name.clone(), source)
             });
-            Step { inputs: inputs.collect(), ..step.clone() }
+            Step {
+                inputs: inputs.collect(),
+                ..step.clone()
+            }
         };
         let steps: Vec<Step> = kept.iter().map(|id| moved(self.step(*id))).collect();
-        let excluded = self.excluded.iter().filter(|e| excluded(&e.case.id())).cloned().collect();
-        let cases = cases.into_iter().map(|planned| planned.clone().renumbered(&|id| new_ids.get(&id).copied()));
+        let excluded = self
+            .excluded
+            .iter()
+            .filter(|e| excluded(&e.case.id()))
+            .cloned()
+            .collect();
+        let cases = cases
+            .into_iter()
+            .map(|planned| planned.clone().renumbered(&|id| new_ids.get(&id).copied()));
         Plan::new(steps, cases.collect(), excluded, self.model_facts.clone())
     }
 }

@@ -46,7 +46,9 @@ impl Look {
         match self {
             Self::Fresh => "shape=box style=filled fillcolor=\"#dfeedd\"",
             Self::Run => "shape=box style=\"rounded,bold\" color=\"#1f4e8c\"",
-            Self::Failed => "shape=octagon style=\"filled,bold\" fillcolor=\"#f6d5d5\" color=\"#a02020\" peripheries=2",
+            Self::Failed => {
+                "shape=octagon style=\"filled,bold\" fillcolor=\"#f6d5d5\" color=\"#a02020\" peripheries=2"
+            }
             Self::Unavailable => "shape=box style=dashed color=\"#777777\" fontcolor=\"#555555\"",
             Self::NotNeeded => "shape=plaintext fontcolor=\"#777777\"",
         }
@@ -83,7 +85,10 @@ pub fn around(plan: &Plan, chosen: &BTreeSet<StepId>) -> BTreeSet<StepId> {
 /// The edges among the shown steps, each once, in the order of the plan.
 pub fn edges(plan: &Plan, shown: &BTreeSet<StepId>) -> Vec<(StepId, StepId)> {
     let into = |to: StepId| {
-        let from: BTreeSet<_> = plan.dependencies(to).filter(|from| shown.contains(from)).collect();
+        let from: BTreeSet<_> = plan
+            .dependencies(to)
+            .filter(|from| shown.contains(from))
+            .collect();
         from.into_iter().map(move |from| (from, to))
     };
     shown.iter().flat_map(|to| into(*to)).collect()
@@ -91,19 +96,32 @@ pub fn edges(plan: &Plan, shown: &BTreeSet<StepId>) -> Vec<(StepId, StepId)> {
 
 fn by_stage(plan: &Plan, shown: &BTreeSet<StepId>) -> BTreeMap<Stage, Vec<StepId>> {
     let mut stages: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    shown.iter().for_each(|id| stages.entry(plan.step(*id).stage).or_default().push(*id));
+    shown
+        .iter()
+        .for_each(|id| stages.entry(plan.step(*id).stage).or_default().push(*id));
     stages
 }
 
 /// Graphviz.
 pub fn dot(plan: &Plan, shown: &BTreeSet<StepId>, look: &dyn Fn(StepId) -> Look) -> String {
-    let mut text = String::from("digraph orch {\n  rankdir=LR\n  node [fontname=\"sans-serif\" fontsize=11]\n");
+    let mut text = String::from(
+        "digraph orch {\n  rankdir=LR\n  node [fontname=\"sans-serif\" fontsize=11]\n",
+    );
     for (stage, steps) in by_stage(plan, shown) {
-        let _ = writeln!(text, "  subgraph cluster_{0} {{\n    label=\"{0}\"\n    color=\"#cccccc\"", stage.word());
+        let _ = writeln!(
+            text,
+            "  subgraph cluster_{0} {{\n    label=\"{0}\"\n    color=\"#cccccc\"",
+            stage.word()
+        );
         for id in steps {
             let (name, look) = (escaped(&plan.step(id).name), look(id));
-            let _ =
-                writeln!(text, "    s{} [label=\"{name}\" tooltip=\"{name}: {}\" {}]", id.0, look.word(), look.dot());
+            let _ = writeln!(
+                text,
+                "    s{} [label=\"{name}\" tooltip=\"{name}: {}\" {}]",
+                id.0,
+                look.word(),
+                look.dot()
+            );
         }
         text.push_str("  }\n");
     }
@@ -112,7 +130,13 @@ pub fn dot(plan: &Plan, shown: &BTreeSet<StepId>, look: &dyn Fn(StepId) -> Look)
     }
     text.push_str("  subgraph cluster_legend {\n    label=\"legend\"\n    style=dotted\n");
     for look in Look::ALL {
-        let _ = writeln!(text, "    legend_{} [label=\"{}\" {}]", look.class(), look.word(), look.dot());
+        let _ = writeln!(
+            text,
+            "    legend_{} [label=\"{}\" {}]",
+            look.class(),
+            look.word(),
+            look.dot()
+        );
     }
     text.push_str("  }\n}\n");
     text
@@ -123,7 +147,11 @@ const MERMAID_EDGES: usize = 500;
 const MERMAID_TEXT: usize = 50_000;
 
 /// Mermaid, as GitHub renders it; and how many steps were left out because renderers would refuse more.
-pub fn mermaid(plan: &Plan, shown: &BTreeSet<StepId>, look: &dyn Fn(StepId) -> Look) -> (String, usize) {
+pub fn mermaid(
+    plan: &Plan,
+    shown: &BTreeSet<StepId>,
+    look: &dyn Fn(StepId) -> Look,
+) -> (String, usize) {
     let drawn = drawable(plan, shown);
     let left_out = shown.len() - drawn.len();
     let mut text = String::from("flowchart LR\n");
@@ -131,7 +159,13 @@ pub fn mermaid(plan: &Plan, shown: &BTreeSet<StepId>, look: &dyn Fn(StepId) -> L
         let _ = writeln!(text, "  subgraph stage_{0}[\"{0}\"]", stage.word());
         for id in steps {
             let look = look(id);
-            let _ = writeln!(text, "    s{}{}:::{}", id.0, look.mermaid(&plan.step(id).name), look.class());
+            let _ = writeln!(
+                text,
+                "    s{}{}:::{}",
+                id.0,
+                look.mermaid(&plan.step(id).name),
+                look.class()
+            );
         }
         text.push_str("  end\n");
     }
@@ -143,7 +177,12 @@ pub fn mermaid(plan: &Plan, shown: &BTreeSet<StepId>, look: &dyn Fn(StepId) -> L
     }
     text.push_str("  subgraph legend[\"legend\"]\n");
     for look in Look::ALL {
-        let _ = writeln!(text, "    legend_{0}{1}:::{0}", look.class(), look.mermaid(look.word()));
+        let _ = writeln!(
+            text,
+            "    legend_{0}{1}:::{0}",
+            look.class(),
+            look.mermaid(look.word())
+        );
     }
     text.push_str("  end\n");
     for look in Look::ALL {
@@ -158,7 +197,11 @@ fn drawable(plan: &Plan, shown: &BTreeSet<StepId>) -> BTreeSet<StepId> {
     let (mut bytes, mut edges) = (2_000, 0);
     let mut drawn = BTreeSet::new();
     for id in shown {
-        let into = plan.dependencies(*id).filter(|from| drawn.contains(from)).collect::<BTreeSet<_>>().len();
+        let into = plan
+            .dependencies(*id)
+            .filter(|from| drawn.contains(from))
+            .collect::<BTreeSet<_>>()
+            .len();
         bytes += plan.step(*id).name.len() + 40 + into * 24;
         edges += into;
         if bytes > MERMAID_TEXT || edges > MERMAID_EDGES {

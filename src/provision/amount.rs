@@ -27,9 +27,12 @@ impl Provision {
             Requirement::Swiftshader => Requirement::Env(EnvName::Browser),
             other => other,
         };
-        let missing = requirements.into_iter().filter(|requirement| !self.is_ready(*requirement));
+        let missing = requirements
+            .into_iter()
+            .filter(|requirement| !self.is_ready(*requirement));
         let wanted: BTreeSet<_> = missing.map(of).collect();
-        let builds = wanted.contains(&Requirement::TorchWorker) && torch_worker::shipped().is_none();
+        let builds =
+            wanted.contains(&Requirement::TorchWorker) && torch_worker::shipped().is_none();
         let size = |requirement| match requirement {
             // orch's sizes are those of its own locks.
             Requirement::Env(name) if self.locks.is_users(name) => None,
@@ -37,8 +40,13 @@ impl Provision {
             Requirement::TorchWorker => Some(TORCH_WORKER),
             Requirement::Swiftshader => None,
         };
-        let parts = wanted.into_iter().map(|requirement| (title(requirement), size(requirement)));
-        Missing { parts: parts.collect(), builds }
+        let parts = wanted
+            .into_iter()
+            .map(|requirement| (title(requirement), size(requirement)));
+        Missing {
+            parts: parts.collect(),
+            builds,
+        }
     }
 }
 
@@ -55,13 +63,27 @@ impl Missing {
     /// `python environment `torch` (4.7 GiB), …: 5.0 GiB in all, about 4 min at 100 Mbit/s`
     pub fn summary(&self) -> String {
         let shown = |(what, size): &(String, Option<u64>)| {
-            format!("{what} ({})", size.map_or_else(|| "size unknown".to_owned(), bytes))
+            format!(
+                "{what} ({})",
+                size.map_or_else(|| "size unknown".to_owned(), bytes)
+            )
         };
         let parts: Vec<_> = self.parts.iter().map(shown).collect();
-        let all = if parts.len() > 1 { format!(": {} in all", bytes(self.bytes())) } else { String::new() };
+        let all = if parts.len() > 1 {
+            format!(": {} in all", bytes(self.bytes()))
+        } else {
+            String::new()
+        };
         let minutes = self.bytes().div_ceil(BYTES_A_MINUTE).max(1);
-        let build = if self.builds { format!(" and {BUILD_MINUTES} min of compiling") } else { String::new() };
-        format!("{}{all}, about {minutes} min at 100 Mbit/s{build}", parts.join(", "))
+        let build = if self.builds {
+            format!(" and {BUILD_MINUTES} min of compiling")
+        } else {
+            String::new()
+        };
+        format!(
+            "{}{all}, about {minutes} min at 100 Mbit/s{build}",
+            parts.join(", ")
+        )
     }
 }
 
@@ -82,8 +104,14 @@ mod tests {
     fn what_is_missing_is_told_with_its_size_and_time() {
         let folder = tempfile::tempdir().unwrap();
         let provision = Provision::new(folder.path().to_owned(), None, Cancel::default()).unwrap();
-        let one = provision.missing([Requirement::Env(EnvName::Ort), Requirement::Env(EnvName::Ort)]);
-        assert_eq!(one.summary(), "python environment `ort` (238 MiB), about 1 min at 100 Mbit/s");
+        let one = provision.missing([
+            Requirement::Env(EnvName::Ort),
+            Requirement::Env(EnvName::Ort),
+        ]);
+        assert_eq!(
+            one.summary(),
+            "python environment `ort` (238 MiB), about 1 min at 100 Mbit/s"
+        );
         let two = provision.missing([Requirement::Env(EnvName::Torch), Requirement::TorchWorker]);
         let told = "python environment `torch` (4.7 GiB), tch worker `orch-torch` (76 MiB): 4.8 GiB in all, about 4 min at \
             100 Mbit/s and 3 min of compiling";
@@ -101,13 +129,23 @@ mod tests {
     #[test]
     fn the_page_of_installation_says_the_same_sizes() {
         let page = include_str!("../../docs/install.md");
-        let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+        let rows = page
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
         let mut seen = 0;
         for (name, rest) in rows {
-            let Some(env) = EnvName::ALL.into_iter().find(|env| env.name() == name) else { continue };
+            let Some(env) = EnvName::ALL.into_iter().find(|env| env.name() == name) else {
+                continue;
+            };
             let size = env.megabytes().unwrap();
-            let said = [format!("{size} MB"), format!("{:.1} GB", size as f64 / 1000.0)];
-            assert!(said.iter().any(|said| rest.contains(said)), "{name}: {size} MB, and docs/install.md: {rest}");
+            let said = [
+                format!("{size} MB"),
+                format!("{:.1} GB", size as f64 / 1000.0),
+            ];
+            assert!(
+                said.iter().any(|said| rest.contains(said)),
+                "{name}: {size} MB, and docs/install.md: {rest}"
+            );
             seen += 1;
         }
         assert_eq!(seen, 9);

@@ -38,7 +38,10 @@ pub(super) static PACKAGES: Packages = Packages {
 
 /// The folder of SwiftShader and its Vulkan loader; it is there if the environment is.
 pub(super) fn swiftshader(home: &Path) -> PathBuf {
-    home.join(BINARY).parent().expect("BUG: the executable lies in a folder").to_owned()
+    home.join(BINARY)
+        .parent()
+        .expect("BUG: the executable lies in a folder")
+        .to_owned()
 }
 
 /// What leads the loader and the WebGPU provider of any program to SwiftShader.
@@ -53,9 +56,16 @@ pub(super) fn in_software(folder: &Path) -> Vec<String> {
 
 /// What leads a generated test to the browser, to ONNX Runtime Web, and to the orch that drives them.
 pub(super) fn in_page(program: &Path, home: &Path) -> Vec<String> {
-    let orch = std::env::current_exe().ok().map(|orch| format!("ORCH={}", orch.display()));
-    let found = [("ORCH_BROWSER", program.to_owned()), ("ORCH_ORT_WEB", home.join(ORT_WEB))];
-    let found = found.into_iter().map(|(name, path)| format!("{name}={}", path.display()));
+    let orch = std::env::current_exe()
+        .ok()
+        .map(|orch| format!("ORCH={}", orch.display()));
+    let found = [
+        ("ORCH_BROWSER", program.to_owned()),
+        ("ORCH_ORT_WEB", home.join(ORT_WEB)),
+    ];
+    let found = found
+        .into_iter()
+        .map(|(name, path)| format!("{name}={}", path.display()));
     orch.into_iter().chain(found).collect()
 }
 
@@ -76,7 +86,9 @@ fn finish(install: &Install<'_>, staged: &Path, node: &Path, run: Run<'_>) -> an
 
 fn chromium(home: &Path, unpack: &dyn Fn(&str, &Path) -> anyhow::Result<()>) -> anyhow::Result<()> {
     let binary = home.join(BINARY);
-    let folder = binary.parent().expect("BUG: the executable lies in a folder");
+    let folder = binary
+        .parent()
+        .expect("BUG: the executable lies in a folder");
     std::fs::create_dir_all(folder)?;
     unpack("chromium.br", &binary)?;
     std::fs::set_permissions(&binary, std::fs::Permissions::from_mode(0o755))?;
@@ -84,7 +96,9 @@ fn chromium(home: &Path, unpack: &dyn Fn(&str, &Path) -> anyhow::Result<()>) -> 
         let tar = home.join("unpacked.tar");
         unpack(name, &tar)?;
         let mut archive = tar::Archive::new(File::open(&tar)?);
-        archive.unpack(folder).with_context(|| format!("failed to unpack `{name}`"))?;
+        archive
+            .unpack(folder)
+            .with_context(|| format!("failed to unpack `{name}`"))?;
         std::fs::remove_file(&tar)?;
     }
     Ok(())
@@ -92,14 +106,20 @@ fn chromium(home: &Path, unpack: &dyn Fn(&str, &Path) -> anyhow::Result<()>) -> 
 
 /// What stands in keys for a browser of the user's: the content of its executable.
 pub(super) fn identity(program: &Path) -> String {
-    let Ok(digest) = Digest::of_file(program) else { return "absent".into() };
+    let Ok(digest) = Digest::of_file(program) else {
+        return "absent".into();
+    };
     let mut begin = [0; 2];
     let is_script = File::open(program).is_ok_and(|mut file| {
         use std::io::Read;
         file.read_exact(&mut begin).is_ok() && begin == *b"#!"
     });
     // What a script starts may change without it.
-    if is_script { format!("{} (own, a script)", digest.short()) } else { format!("{} (own)", digest.short()) }
+    if is_script {
+        format!("{} (own, a script)", digest.short())
+    } else {
+        format!("{} (own)", digest.short())
+    }
 }
 
 #[cfg(test)]
@@ -109,15 +129,27 @@ mod tests {
     #[test]
     fn the_driver_in_keys_is_the_one_that_is_installed() {
         let package: serde_json::Value = serde_json::from_str(PACKAGES.manifest).unwrap();
-        let version = package["dependencies"]["@sparticuz/chromium"].as_str().unwrap();
-        assert_eq!(crate::device::webgpu::DRIVER, format!("SwiftShader of @sparticuz/chromium {version}"));
+        let version = package["dependencies"]["@sparticuz/chromium"]
+            .as_str()
+            .unwrap();
+        assert_eq!(
+            crate::device::webgpu::DRIVER,
+            format!("SwiftShader of @sparticuz/chromium {version}")
+        );
     }
 
     #[test]
     fn programs_are_led_to_files_of_the_environment() {
         let folder = swiftshader(Path::new("/envs/browser-1"));
-        assert!(BINARY.starts_with(folder.file_name().unwrap().to_str().unwrap()), "{}", folder.display());
-        let driver = format!("VK_DRIVER_FILES={}/vk_swiftshader_icd.json", folder.display());
+        assert!(
+            BINARY.starts_with(folder.file_name().unwrap().to_str().unwrap()),
+            "{}",
+            folder.display()
+        );
+        let driver = format!(
+            "VK_DRIVER_FILES={}/vk_swiftshader_icd.json",
+            folder.display()
+        );
         assert!(in_software(&folder).contains(&driver));
         let page = in_page(Path::new("/usr/bin/chrome"), Path::new("/envs/browser-1"));
         assert_eq!(page[1], "ORCH_BROWSER=/usr/bin/chrome");

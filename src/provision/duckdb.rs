@@ -9,7 +9,11 @@ use crate::toolchain::EnvName;
 
 /// The packages, of which npm installs the one for this system.
 const FOLDER: &str = "node_modules/@duckdb";
-const LIBRARY: &str = if cfg!(target_os = "macos") { "libduckdb.dylib" } else { "libduckdb.so" };
+const LIBRARY: &str = if cfg!(target_os = "macos") {
+    "libduckdb.dylib"
+} else {
+    "libduckdb.so"
+};
 /// Beside it: what Node would load.
 const FOR_NODE: &str = "duckdb.node";
 /// Names a library of the user's own.
@@ -32,10 +36,14 @@ pub(super) static PACKAGES: Packages = Packages {
 };
 
 fn own() -> Option<PathBuf> {
-    std::env::var_os(OWN).filter(|value| !value.is_empty()).map(PathBuf::from)
+    std::env::var_os(OWN)
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from)
 }
 
 fn library(home: &Path) -> Option<PathBuf> {
     let packages = std::fs::read_dir(home.join(FOLDER)).ok()?.flatten();
-    packages.map(|package| package.path().join(LIBRARY)).find(|library| library.is_file())
+    packages
+        .map(|package| package.path().join(LIBRARY))
+        .find(|library| library.is_file())
 }

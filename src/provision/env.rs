@@ -33,13 +33,25 @@ pub(super) const MARKER: &str = "orch-env.json";
 /// The environment, if it is installed.
 pub(super) fn ready(home: &Path) -> Option<PythonEnv> {
     let marker: Marker = serde_json::from_slice(&std::fs::read(home.join(MARKER)).ok()?).ok()?;
-    Some(PythonEnv { python: home.join(marker.python), site: home.join(marker.site) })
+    Some(PythonEnv {
+        python: home.join(marker.python),
+        site: home.join(marker.site),
+    })
 }
 
 /// `uv`: None where it is to be done by pip.
-pub(super) fn ensure(install: &Install<'_>, name: EnvName, uv: Option<&Path>) -> anyhow::Result<PythonEnv> {
+pub(super) fn ensure(
+    install: &Install<'_>,
+    name: EnvName,
+    uv: Option<&Path>,
+) -> anyhow::Result<PythonEnv> {
     let home = install.at.home(name);
-    once(install, &home, || ready(&home), || make(install, name, &home, uv))
+    once(
+        install,
+        &home,
+        || ready(&home),
+        || make(install, name, &home, uv),
+    )
 }
 
 /// What is found, or what is made in `home` while no other orch does so.
@@ -59,13 +71,17 @@ pub(super) fn once<T>(
 /// Waits until no other orch installs what is to lie in `home`; none does while what this gives lives.
 fn alone(install: &Install<'_>, home: &Path) -> anyhow::Result<File> {
     let dir = &install.at.dir;
-    std::fs::create_dir_all(dir).with_context(|| format!("failed to create `{}`", dir.display()))?;
+    std::fs::create_dir_all(dir)
+        .with_context(|| format!("failed to create `{}`", dir.display()))?;
     let lock_path = home.with_extension("lock");
     refuse_foreign(home, &lock_path)?;
-    let guard = File::create(&lock_path).with_context(|| format!("failed to create `{}`", lock_path.display()))?;
+    let guard = File::create(&lock_path)
+        .with_context(|| format!("failed to create `{}`", lock_path.display()))?;
     if guard.try_lock().is_err() {
         (install.progress)("waiting for another orch that installs it");
-        guard.lock().with_context(|| format!("failed to lock `{}`", lock_path.display()))?;
+        guard
+            .lock()
+            .with_context(|| format!("failed to lock `{}`", lock_path.display()))?;
     }
     Ok(guard)
 }
@@ -87,11 +103,24 @@ pub(super) fn uv(install: &Install<'_>) -> Option<PathBuf> {
     let failed = |error: &anyhow::Error| {
         (install.progress)(&format!("uv cannot be installed, so pip goes on: {error}"));
     };
-    let own = || Some(ensure(install, EnvName::Uv, None).inspect_err(failed).ok()?.python.with_file_name("uv"));
+    let own = || {
+        Some(
+            ensure(install, EnvName::Uv, None)
+                .inspect_err(failed)
+                .ok()?
+                .python
+                .with_file_name("uv"),
+        )
+    };
     find_uv().or_else(own)
 }
 
-fn make(install: &Install<'_>, name: EnvName, home: &Path, uv: Option<&Path>) -> anyhow::Result<PythonEnv> {
+fn make(
+    install: &Install<'_>,
+    name: EnvName,
+    home: &Path,
+    uv: Option<&Path>,
+) -> anyhow::Result<PythonEnv> {
     // Whatever lies here is of an installation that did not finish.
     bfs::remove_dir(home)?;
     let base = find_python()?;
@@ -104,9 +133,20 @@ fn make(install: &Install<'_>, name: EnvName, home: &Path, uv: Option<&Path>) ->
     let fetch = |command: &mut Command| install.fetch(name, command, &log);
     let installer = if let Some(uv) = uv {
         let mut venv = Command::new(uv);
-        run(venv.args(["venv", "--quiet", "--no-project", "--no-config", "--python"]).arg(&base.path).arg(home))?;
+        run(venv
+            .args(["venv", "--quiet", "--no-project", "--no-config", "--python"])
+            .arg(&base.path)
+            .arg(home))?;
         let mut install = Command::new(uv);
-        install.args(["pip", "install", "--require-hashes", "--no-config", "--python"]).arg(home.join(&python));
+        install
+            .args([
+                "pip",
+                "install",
+                "--require-hashes",
+                "--no-config",
+                "--python",
+            ])
+            .arg(home.join(&python));
         // A lock may name a second index (`torch_index`). Which of the two has a file does not matter where its hash is known.
         install.args(["--index-strategy", "unsafe-best-match"]);
         fetch(install.arg("--requirements").arg(&requirements))?;
@@ -115,14 +155,34 @@ fn make(install: &Install<'_>, name: EnvName, home: &Path, uv: Option<&Path>) ->
         let mut venv = Command::new(&base.path);
         run(venv.args(["-m", "venv"]).arg(home))?;
         let mut install = Command::new(home.join(&python));
-        install.args(["-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--progress-bar", "off"]);
-        fetch(install.args(["--no-deps", "--only-binary=:all:", "--require-hashes", "-r"]).arg(&requirements))?;
+        install.args([
+            "-m",
+            "pip",
+            "install",
+            "--no-input",
+            "--disable-pip-version-check",
+            "--progress-bar",
+            "off",
+        ]);
+        fetch(
+            install
+                .args(["--no-deps", "--only-binary=:all:", "--require-hashes", "-r"])
+                .arg(&requirements),
+        )?;
         "pip"
     };
     let (major, minor, patch) = base.version;
     let site = PathBuf::from(format!("lib/python{major}.{minor}/site-packages"));
     let python_version = format!("{major}.{minor}.{patch}");
-    let marker = Marker { python, site, python_version, installer: installer.into() };
+    let marker = Marker {
+        python,
+        site,
+        python_version,
+        installer: installer.into(),
+    };
     bfs::write_atomic(&home.join(MARKER), &serde_json::to_vec_pretty(&marker)?)?;
-    Ok(PythonEnv { python: home.join(marker.python), site: home.join(marker.site) })
+    Ok(PythonEnv {
+        python: home.join(marker.python),
+        site: home.join(marker.site),
+    })
 }

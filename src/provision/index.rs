@@ -31,21 +31,45 @@ fn by_uv(uv: &Path, folder: &Path, package: &str) -> Result<Command, String> {
     let wanted = folder.join("wanted.in");
     std::fs::write(&wanted, package).map_err(|error| error.to_string())?;
     let mut command = Command::new(uv);
-    command.args(["pip", "compile", "--quiet", "--no-deps", "--no-config", "--no-cache", "--upgrade"]).arg(wanted);
+    command
+        .args([
+            "pip",
+            "compile",
+            "--quiet",
+            "--no-deps",
+            "--no-config",
+            "--no-cache",
+            "--upgrade",
+        ])
+        .arg(wanted);
     Ok(command)
 }
 
 fn by_pip(folder: &Path) -> Result<Command, String> {
     let python = find_python().map_err(|error| format!("{error:#}"))?;
     let mut command = Command::new(python.path);
-    let quiet = ["-m", "pip", "download", "--quiet", "--no-deps", "--no-cache-dir", "--disable-pip-version-check"];
-    command.args(quiet).args(["--retries", "0", "--dest"]).arg(folder).arg(PACKAGE);
+    let quiet = [
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--no-cache-dir",
+        "--disable-pip-version-check",
+    ];
+    command
+        .args(quiet)
+        .args(["--retries", "0", "--dest"])
+        .arg(folder)
+        .arg(PACKAGE);
     Ok(command)
 }
 
 fn ask(command: &mut Command) -> Result<(), String> {
     // An installation waits longer, but not for an index that is not there.
-    let command = command.env("UV_HTTP_TIMEOUT", "5").env("UV_HTTP_RETRIES", "0");
+    let command = command
+        .env("UV_HTTP_TIMEOUT", "5")
+        .env("UV_HTTP_RETRIES", "0");
     let output = run_within(command, PATIENCE, true).map_err(|error| error.to_string())?;
     let output = output.ok_or_else(|| format!("no answer within {} s", PATIENCE.as_secs()))?;
     if output.status.success() {
@@ -53,7 +77,12 @@ fn ask(command: &mut Command) -> Result<(), String> {
     }
     let said = String::from_utf8_lossy(&output.stderr);
     // The last cause is the first to be known.
-    let lines = said.lines().map(|line| line.trim_start_matches(|c: char| !c.is_alphanumeric()).trim_end());
-    let last = lines.map(|line| line.trim_start_matches("cause: ")).rfind(|line| !line.is_empty());
+    let lines = said.lines().map(|line| {
+        line.trim_start_matches(|c: char| !c.is_alphanumeric())
+            .trim_end()
+    });
+    let last = lines
+        .map(|line| line.trim_start_matches("cause: "))
+        .rfind(|line| !line.is_empty());
     Err(last.unwrap_or("the installer said nothing").to_owned())
 }

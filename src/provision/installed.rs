@@ -24,24 +24,35 @@ impl Provision {
     pub fn installed(&self) -> anyhow::Result<Vec<Installed>> {
         let envs = EnvName::ALL.iter().map(|name| self.home(*name));
         let torch = self.locks.text(EnvName::Torch);
-        let rest =
-            [torch_worker::home(&self.dir, torch), torch_worker::links(&self.dir, torch), python::home(&self.dir)];
+        let rest = [
+            torch_worker::home(&self.dir, torch),
+            torch_worker::links(&self.dir, torch),
+            python::home(&self.dir),
+        ];
         let current: Vec<PathBuf> = envs.chain(rest).collect();
         if !self.dir.is_dir() {
             return Ok(Vec::new());
         }
-        let mut homes =
-            self.homes().with_context(|| format!("failed to list `{}`", self.dir.display()))?.collect::<Vec<_>>();
+        let mut homes = self
+            .homes()
+            .with_context(|| format!("failed to list `{}`", self.dir.display()))?
+            .collect::<Vec<_>>();
         homes.sort();
         let of = |path: PathBuf| {
             let bytes = crate::store::Amount::below(&path).bytes;
-            Installed { current: current.contains(&path), bytes, path }
+            Installed {
+                current: current.contains(&path),
+                bytes,
+                path,
+            }
         };
         Ok(homes.into_iter().map(of).collect())
     }
 
     fn homes(&self) -> std::io::Result<impl Iterator<Item = PathBuf> + use<>> {
-        let paths = std::fs::read_dir(&self.dir)?.flatten().map(|entry| entry.path());
+        let paths = std::fs::read_dir(&self.dir)?
+            .flatten()
+            .map(|entry| entry.path());
         Ok(paths.filter(|path| path.is_dir() && !path.is_symlink() && is_ours(path)))
     }
 
@@ -49,10 +60,18 @@ impl Provision {
     pub fn unfinished(&self, dry_run: bool) -> anyhow::Result<Vec<(PathBuf, u64)>> {
         let homes = self.homes().into_iter().flatten();
         let mut gone = Vec::new();
-        for path in homes.chain([self.dir.clone()]).flat_map(|dir| temporary::left_in(&dir)).map(|left| left.path()) {
+        for path in homes
+            .chain([self.dir.clone()])
+            .flat_map(|dir| temporary::left_in(&dir))
+            .map(|left| left.path())
+        {
             gone.push((path.clone(), crate::store::Amount::below(&path).bytes));
             if !dry_run {
-                let removed = if path.is_dir() { bfs::remove_dir(&path) } else { std::fs::remove_file(&path) };
+                let removed = if path.is_dir() {
+                    bfs::remove_dir(&path)
+                } else {
+                    std::fs::remove_file(&path)
+                };
                 removed.with_context(|| format!("failed to remove `{}`", path.display()))?;
             }
         }
@@ -71,13 +90,17 @@ impl Provision {
 
     /// Removes what no version of this orch uses; gives why not, if it is in use.
     pub fn remove(&self, installed: &Installed) -> anyhow::Result<Option<String>> {
-        assert!(!installed.current, "BUG: a current environment is to be removed");
+        assert!(
+            !installed.current,
+            "BUG: a current environment is to be removed"
+        );
         if let Some(why) = self.in_use(installed) {
             return Ok(Some(why));
         }
         // Held, so that nobody installs it meanwhile.
         let lock_path = installed.path.with_extension("lock");
-        let lock = File::create(&lock_path).with_context(|| format!("failed to create `{}`", lock_path.display()))?;
+        let lock = File::create(&lock_path)
+            .with_context(|| format!("failed to create `{}`", lock_path.display()))?;
         if lock.try_lock().is_err() {
             return Ok(Some("another orch is installing it".into()));
         }
@@ -96,11 +119,16 @@ fn is_ours(path: &Path) -> bool {
     let has = |name: &str| path.join(name).exists();
     is_named(path)
         && (path.with_extension("lock").is_file()
-            || [env::MARKER, "build.lock", "build-version", "orch_py"].into_iter().any(has))
+            || [env::MARKER, "build.lock", "build-version", "orch_py"]
+                .into_iter()
+                .any(has))
 }
 
 fn is_named(path: &Path) -> bool {
-    let Some((word, digest)) = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.rsplit_once('-'))
+    let Some((word, digest)) = path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .and_then(|name| name.rsplit_once('-'))
     else {
         return false;
     };
@@ -118,9 +146,10 @@ fn user_of(path: &Path) -> Option<u32> {
     pids.into_iter().find(|pid| {
         let home = PathBuf::from(format!("/proc/{pid}"));
         let maps = std::fs::read(home.join("maps")).unwrap_or_default();
-        let is_mapped = String::from_utf8_lossy(&maps)
-            .lines()
-            .any(|line| line.find('/').is_some_and(|at| Path::new(&line[at..]).starts_with(text)));
+        let is_mapped = String::from_utf8_lossy(&maps).lines().any(|line| {
+            line.find('/')
+                .is_some_and(|at| Path::new(&line[at..]).starts_with(text))
+        });
         is_mapped || std::fs::read_link(home.join("exe")).is_ok_and(|exe| exe.starts_with(path))
     })
 }

@@ -11,13 +11,20 @@ use crate::device::{Host, android};
 /// The shared library, whatever version its name carries.
 pub(super) fn find(site: &Path, wheel: &Wheel) -> anyhow::Result<PathBuf> {
     let folder = site.join(wheel.folder);
-    let entries = std::fs::read_dir(&folder).with_context(|| format!("failed to list `{}`", folder.display()))?;
-    let is_library =
-        |name: &str| name.starts_with(wheel.prefix) && [".so", ".dylib", ".dll"].iter().any(|e| name.contains(e));
-    let mut found: Vec<_> =
-        entries.flatten().filter(|e| e.file_name().to_str().is_some_and(is_library)).map(|e| e.path()).collect();
+    let entries = std::fs::read_dir(&folder)
+        .with_context(|| format!("failed to list `{}`", folder.display()))?;
+    let is_library = |name: &str| {
+        name.starts_with(wheel.prefix) && [".so", ".dylib", ".dll"].iter().any(|e| name.contains(e))
+    };
+    let mut found: Vec<_> = entries
+        .flatten()
+        .filter(|e| e.file_name().to_str().is_some_and(is_library))
+        .map(|e| e.path())
+        .collect();
     found.sort();
-    found.pop().with_context(|| format!("`{}` holds no {}*", folder.display(), wheel.prefix))
+    found
+        .pop()
+        .with_context(|| format!("`{}` holds no {}*", folder.display(), wheel.prefix))
 }
 
 pub(super) fn adb() -> anyhow::Result<PathBuf> {

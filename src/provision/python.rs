@@ -30,7 +30,12 @@ impl Interpreter {
         let output = Command::new(path).args(["-I", "-c", QUESTION]).output();
         let output = output.with_context(|| format!("failed to start `{}`", path.display()))?;
         let (status, said) = (output.status, String::from_utf8_lossy(&output.stderr));
-        ensure!(status.success(), "`{}` ended with {status}: {}", path.display(), said.trim());
+        ensure!(
+            status.success(),
+            "`{}` ended with {status}: {}",
+            path.display(),
+            said.trim()
+        );
         serde_json::from_slice(&output.stdout)
             .with_context(|| format!("`{}` is not a Python interpreter", path.display()))
     }
@@ -44,12 +49,23 @@ pub fn find_python() -> anyhow::Result<Interpreter> {
     for name in ["python3".to_owned()].into_iter().chain(names) {
         let Some(path) = on_path(&name) else { continue };
         match Interpreter::ask(&path) {
-            Ok(found) if found.version.0 == 3 && MINORS.contains(&found.version.1) => return Ok(found),
-            Ok(found) => seen.push(format!("{} is {}.{}", path.display(), found.version.0, found.version.1)),
+            Ok(found) if found.version.0 == 3 && MINORS.contains(&found.version.1) => {
+                return Ok(found);
+            }
+            Ok(found) => seen.push(format!(
+                "{} is {}.{}",
+                path.display(),
+                found.version.0,
+                found.version.1
+            )),
             Err(e) => seen.push(format!("{e:#}")),
         }
     }
-    let seen = if seen.is_empty() { "no python3 is on PATH".to_owned() } else { seen.join("; ") };
+    let seen = if seen.is_empty() {
+        "no python3 is on PATH".to_owned()
+    } else {
+        seen.join("; ")
+    };
     bail!(
         "no Python 3.{} to 3.{} was found ({seen})\nhint: install one (Debian: apt install python3 python3-venv), or set \
          ORCH_PYTHON to an interpreter that has the packages",
@@ -64,7 +80,9 @@ pub fn find_uv() -> Option<PathBuf> {
 
 pub(super) fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
+    std::env::split_paths(&path)
+        .map(|dir| dir.join(name))
+        .find(|file| file.is_file())
 }
 
 /// A package of the user's own environment.
@@ -83,13 +101,21 @@ impl Package {
             let record = std::fs::read_to_string(self.info.join("RECORD")).unwrap_or_default();
             // The installer's own notes, and scripts outside, which name the interpreter, differ between two
             // installations of one wheel.
-            let is_content =
-                |line: &&str| line.contains(",sha256=") && !line.contains(".dist-info/") && !line.starts_with("../");
+            let is_content = |line: &&str| {
+                line.contains(",sha256=")
+                    && !line.contains(".dist-info/")
+                    && !line.starts_with("../")
+            };
             let mut files: Vec<_> = record.lines().filter(is_content).collect();
             files.sort_unstable();
-            match files.is_empty() || self.info.join("direct_url.json").is_file() && files.len() < 2 {
+            match files.is_empty() || self.info.join("direct_url.json").is_file() && files.len() < 2
+            {
                 true => format!("{} (own, content unknown)", self.version),
-                false => format!("{}+{} (own)", self.version, Digest::of(files.join("\n").as_bytes()).short()),
+                false => format!(
+                    "{}+{} (own)",
+                    self.version,
+                    Digest::of(files.join("\n").as_bytes()).short()
+                ),
             }
         })
     }
@@ -97,11 +123,16 @@ impl Package {
 
 /// Installed packages by name, read from their `dist-info` folders.
 pub(super) fn installed(site: &Path) -> anyhow::Result<BTreeMap<String, Package>> {
-    let entries = std::fs::read_dir(site).with_context(|| format!("failed to list `{}`", site.display()))?;
+    let entries =
+        std::fs::read_dir(site).with_context(|| format!("failed to list `{}`", site.display()))?;
     let packages = entries.flatten().filter_map(|entry| {
         let name = entry.file_name().into_string().ok()?;
         let (package, version) = name.strip_suffix(".dist-info")?.rsplit_once('-')?;
-        let found = Package { version: version.to_owned(), info: entry.path(), identity: OnceLock::new() };
+        let found = Package {
+            version: version.to_owned(),
+            info: entry.path(),
+            identity: OnceLock::new(),
+        };
         Some((package.to_lowercase().replace(['_', '.'], "-"), found))
     });
     Ok(packages.collect())
@@ -117,11 +148,14 @@ pub(super) fn package_dir(dir: &Path) -> anyhow::Result<PathBuf> {
     if home.is_dir() {
         return Ok(home);
     }
-    std::fs::create_dir_all(dir).with_context(|| format!("failed to create `{}`", dir.display()))?;
+    std::fs::create_dir_all(dir)
+        .with_context(|| format!("failed to create `{}`", dir.display()))?;
     let staged = tempfile::Builder::new().prefix(".tmp-").tempdir_in(dir)?;
     let package = staged.path().join("orch_py");
     std::fs::create_dir_all(&package)?;
-    toolchain::PACKAGE.extract(package).context("failed to write the Python package")?;
+    toolchain::PACKAGE
+        .extract(package)
+        .context("failed to write the Python package")?;
     let staged = staged.keep();
     if std::fs::rename(&staged, &home).is_err() {
         bfs::remove_dir(&staged)?; // another process was first
@@ -140,24 +174,37 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
-        installed(site.path()).unwrap()["my-torch"].identity().to_owned()
+        installed(site.path()).unwrap()["my-torch"]
+            .identity()
+            .to_owned()
     }
 
     #[test]
     fn a_package_of_ones_own_is_known_by_its_content() {
         let record = "my_torch-2.0.dist-info/RECORD";
         let code = "torch/a.so,sha256=aa,9\ntorch/b.py,sha256=bb,1\n";
-        let one = identity(&[(record, &format!("{code}my_torch-2.0.dist-info/INSTALLER,sha256=11,4\n"))]);
+        let one = identity(&[(
+            record,
+            &format!("{code}my_torch-2.0.dist-info/INSTALLER,sha256=11,4\n"),
+        )]);
         let same = identity(&[(
             record,
-            &format!("my_torch-2.0.dist-info/INSTALLER,sha256=22,3\n../../bin/run,sha256=33,1\n{code}"),
+            &format!(
+                "my_torch-2.0.dist-info/INSTALLER,sha256=22,3\n../../bin/run,sha256=33,1\n{code}"
+            ),
         )]);
         let patched = identity(&[(record, &code.replace("bb", "cc"))]);
         assert!(one.starts_with("2.0+") && one.ends_with(" (own)"), "{one}");
         assert_eq!(one, same, "who installed it does not matter");
         assert_ne!(one, patched);
-        let link = [(record, "__editable__.pth,sha256=aa,9\n"), ("my_torch-2.0.dist-info/direct_url.json", "{}")];
+        let link = [
+            (record, "__editable__.pth,sha256=aa,9\n"),
+            ("my_torch-2.0.dist-info/direct_url.json", "{}"),
+        ];
         assert_eq!(identity(&link), "2.0 (own, content unknown)");
-        assert_eq!(identity(&[("my_torch-2.0.dist-info/METADATA", "")]), "2.0 (own, content unknown)");
+        assert_eq!(
+            identity(&[("my_torch-2.0.dist-info/METADATA", "")]),
+            "2.0 (own, content unknown)"
+        );
     }
 }

@@ -38,8 +38,13 @@ impl Provision {
     /// With the locks that [`Provision::do_without_cuda`] wrote for this orch, where it did and no GPU came since. `index`: where PyTorch
     /// for CPUs is to be had, None for PyPI's PyTorch in any case.
     pub fn without_cuda(self, index: Option<String>) -> Result<Self, String> {
-        let provision = Self { index_for_cpus: index, ..self };
-        let written = provision.locks_for_cpus().filter(|folder| folder.join(LAST).is_file());
+        let provision = Self {
+            index_for_cpus: index,
+            ..self
+        };
+        let written = provision
+            .locks_for_cpus()
+            .filter(|folder| folder.join(LAST).is_file());
         match written.filter(|_| !cuda::is_seen(&Host::real())) {
             Some(folder) => Ok(provision.locked(Locks::of(&folder)?)),
             None => Ok(provision),
@@ -67,22 +72,38 @@ impl Provision {
     /// Where PyTorch is among what is wanted and its index for CPUs answers, writes locks with that: those of whoever opens this folder
     /// of environments from now on. True if it did.
     pub fn do_without_cuda(&self, wanted: &BTreeSet<Requirement>, progress: &dyn Fn(&str)) -> bool {
-        let has_torch = [Requirement::Env(EnvName::Torch), Requirement::TorchWorker, Requirement::Env(EnvName::Litert)];
-        let is_wanted = self.may_do_without_cuda() && has_torch.iter().any(|requirement| wanted.contains(requirement));
-        let (Some(index), Some(folder), true) = (self.index_for_cpus.as_deref(), self.locks_for_cpus(), is_wanted)
-        else {
+        let has_torch = [
+            Requirement::Env(EnvName::Torch),
+            Requirement::TorchWorker,
+            Requirement::Env(EnvName::Litert),
+        ];
+        let is_wanted = self.may_do_without_cuda()
+            && has_torch
+                .iter()
+                .any(|requirement| wanted.contains(requirement));
+        let (Some(index), Some(folder), true) = (
+            self.index_for_cpus.as_deref(),
+            self.locks_for_cpus(),
+            is_wanted,
+        ) else {
             return false;
         };
         let lock = |name| self.lock_with_torch(name, index, &folder, progress);
-        progress(&format!("no NVIDIA GPU is here: asking {index} for a PyTorch without CUDA"));
+        progress(&format!(
+            "no NVIDIA GPU is here: asking {index} for a PyTorch without CUDA"
+        ));
         let reached = match env::uv(&self.install(progress)) {
             Some(uv) => index::reach_torch(index, &uv).map_err(anyhow::Error::msg),
             None => Err(anyhow::anyhow!("only uv can ask")),
         };
-        let locked = reached.and_then(|()| lock(EnvName::Litert)).and_then(|()| lock(EnvName::Torch));
+        let locked = reached
+            .and_then(|()| lock(EnvName::Litert))
+            .and_then(|()| lock(EnvName::Torch));
         if let Err(why) = &locked {
             let hint = "hint: ORCH_TORCH_INDEX names a mirror, or is `pypi`";
-            progress(&format!("none is to be had, so PyTorch is PyPI's, two thirds of it CUDA: {why:#}; {hint}"));
+            progress(&format!(
+                "none is to be had, so PyTorch is PyPI's, two thirds of it CUDA: {why:#}; {hint}"
+            ));
         }
         locked.is_ok()
     }
@@ -102,22 +123,43 @@ impl Provision {
         let wanted = wanted(name)?;
         let install = self.install(progress);
         let uv = env::uv(&install).context("only uv can ask two indexes for one lock")?;
-        std::fs::create_dir_all(folder).with_context(|| format!("failed to create `{}`", folder.display()))?;
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("failed to create `{}`", folder.display()))?;
         let room = tempfile::tempdir()?;
         let at = |name: &str| room.path().join(name);
         let own = name.lock();
         std::fs::write(at("wanted.in"), wanted)?;
         std::fs::write(at("own.txt"), own)?;
         let mut compile = Command::new(uv);
-        compile.args(["pip", "compile", "--quiet", "--no-config", "--universal", "--python-version", "3.11"]);
-        compile.args(["--generate-hashes", "--no-header", "--no-annotate", "--index", index]);
+        compile.args([
+            "pip",
+            "compile",
+            "--quiet",
+            "--no-config",
+            "--universal",
+            "--python-version",
+            "3.11",
+        ]);
+        compile.args([
+            "--generate-hashes",
+            "--no-header",
+            "--no-annotate",
+            "--index",
+            index,
+        ]);
         // Of what both have, only names are taken here: what is installed has the hashes of orch's own lock.
-        compile.args(["--index-strategy", "unsafe-best-match", "--constraints"]).arg(at("own.txt"));
-        compile.arg("--output-file").arg(at("found.txt")).arg(at("wanted.in"));
+        compile
+            .args(["--index-strategy", "unsafe-best-match", "--constraints"])
+            .arg(at("own.txt"));
+        compile
+            .arg("--output-file")
+            .arg(at("found.txt"))
+            .arg(at("wanted.in"));
         install.run(&mut compile, &at("log"))?;
         let lock = merged(own, &std::fs::read_to_string(at("found.txt"))?, index)?;
         let path = folder.join(format!("{name}.txt"));
-        bfs::write_atomic(&path, lock.as_bytes()).with_context(|| format!("failed to write `{}`", path.display()))
+        bfs::write_atomic(&path, lock.as_bytes())
+            .with_context(|| format!("failed to write `{}`", path.display()))
     }
 }
 
@@ -126,12 +168,21 @@ fn merged(own: &str, found: &str, index: &str) -> anyhow::Result<String> {
     let is_build = |name: &str| BUILDS.contains(&name);
     let names: BTreeSet<&str> = entries(found).map(|(name, _)| name).collect();
     let locked: BTreeSet<&str> = entries(own).map(|(name, _)| name).collect();
-    if let Some(new) = names.iter().find(|name| !is_build(name) && !locked.contains(*name)) {
+    if let Some(new) = names
+        .iter()
+        .find(|name| !is_build(name) && !locked.contains(*name))
+    {
         bail!("the PyTorch of {index} needs {new}, which orch has no hash of");
     }
     let builds: Vec<_> = entries(found).filter(|(name, _)| is_build(name)).collect();
-    if builds.is_empty() || builds.iter().any(|build| entries(own).any(|locked| locked == *build)) {
-        bail!("{index} has no build of the locked PyTorch of its own\n  hint: `orch setup` without it installs PyPI's");
+    if builds.is_empty()
+        || builds
+            .iter()
+            .any(|build| entries(own).any(|locked| locked == *build))
+    {
+        bail!(
+            "{index} has no build of the locked PyTorch of its own\n  hint: `orch setup` without it installs PyPI's"
+        );
     }
     let kept = entries(own).filter(|(name, _)| names.contains(name) && !is_build(name));
     let mut all: Vec<_> = kept.chain(builds).collect();
@@ -160,10 +211,25 @@ mod tests {
     #[test]
     fn what_has_no_hash_and_what_is_pypis_after_all_is_refused() {
         let refused = |found: &str| merged(OWN, found, INDEX).unwrap_err().to_string();
-        let new = refused("torch==2.13.0+cpu \\\n    --hash=sha256:T\nintel-openmp==1 \\\n    --hash=sha256:i\n");
-        assert_eq!(new, "the PyTorch of https://example.org/cpu needs intel-openmp, which orch has no hash of");
-        assert!(refused(OWN).contains("no build of the locked PyTorch"), "{}", refused(OWN));
-        let half = OWN.replace("torch==2.13.0 \\\n    --hash=sha256:t", "torch==2.13.0+cpu \\\n    --hash=sha256:T");
-        assert!(refused(&half).contains("no build of the locked PyTorch"), "torchvision is PyPI's still");
+        let new = refused(
+            "torch==2.13.0+cpu \\\n    --hash=sha256:T\nintel-openmp==1 \\\n    --hash=sha256:i\n",
+        );
+        assert_eq!(
+            new,
+            "the PyTorch of https://example.org/cpu needs intel-openmp, which orch has no hash of"
+        );
+        assert!(
+            refused(OWN).contains("no build of the locked PyTorch"),
+            "{}",
+            refused(OWN)
+        );
+        let half = OWN.replace(
+            "torch==2.13.0 \\\n    --hash=sha256:t",
+            "torch==2.13.0+cpu \\\n    --hash=sha256:T",
+        );
+        assert!(
+            refused(&half).contains("no build of the locked PyTorch"),
+            "torchvision is PyPI's still"
+        );
     }
 }

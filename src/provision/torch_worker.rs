@@ -19,7 +19,11 @@ pub(super) fn home(dir: &Path, lock: &str) -> PathBuf {
     // The keys of its runs hold this list too, so that no run is ever attributed to another worker.
     // One that was built before the link beside it was its run path is another.
     let sources = format!("{} {lock} {}", torch::BUILD.digest(), libtorch::LINK);
-    dir.join(format!("{}-{}", libtorch::WORKER, Digest::of(sources.as_bytes()).short()))
+    dir.join(format!(
+        "{}-{}",
+        libtorch::WORKER,
+        Digest::of(sources.as_bytes()).short()
+    ))
 }
 
 /// Where the links to the libtorch that it is built against lie.
@@ -39,7 +43,9 @@ pub(super) fn shipped_name() -> String {
 
 /// The one that came with this orch, as in a wheel.
 pub(super) fn shipped() -> Option<PathBuf> {
-    let orch = std::env::current_exe().and_then(std::fs::canonicalize).ok()?;
+    let orch = std::env::current_exe()
+        .and_then(std::fs::canonicalize)
+        .ok()?;
     Some(orch.parent()?.join(shipped_name())).filter(|path| path.is_file())
 }
 
@@ -47,10 +53,14 @@ pub(super) fn shipped() -> Option<PathBuf> {
 pub(super) fn install(install: &Install<'_>, env: &PythonEnv) -> anyhow::Result<PathBuf> {
     let (dir, lock) = (&install.at.dir, install.at.locks.text(EnvName::Torch));
     let home = home(dir, lock);
-    std::fs::create_dir_all(&home).with_context(|| format!("failed to create `{}`", home.display()))?;
+    std::fs::create_dir_all(&home)
+        .with_context(|| format!("failed to create `{}`", home.display()))?;
     let lock_path = home.join("build.lock");
-    let guard = File::create(&lock_path).with_context(|| format!("failed to create `{}`", lock_path.display()))?;
-    guard.lock().with_context(|| format!("failed to lock `{}`", lock_path.display()))?;
+    let guard = File::create(&lock_path)
+        .with_context(|| format!("failed to create `{}`", lock_path.display()))?;
+    guard
+        .lock()
+        .with_context(|| format!("failed to lock `{}`", lock_path.display()))?;
     if let Some(binary) = ready(dir, lock) {
         return Ok(binary);
     }
@@ -60,7 +70,8 @@ pub(super) fn install(install: &Install<'_>, env: &PythonEnv) -> anyhow::Result<
     libtorch::relink(&links, &home.join(libtorch::LINK))?;
     // Copied aside and renamed, so that what was cut short is never taken for a worker.
     let staged = home.join(format!(".tmp-{}", std::process::id()));
-    bfs::copy_file(&made, &staged).with_context(|| format!("failed to copy `{}`", made.display()))?;
+    bfs::copy_file(&made, &staged)
+        .with_context(|| format!("failed to copy `{}`", made.display()))?;
     let binary = home.join(libtorch::WORKER);
     std::fs::rename(&staged, &binary)?;
     Ok(binary)
@@ -68,16 +79,22 @@ pub(super) fn install(install: &Install<'_>, env: &PythonEnv) -> anyhow::Result<
 
 fn build(install: &Install<'_>, home: &Path, links: &Path) -> anyhow::Result<PathBuf> {
     let source = Path::new(SOURCES);
-    let Some(cargo) = python::on_path("cargo").filter(|_| source.join("Cargo.lock").is_file()) else {
+    let Some(cargo) = python::on_path("cargo").filter(|_| source.join("Cargo.lock").is_file())
+    else {
         bail!(
             "this orch came without the tch worker, which is built from orch's sources, and {}\nhint: install orch's wheel, or clone \
              orch and run `cargo run -- setup torch-worker` there with the same --cache-dir, or leave out the targets with \
              `runtime: torch`",
-            if source.join("Cargo.lock").is_file() { "cargo is not on PATH" } else { "they are not on this machine" }
+            if source.join("Cargo.lock").is_file() {
+                "cargo is not on PATH"
+            } else {
+                "they are not on this machine"
+            }
         );
     };
     // The profile that this orch was built with: its dependencies are compiled already.
-    let is_release = std::env::current_exe().is_ok_and(|exe| exe.starts_with(source.join("target/release")));
+    let is_release =
+        std::env::current_exe().is_ok_and(|exe| exe.starts_with(source.join("target/release")));
     let (mut command, binary) = libtorch::build(&cargo, source, links, is_release);
     let log = home.join("build.log");
     let _ = std::fs::remove_file(&log);

@@ -37,7 +37,8 @@ mod tests {
     #[test]
     fn nothing_for_node_is_installed_and_the_runtime_is_the_one_it_is_made_for() {
         let locks = Locks::default();
-        let lock: serde_json::Value = serde_json::from_str(locks.text(EnvName::TransformersJs)).unwrap();
+        let lock: serde_json::Value =
+            serde_json::from_str(locks.text(EnvName::TransformersJs)).unwrap();
         let of = |name: &str| &lock["packages"][format!("node_modules/{name}")];
         for name in ["onnxruntime-node", "sharp"] {
             assert_eq!(of(name)["name"], "guid-typescript", "{name}");
@@ -45,8 +46,17 @@ mod tests {
         let made_for = &of("@huggingface/transformers")["dependencies"]["onnxruntime-web"];
         assert_eq!(made_for, &of("onnxruntime-web")["version"]);
         let package = "@huggingface/transformers";
-        let identity = locks.identity(Tool { env: EnvName::TransformersJs, package });
+        let identity = locks.identity(Tool {
+            env: EnvName::TransformersJs,
+            package,
+        });
         let asked: serde_json::Value = serde_json::from_str(PACKAGES.manifest).unwrap();
-        assert!(identity.starts_with(&format!("{}+", asked["dependencies"][package].as_str().unwrap())), "{identity}");
+        assert!(
+            identity.starts_with(&format!(
+                "{}+",
+                asked["dependencies"][package].as_str().unwrap()
+            )),
+            "{identity}"
+        );
     }
 }

@@ -10,7 +10,9 @@ use crate::reapi::blobs::Blob;
 use crate::reapi::hash::Function;
 use crate::reapi::proto::command::EnvironmentVariable;
 use crate::reapi::proto::platform::Property;
-use crate::reapi::proto::{Action, Command, Digest, Directory, DirectoryNode, FileNode, Platform, Tree};
+use crate::reapi::proto::{
+    Action, Command, Digest, Directory, DirectoryNode, FileNode, Platform, Tree,
+};
 
 /// What is to be executed.
 #[derive(Debug, Default)]
@@ -43,23 +45,35 @@ impl Folder {
     fn add(&mut self, path: &str, digest: Digest, is_executable: bool) {
         match path.split_once('/') {
             None => drop(self.files.insert(path.to_owned(), (digest, is_executable))),
-            Some((folder, rest)) => self.folders.entry(folder.to_owned()).or_default().add(rest, digest, is_executable),
+            Some((folder, rest)) => {
+                self.folders
+                    .entry(folder.to_owned())
+                    .or_default()
+                    .add(rest, digest, is_executable)
+            }
         }
     }
 
     /// Its message; those of the folders in it go to `blobs`.
     fn close(self, function: Function, blobs: &mut Vec<Blob>) -> Digest {
-        let files = self.files.into_iter().map(|(name, (digest, is_executable))| FileNode {
-            name,
-            digest: Some(digest),
-            is_executable,
-            ..FileNode::default()
-        });
+        let files = self
+            .files
+            .into_iter()
+            .map(|(name, (digest, is_executable))| FileNode {
+                name,
+                digest: Some(digest),
+                is_executable,
+                ..FileNode::default()
+            });
         let folders = self.folders.into_iter().map(|(name, folder)| {
             let digest = Some(folder.close(function, blobs));
             DirectoryNode { name, digest }
         });
-        let message = Directory { directories: folders.collect(), files: files.collect(), ..Directory::default() };
+        let message = Directory {
+            directories: folders.collect(),
+            files: files.collect(),
+            ..Directory::default()
+        };
         let blob = Blob::of_message(&message, function);
         let digest = blob.digest.clone();
         blobs.push(blob);
@@ -72,18 +86,34 @@ impl Task {
     pub(super) fn close(self, function: Function) -> (Digest, Vec<Blob>) {
         let mut blobs = Vec::new();
         let mut root = Folder::default();
-        for Input { path, blob, is_executable } in self.files {
+        for Input {
+            path,
+            blob,
+            is_executable,
+        } in self.files
+        {
             root.add(&path, blob.digest.clone(), is_executable);
             blobs.push(blob);
         }
         let input_root = root.close(function, &mut blobs);
         // By name, as the API wants all of them.
-        let env = self.env.into_iter().map(|(name, value)| EnvironmentVariable { name, value });
-        let properties = self.properties.into_iter().map(|(name, value)| Property { name, value });
-        let platform = Platform { properties: properties.collect() };
+        let env = self
+            .env
+            .into_iter()
+            .map(|(name, value)| EnvironmentVariable { name, value });
+        let properties = self
+            .properties
+            .into_iter()
+            .map(|(name, value)| Property { name, value });
+        let platform = Platform {
+            properties: properties.collect(),
+        };
         let mut outputs = self.outputs;
         outputs.sort();
-        #[expect(deprecated, reason = "older servers look for the platform in the command")]
+        #[expect(
+            deprecated,
+            reason = "older servers look for the platform in the command"
+        )]
         let command = Command {
             arguments: self.argv,
             environment_variables: env.collect(),
@@ -92,8 +122,10 @@ impl Task {
             ..Command::default()
         };
         let command = Blob::of_message(&command, function);
-        let timeout =
-            self.timeout.map(|limit| Limit { seconds: limit.as_secs() as i64, nanos: limit.subsec_nanos() as i32 });
+        let timeout = self.timeout.map(|limit| Limit {
+            seconds: limit.as_secs() as i64,
+            nanos: limit.subsec_nanos() as i32,
+        });
         let action = Action {
             command_digest: Some(command.digest.clone()),
             input_root_digest: Some(input_root),
@@ -111,8 +143,11 @@ impl Task {
 /// The files of an output folder by their paths in it; None if the message is none, or refers to what it lacks.
 pub(super) fn files_of(tree: &[u8], function: Function) -> Option<Vec<(String, Digest)>> {
     let tree = Tree::decode(tree).ok()?;
-    let children: HashMap<String, Directory> =
-        tree.children.into_iter().map(|child| (function.of(&child.encode_to_vec()).hash, child)).collect();
+    let children: HashMap<String, Directory> = tree
+        .children
+        .into_iter()
+        .map(|child| (function.of(&child.encode_to_vec()).hash, child))
+        .collect();
     let mut files = Vec::new();
     // Each folder is met once for each way to it; a tree deeper than this is nobody's output.
     let mut open = vec![(String::new(), tree.root?, 0)];
@@ -140,11 +175,23 @@ mod tests {
     #[test]
     fn a_server_is_asked_for_time_only_where_somebody_says_so() {
         let asked = |timeout| {
-            let (_, blobs) = Task { timeout, ..Task::default() }.close(Function::Sha256);
-            let Some(Content::Bytes(bytes)) = blobs.last().map(|blob| &blob.content) else { panic!("{blobs:?}") };
-            Action::decode(bytes.as_slice()).unwrap().timeout.map(|limit| (limit.seconds, limit.nanos))
+            let (_, blobs) = Task {
+                timeout,
+                ..Task::default()
+            }
+            .close(Function::Sha256);
+            let Some(Content::Bytes(bytes)) = blobs.last().map(|blob| &blob.content) else {
+                panic!("{blobs:?}")
+            };
+            Action::decode(bytes.as_slice())
+                .unwrap()
+                .timeout
+                .map(|limit| (limit.seconds, limit.nanos))
         };
         assert_eq!(asked(None), None);
-        assert_eq!(asked(Some(Duration::from_millis(1500))), Some((1, 500_000_000)));
+        assert_eq!(
+            asked(Some(Duration::from_millis(1500))),
+            Some((1, 500_000_000))
+        );
     }
 }

@@ -48,9 +48,14 @@ impl Address {
     /// `what` is what the URL is of: `the remote`.
     pub fn of(what: &str, url: &str, options: &BTreeMap<String, String>) -> Result<Self, String> {
         let shown = without_secrets(url).into_owned();
-        let bad =
-            |why: &str| Err(format!("{what} `{shown}` {why}\n  hint: grpc://host:8980, or grpcs://host:443/instance"));
-        let Some((word, rest)) = url.split_once("://") else { return bad("is no URL") };
+        let bad = |why: &str| {
+            Err(format!(
+                "{what} `{shown}` {why}\n  hint: grpc://host:8980, or grpcs://host:443/instance"
+            ))
+        };
+        let Some((word, rest)) = url.split_once("://") else {
+            return bad("is no URL");
+        };
         let is_encrypted = match word {
             "grpc" => false,
             "grpcs" => true,
@@ -65,17 +70,29 @@ impl Address {
             Some((_, port)) if port.parse::<u16>().is_ok() => {}
             _ => return bad("names no port"),
         }
-        if let Some(name) = options.keys().find(|name| !OPTIONS.contains(&name.as_str())) {
+        if let Some(name) = options
+            .keys()
+            .find(|name| !OPTIONS.contains(&name.as_str()))
+        {
             let hint = crate::base::suggest::hint(name, OPTIONS.iter().copied());
-            return Err(format!("{what} has no option `{name}` for {word}\n  {hint}"));
+            return Err(format!(
+                "{what} has no option `{name}` for {word}\n  {hint}"
+            ));
         }
         let get = |name: &str| options.get(name).filter(|value| !value.is_empty());
         let file = |name: &str| get(name).map(PathBuf::from);
-        let one = || format!("{what} `{shown}` has only one of `cert` and `key`\n  hint: a certificate needs its key");
+        let one = || {
+            format!(
+                "{what} `{shown}` has only one of `cert` and `key`\n  hint: a certificate needs its key"
+            )
+        };
         ensure(get("cert").is_some() == get("key").is_some(), one)?;
         let identity = file("cert").zip(file("key"));
-        let is_plain = ["cert", "ca", "name"].iter().all(|name| get(name).is_none());
-        let open = || format!("{what} `{shown}` has a certificate but no encryption\n  hint: grpcs://");
+        let is_plain = ["cert", "ca", "name"]
+            .iter()
+            .all(|name| get(name).is_none());
+        let open =
+            || format!("{what} `{shown}` has a certificate but no encryption\n  hint: grpcs://");
         ensure(is_encrypted || is_plain, open)?;
         let token = get("token").cloned().map(Token::Text);
         let both = || format!("{what} `{shown}` has both `token` and `token_file`");
@@ -99,28 +116,67 @@ mod tests {
     use super::*;
 
     fn of(url: &str, options: &[(&str, &str)]) -> Result<Address, String> {
-        let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let options = options
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
         Address::of("the remote", url, &options)
     }
 
     #[test]
     fn a_url_names_a_server_and_one_of_its_stores() {
         let plain = of("grpc://host:8980", &[]).unwrap();
-        assert_eq!((plain.uri.as_str(), plain.instance.as_str()), ("http://host:8980", ""));
-        let named = of("grpcs://[::1]:443/main/", &[("ca", "ca.pem"), ("token", "secret")]).unwrap();
-        assert_eq!((named.uri.as_str(), named.instance.as_str()), ("https://[::1]:443", "main"));
+        assert_eq!(
+            (plain.uri.as_str(), plain.instance.as_str()),
+            ("http://host:8980", "")
+        );
+        let named = of(
+            "grpcs://[::1]:443/main/",
+            &[("ca", "ca.pem"), ("token", "secret")],
+        )
+        .unwrap();
+        assert_eq!(
+            (named.uri.as_str(), named.instance.as_str()),
+            ("https://[::1]:443", "main")
+        );
         assert!(!format!("{named:?}").contains("secret"));
     }
 
     #[test]
     fn what_is_no_server_is_said_with_what_would_be_one() {
-        for url in ["host:1", "http://host:1", "grpc://host", "grpc://:1", "grpc://host:x", "grpc://me:word@host:1"] {
+        for url in [
+            "host:1",
+            "http://host:1",
+            "grpc://host",
+            "grpc://:1",
+            "grpc://host:x",
+            "grpc://me:word@host:1",
+        ] {
             let error = of(url, &[]).unwrap_err();
-            assert!(error.contains("hint: grpc://host:8980") && !error.contains("word"), "{error}");
+            assert!(
+                error.contains("hint: grpc://host:8980") && !error.contains("word"),
+                "{error}"
+            );
         }
-        assert!(of("grpc://h:1", &[("tokn", "x")]).unwrap_err().contains("token"));
-        assert!(of("grpcs://h:1", &[("cert", "x")]).unwrap_err().contains("needs its key"));
-        assert!(of("grpc://h:1", &[("ca", "x")]).unwrap_err().contains("grpcs://"));
-        assert!(of("grpc://h:1", &[("token", "x"), ("token_file", "y")]).unwrap_err().contains("both"));
+        assert!(
+            of("grpc://h:1", &[("tokn", "x")])
+                .unwrap_err()
+                .contains("token")
+        );
+        assert!(
+            of("grpcs://h:1", &[("cert", "x")])
+                .unwrap_err()
+                .contains("needs its key")
+        );
+        assert!(
+            of("grpc://h:1", &[("ca", "x")])
+                .unwrap_err()
+                .contains("grpcs://")
+        );
+        assert!(
+            of("grpc://h:1", &[("token", "x"), ("token_file", "y")])
+                .unwrap_err()
+                .contains("both")
+        );
     }
 }

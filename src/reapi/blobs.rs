@@ -15,8 +15,8 @@ use crate::reapi::client::{Abilities, Client, Wire};
 use crate::reapi::fault::Fault;
 use crate::reapi::hash::Function;
 use crate::reapi::proto::{
-    BatchReadBlobsRequest, BatchUpdateBlobsRequest, Digest, FindMissingBlobsRequest, batch_update_blobs_request,
-    compressor,
+    BatchReadBlobsRequest, BatchUpdateBlobsRequest, Digest, FindMissingBlobsRequest,
+    batch_update_blobs_request, compressor,
 };
 use crate::reapi::transfer::{Arrival, Unpacked, pieces};
 
@@ -56,7 +56,10 @@ pub struct Wanted {
 impl Blob {
     /// One that the server made.
     pub fn there(digest: Digest) -> Self {
-        Self { digest, content: Content::There }
+        Self {
+            digest,
+            content: Content::There,
+        }
     }
 
     pub fn of_message(message: &impl prost::Message, function: Function) -> Self {
@@ -64,7 +67,10 @@ impl Blob {
     }
 
     pub fn of_bytes(bytes: Vec<u8>, function: Function) -> Self {
-        Self { digest: function.of(&bytes), content: Content::Bytes(bytes) }
+        Self {
+            digest: function.of(&bytes),
+            content: Content::Bytes(bytes),
+        }
     }
 }
 
@@ -106,9 +112,20 @@ impl Client {
                 blob_digests: part.to_vec(),
                 digest_function,
             };
-            let answer =
-                self.calling(0, || async { Ok(self.store().find_missing_blobs(request.clone()).await?.into_inner()) });
-            missing.extend(answer.await?.missing_blob_digests.into_iter().map(|digest| digest.hash));
+            let answer = self.calling(0, || async {
+                Ok(self
+                    .store()
+                    .find_missing_blobs(request.clone())
+                    .await?
+                    .into_inner())
+            });
+            missing.extend(
+                answer
+                    .await?
+                    .missing_blob_digests
+                    .into_iter()
+                    .map(|digest| digest.hash),
+            );
         }
         Ok(missing)
     }
@@ -122,24 +139,40 @@ impl Client {
         if blobs.is_empty() {
             return Ok(0);
         }
-        let missing = self.missing(blobs.iter().map(|blob| blob.digest.clone()).collect()).await?;
+        let missing = self
+            .missing(blobs.iter().map(|blob| blob.digest.clone()).collect())
+            .await?;
         blobs.retain(|blob| missing.contains(&blob.digest.hash));
-        base::ensure(!blobs.iter().any(|blob| matches!(blob.content, Content::There)), || Fault::Absent)?;
+        base::ensure(
+            !blobs
+                .iter()
+                .any(|blob| matches!(blob.content, Content::There)),
+            || Fault::Absent,
+        )?;
         let sent = blobs.iter().map(|blob| size(&blob.digest)).sum();
-        let (small, large): (Vec<_>, Vec<_>) = blobs.into_iter().partition(|blob| abilities.is_small(&blob.digest));
+        let (small, large): (Vec<_>, Vec<_>) = blobs
+            .into_iter()
+            .partition(|blob| abilities.is_small(&blob.digest));
         for batch in batches(small, abilities.most_in_batch, |blob| &blob.digest) {
             self.send_batch(&batch, abilities).await?;
         }
-        let streams =
-            futures_util::stream::iter(large).map(|blob| async move { self.send_stream(&blob, abilities).await });
-        streams.buffer_unordered(STREAMS).try_collect::<Vec<()>>().await?;
+        let streams = futures_util::stream::iter(large)
+            .map(|blob| async move { self.send_stream(&blob, abilities).await });
+        streams
+            .buffer_unordered(STREAMS)
+            .try_collect::<Vec<()>>()
+            .await?;
         Ok(sent)
     }
 
     async fn send_batch(&self, batch: &[Blob], abilities: Abilities) -> Result<(), Fault> {
         let one = |blob: &Blob| {
             let (digest, data) = (Some(blob.digest.clone()), blob.content.all()?);
-            Ok(batch_update_blobs_request::Request { digest, data, ..Default::default() })
+            Ok(batch_update_blobs_request::Request {
+                digest,
+                data,
+                ..Default::default()
+            })
         };
         let request = BatchUpdateBlobsRequest {
             instance_name: self.instance.clone(),
@@ -148,7 +181,11 @@ impl Client {
         };
         let bytes = batch.iter().map(|blob| size(&blob.digest)).sum();
         self.calling(bytes, || async {
-            let answer = self.store().batch_update_blobs(request.clone()).await?.into_inner();
+            let answer = self
+                .store()
+                .batch_update_blobs(request.clone())
+                .await?
+                .into_inner();
             are_well(answer.responses.iter().map(|one| &one.status))?;
             let fewer = || Fault::Failed("it answered for fewer blobs than it was sent".into());
             base::ensure(answer.responses.len() == request.requests.len(), fewer)
@@ -157,11 +194,28 @@ impl Client {
     }
 
     /// The name under which a blob is written or read. `before` is empty or ends with a slash.
-    fn resource(&self, before: &str, digest: &Digest, abilities: Abilities, is_compressed: bool) -> String {
-        let instance = if self.instance.is_empty() { String::new() } else { format!("{}/", self.instance) };
-        let kind = if is_compressed { "compressed-blobs/zstd" } else { "blobs" };
+    fn resource(
+        &self,
+        before: &str,
+        digest: &Digest,
+        abilities: Abilities,
+        is_compressed: bool,
+    ) -> String {
+        let instance = if self.instance.is_empty() {
+            String::new()
+        } else {
+            format!("{}/", self.instance)
+        };
+        let kind = if is_compressed {
+            "compressed-blobs/zstd"
+        } else {
+            "blobs"
+        };
         let Digest { hash, size_bytes } = digest;
-        format!("{instance}{before}{kind}/{}{hash}/{size_bytes}", abilities.function.prefix())
+        format!(
+            "{instance}{before}{kind}/{}{hash}/{size_bytes}",
+            abilities.function.prefix()
+        )
     }
 
     async fn send_stream(&self, blob: &Blob, abilities: Abilities) -> Result<(), Fault> {
@@ -170,8 +224,15 @@ impl Client {
             let before = format!("uploads/{}/", upload_id());
             let name = self.resource(&before, &blob.digest, abilities, is_compressed);
             let failed = Arc::default();
-            let pieces = pieces(name, blob.content.clone(), is_compressed, Arc::clone(&failed))?;
-            let answer = ByteStreamClient::new(self.wire.clone()).write(futures_util::stream::iter(pieces)).await;
+            let pieces = pieces(
+                name,
+                blob.content.clone(),
+                is_compressed,
+                Arc::clone(&failed),
+            )?;
+            let answer = ByteStreamClient::new(self.wire.clone())
+                .write(futures_util::stream::iter(pieces))
+                .await;
             // A file that cannot be read ends the stream, which is no doing of the server's.
             if let Some(why) = base::lock(&failed).take() {
                 return Err(Fault::Local(why));
@@ -188,26 +249,42 @@ impl Client {
     pub async fn fetch(&self, wanted: Vec<Wanted>) -> Result<u64, Fault> {
         let abilities = self.abilities().await?;
         let bytes = wanted.iter().map(|one| size(&one.digest)).sum();
-        let (small, large): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|one| abilities.is_small(&one.digest));
+        let (small, large): (Vec<_>, Vec<_>) = wanted
+            .into_iter()
+            .partition(|one| abilities.is_small(&one.digest));
         for batch in batches(small, abilities.most_in_batch, |one| &one.digest) {
             self.fetch_batch(&batch, abilities).await?;
         }
-        let streams =
-            futures_util::stream::iter(large).map(|one| async move { self.fetch_stream(&one, abilities).await });
-        streams.buffer_unordered(STREAMS).try_collect::<Vec<()>>().await?;
+        let streams = futures_util::stream::iter(large)
+            .map(|one| async move { self.fetch_stream(&one, abilities).await });
+        streams
+            .buffer_unordered(STREAMS)
+            .try_collect::<Vec<()>>()
+            .await?;
         Ok(bytes)
     }
 
     /// The content of a small blob, by way of a file in `dir`.
     pub async fn read(&self, digest: Digest, dir: &Path) -> Result<Vec<u8>, Fault> {
         let to = dir.join("blob");
-        self.fetch(vec![Wanted { digest, content: None, to: to.clone() }]).await?;
+        self.fetch(vec![Wanted {
+            digest,
+            content: None,
+            to: to.clone(),
+        }])
+        .await?;
         std::fs::read(&to).map_err(Fault::io("read", &to))
     }
 
     async fn fetch_batch(&self, batch: &[Wanted], abilities: Abilities) -> Result<(), Fault> {
-        let digests: HashMap<_, _> = batch.iter().map(|one| (one.digest.hash.clone(), one.digest.clone())).collect();
-        let digests: Vec<Digest> = digests.into_values().filter(|digest| digest.size_bytes > 0).collect();
+        let digests: HashMap<_, _> = batch
+            .iter()
+            .map(|one| (one.digest.hash.clone(), one.digest.clone()))
+            .collect();
+        let digests: Vec<Digest> = digests
+            .into_values()
+            .filter(|digest| digest.size_bytes > 0)
+            .collect();
         let mut held: HashMap<String, Vec<u8>> = HashMap::new();
         if !digests.is_empty() {
             let bytes = digests.iter().map(size).sum();
@@ -218,7 +295,11 @@ impl Client {
                 digest_function: abilities.function.number(),
             };
             let answer = self.calling(bytes, || async {
-                let answer = self.store().batch_read_blobs(request.clone()).await?.into_inner();
+                let answer = self
+                    .store()
+                    .batch_read_blobs(request.clone())
+                    .await?
+                    .into_inner();
                 are_well(answer.responses.iter().map(|one| &one.status))?;
                 Ok(answer)
             });
@@ -241,8 +322,12 @@ impl Client {
         let is_compressed = abilities.zstd && one.digest.size_bytes >= WORTH_COMPRESSING;
         let resource_name = self.resource("", &one.digest, abilities, is_compressed);
         self.calling(size(&one.digest), || async {
-            let request = ReadRequest { resource_name: resource_name.clone(), ..ReadRequest::default() };
-            let mut client = ByteStreamClient::new(self.wire.clone()).max_decoding_message_size(16 << 20);
+            let request = ReadRequest {
+                resource_name: resource_name.clone(),
+                ..ReadRequest::default()
+            };
+            let mut client =
+                ByteStreamClient::new(self.wire.clone()).max_decoding_message_size(16 << 20);
             let mut stream = client.read(request).await?.into_inner();
             let arrival = Arrival::new(one, abilities)?;
             let mut unpacked = Unpacked::new(arrival, is_compressed)?;
@@ -258,7 +343,9 @@ impl Client {
 /// What failed first of a batch. What may pass is seen for each blob, so that the whole request is repeated.
 fn are_well<'a>(mut statuses: impl Iterator<Item = &'a Option<Status>>) -> Result<(), Fault> {
     let failed = statuses.find_map(|status| status.as_ref().filter(|status| status.code != 0));
-    failed.map_or(Ok(()), |status| Err(Fault::of_code(status.code, &status.message)))
+    failed.map_or(Ok(()), |status| {
+        Err(Fault::of_code(status.code, &status.message))
+    })
 }
 
 /// Parts of no more bytes than one message may have.
@@ -271,7 +358,10 @@ fn batches<T>(all: Vec<T>, most: u64, digest: impl Fn(&T) -> &Digest) -> Vec<Vec
             room = most;
         }
         room = room.saturating_sub(needs);
-        batches.last_mut().expect("BUG: one was just made").push(one);
+        batches
+            .last_mut()
+            .expect("BUG: one was just made")
+            .push(one);
     }
     batches
 }
@@ -282,5 +372,12 @@ fn upload_id() -> String {
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    format!(
+        "{}-{}-{}-{}-{}",
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..]
+    )
 }

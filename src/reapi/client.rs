@@ -58,7 +58,9 @@ pub struct Client {
 impl Client {
     /// Opens no connection yet, but files that are named are read. Must be called inside a runtime of tokio's.
     pub fn open(address: &Address, patience: Patience) -> Result<Self, String> {
-        let bad = |e: tonic::transport::Error| format!("{} cannot be used: {}", address.shown, Fault::from(e));
+        let bad = |e: tonic::transport::Error| {
+            format!("{} cannot be used: {}", address.shown, Fault::from(e))
+        };
         let mut endpoint = Endpoint::from_shared(address.uri.clone())
             .map_err(bad)?
             .connect_timeout(patience.timeout)
@@ -69,7 +71,12 @@ impl Client {
         }
         let channel = endpoint.connect_with_connector_lazy(connect::connector());
         let wire = InterceptedService::new(channel, Credentials::new(address.token.clone()));
-        Ok(Self { instance: address.instance.clone(), patience, wire, abilities: OnceCell::new() })
+        Ok(Self {
+            instance: address.instance.clone(),
+            patience,
+            wire,
+            abilities: OnceCell::new(),
+        })
     }
 
     /// Asked once.
@@ -78,7 +85,9 @@ impl Client {
     }
 
     async fn ask(&self) -> Result<Abilities, Fault> {
-        let request = GetCapabilitiesRequest { instance_name: self.instance.clone() };
+        let request = GetCapabilitiesRequest {
+            instance_name: self.instance.clone(),
+        };
         let answer = self.calling(0, || async {
             let mut client = CapabilitiesClient::new(self.wire.clone());
             Ok(client.get_capabilities(request.clone()).await?.into_inner())
@@ -97,7 +106,11 @@ impl Client {
     }
 
     /// Makes a request of `size` bytes, and repeats it as long as its errors may pass, with growing pauses.
-    pub(super) async fn calling<T, F>(&self, size: u64, mut attempt: impl FnMut() -> F) -> Result<T, Fault>
+    pub(super) async fn calling<T, F>(
+        &self,
+        size: u64,
+        mut attempt: impl FnMut() -> F,
+    ) -> Result<T, Fault>
     where
         F: Future<Output = Result<T, Fault>>,
     {
@@ -113,7 +126,9 @@ impl Client {
             }
             attempt().await
         };
-        tokio::time::timeout(timeout + Duration::from_secs(size / SLOWEST), all).await.unwrap_or(Err(Fault::Timeout))
+        tokio::time::timeout(timeout + Duration::from_secs(size / SLOWEST), all)
+            .await
+            .unwrap_or(Err(Fault::Timeout))
     }
 }
 
@@ -125,22 +140,33 @@ fn jittered(pause: Duration) -> Duration {
 fn abilities(said: &ServerCapabilities) -> Result<Abilities, Fault> {
     let cache = said.cache_capabilities.clone().unwrap_or_default();
     let execution = said.execution_capabilities.clone().unwrap_or_default();
-    let function = Function::of_server(execution.digest_function, &cache.digest_functions).ok_or_else(|| {
-        Fault::Failed(format!("it supports neither BLAKE3 nor SHA-256, only functions {:?}", cache.digest_functions))
-    })?;
-    let most = u64::try_from(cache.max_batch_total_size_bytes).ok().filter(|most| *most > 0);
+    let function = Function::of_server(execution.digest_function, &cache.digest_functions)
+        .ok_or_else(|| {
+            Fault::Failed(format!(
+                "it supports neither BLAKE3 nor SHA-256, only functions {:?}",
+                cache.digest_functions
+            ))
+        })?;
+    let most = u64::try_from(cache.max_batch_total_size_bytes)
+        .ok()
+        .filter(|most| *most > 0);
     Ok(Abilities {
         function,
         most_in_batch: most.unwrap_or(MOST_IN_BATCH).min(MOST_IN_BATCH),
-        zstd: cache.supported_compressors.contains(&compressor::Value::Zstd.into()),
+        zstd: cache
+            .supported_compressors
+            .contains(&compressor::Value::Zstd.into()),
         executes: execution.exec_enabled,
-        updates_results: cache.action_cache_update_capabilities.is_some_and(|update| update.update_enabled),
+        updates_results: cache
+            .action_cache_update_capabilities
+            .is_some_and(|update| update.update_enabled),
     })
 }
 
 fn tls(address: &Address) -> Result<ClientTlsConfig, String> {
     let read = |path: &Path| {
-        std::fs::read(path).map_err(|e| format!("{}: failed to read {}: {e}", address.shown, path.display()))
+        std::fs::read(path)
+            .map_err(|e| format!("{}: failed to read {}: {e}", address.shown, path.display()))
     };
     let mut config = ClientTlsConfig::new();
     config = match &address.ca {

@@ -27,7 +27,11 @@ pub(super) fn connector() -> Connector {
 }
 
 impl AsyncRead for Prompt {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.0).poll_read(cx, buf);
         // The kernel forgets it again. Where it cannot be set, answers come later.
         #[cfg(target_os = "linux")]
@@ -37,7 +41,11 @@ impl AsyncRead for Prompt {
 }
 
 impl AsyncWrite for Prompt {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(cx, buf)
     }
 
@@ -80,12 +88,18 @@ mod tests {
         // One waits in line, and the kernel hears no others. It would try for two minutes.
         rustix::net::listen(&listener, 0).unwrap();
         let address = listener.local_addr().unwrap();
-        let line: Vec<_> = (0..3).map(|_| TcpStream::connect_timeout(&address, Duration::from_millis(200))).collect();
+        let line: Vec<_> = (0..3)
+            .map(|_| TcpStream::connect_timeout(&address, Duration::from_millis(200)))
+            .collect();
         assert!(line.last().unwrap().is_err(), "the line is full");
         let limited = Endpoint::from_shared(format!("http://{address}")).unwrap();
         let limited = limited.connect_timeout(Duration::from_millis(300));
         let connected = runtime("test").unwrap().block_on(async {
-            tokio::time::timeout(Duration::from_secs(60), limited.connect_with_connector(connector())).await
+            tokio::time::timeout(
+                Duration::from_secs(60),
+                limited.connect_with_connector(connector()),
+            )
+            .await
         });
         assert!(connected.expect("it is given up").is_err());
     }
@@ -100,19 +114,32 @@ mod tests {
         });
         let identity = Identity::from_pem(made[0].cert.pem(), made[0].signing_key.serialize_pem());
         let runtime = runtime("test").unwrap();
-        let mut server = Server::builder().tls_config(ServerTlsConfig::new().identity(identity)).unwrap();
+        let mut server = Server::builder()
+            .tls_config(ServerTlsConfig::new().identity(identity))
+            .unwrap();
         let port = serve(&runtime, server.add_routes(Routes::default()));
         let asked = |ca: &str| {
             let options = [("ca".to_owned(), dir.path().join(ca).display().to_string())].into();
-            let address = Address::of("the remote", &format!("grpcs://127.0.0.1:{port}"), &options).unwrap();
+            let address =
+                Address::of("the remote", &format!("grpcs://127.0.0.1:{port}"), &options).unwrap();
             runtime.block_on(async {
-                let client = Client::open(&address, Patience { timeout: Duration::from_secs(20), retries: 0 }).unwrap();
+                let client = Client::open(
+                    &address,
+                    Patience {
+                        timeout: Duration::from_secs(20),
+                        retries: 0,
+                    },
+                )
+                .unwrap();
                 client.function().await.unwrap_err()
             })
         };
         // Let in, it learns that the server does nothing at all.
         let fault = asked("ours");
-        assert!(!matches!(fault, Fault::Passing(_)) && !fault.to_string().contains("certificate"), "{fault}");
+        assert!(
+            !matches!(fault, Fault::Passing(_)) && !fault.to_string().contains("certificate"),
+            "{fault}"
+        );
         let fault = asked("theirs");
         assert!(fault.to_string().contains("certificate"), "{fault}");
     }

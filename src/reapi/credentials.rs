@@ -23,19 +23,31 @@ impl Credentials {
     pub(super) fn new(token: Option<Token>) -> Self {
         let (tool_name, tool_version) = ("orch".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
         let tool = RequestMetadata {
-            tool_details: Some(ToolDetails { tool_name, tool_version }),
+            tool_details: Some(ToolDetails {
+                tool_name,
+                tool_version,
+            }),
             ..RequestMetadata::default()
         };
-        Self { token: token.map(Arc::new), tool: BinaryMetadataValue::from_bytes(&tool.encode_to_vec()) }
+        Self {
+            token: token.map(Arc::new),
+            tool: BinaryMetadataValue::from_bytes(&tool.encode_to_vec()),
+        }
     }
 }
 
 impl Interceptor for Credentials {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         let headers = request.metadata_mut();
-        headers.insert_bin("build.bazel.remote.execution.v2.requestmetadata-bin", self.tool.clone());
+        headers.insert_bin(
+            "build.bazel.remote.execution.v2.requestmetadata-bin",
+            self.tool.clone(),
+        );
         if let Some(token) = &self.token {
-            headers.insert("authorization", bearer(token).map_err(Status::unauthenticated)?);
+            headers.insert(
+                "authorization",
+                bearer(token).map_err(Status::unauthenticated)?,
+            );
         }
         Ok(request)
     }
@@ -45,12 +57,12 @@ impl Interceptor for Credentials {
 fn bearer(token: &Token) -> Result<AsciiMetadataValue, String> {
     let text = match token {
         Token::Text(text) => text.clone(),
-        Token::File(path) => {
-            read_text(path, MOST_TOKEN).map_err(|e| format!("failed to read the token {}: {e}", path.display()))?
-        }
+        Token::File(path) => read_text(path, MOST_TOKEN)
+            .map_err(|e| format!("failed to read the token {}: {e}", path.display()))?,
     };
-    let mut value: AsciiMetadataValue =
-        format!("Bearer {}", text.trim()).parse().map_err(|_| "the token is not a line of plain text".to_owned())?;
+    let mut value: AsciiMetadataValue = format!("Bearer {}", text.trim())
+        .parse()
+        .map_err(|_| "the token is not a line of plain text".to_owned())?;
     value.set_sensitive(true);
     Ok(value)
 }

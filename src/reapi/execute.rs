@@ -14,8 +14,8 @@ use crate::reapi::client::Client;
 use crate::reapi::fault::Fault;
 use crate::reapi::hash::Function;
 use crate::reapi::proto::{
-    ActionResult, Digest, ExecuteOperationMetadata, ExecuteRequest, ExecuteResponse, WaitExecutionRequest,
-    execution_stage::Value as Stage,
+    ActionResult, Digest, ExecuteOperationMetadata, ExecuteRequest, ExecuteResponse,
+    WaitExecutionRequest, execution_stage::Value as Stage,
 };
 
 /// How often who waits looks whether it must end.
@@ -72,7 +72,10 @@ impl Client {
     pub(super) async fn executes(&self) -> Result<Function, Fault> {
         let abilities = self.abilities().await?;
         let never = || Fault::Failed("the server says that it executes nothing".into());
-        abilities.executes.then_some(abilities.function).ok_or_else(never)
+        abilities
+            .executes
+            .then_some(abilities.function)
+            .ok_or_else(never)
     }
 
     /// Executes an action whose blobs are there. `goes_on` is asked now and then; `tell` hears what happens, and `lost` gets a
@@ -93,8 +96,13 @@ impl Client {
             digest_function: self.executes().await?.number(),
             ..ExecuteRequest::default()
         };
-        let mut watched =
-            Watched { name: String::new(), submitted: Instant::now(), begun: None, is_queued: false, silent: None };
+        let mut watched = Watched {
+            name: String::new(),
+            submitted: Instant::now(),
+            begun: None,
+            is_queued: false,
+            silent: None,
+        };
         let mut stream = None;
         loop {
             if let Some(ending) = watched.must_end(bounds, goes_on) {
@@ -102,20 +110,26 @@ impl Client {
                 return Ok(ending);
             }
             let next = match stream.as_mut() {
-                None => {
-                    self.listen(&request, &watched.name).await.map(|opened| drop(stream.replace(opened))).map(|()| None)
-                }
+                None => self
+                    .listen(&request, &watched.name)
+                    .await
+                    .map(|opened| drop(stream.replace(opened)))
+                    .map(|()| None),
                 Some(open) => match tokio::time::timeout(TICK, Streaming::message(open)).await {
                     Err(_) => continue,
                     Ok(Ok(Some(operation))) => Ok(Some(operation)),
-                    Ok(Ok(None)) => Err(Fault::Passing("the server ended the stream before the action".into())),
+                    Ok(Ok(None)) => Err(Fault::Passing(
+                        "the server ended the stream before the action".into(),
+                    )),
                     Ok(Err(status)) => Err(Fault::from(status)),
                 },
             };
             match next {
                 Ok(operation) => {
                     watched.silent = None;
-                    if let Some(ending) = operation.and_then(|operation| watched.take_in(operation, tell, lost)) {
+                    if let Some(ending) =
+                        operation.and_then(|operation| watched.take_in(operation, tell, lost))
+                    {
                         if let Some(stream) = stream {
                             read_out(stream);
                         }
@@ -131,11 +145,15 @@ impl Client {
                 Err(Fault::Passing(why)) => {
                     stream = None;
                     let since = *watched.silent.get_or_insert_with(|| {
-                        tell(&format!("the server cannot be reached ({why}); trying again"));
+                        tell(&format!(
+                            "the server cannot be reached ({why}); trying again"
+                        ));
                         Instant::now()
                     });
                     let seconds = bounds.away.as_secs();
-                    let gone = || Fault::Failed(format!("the server was not reached for {seconds} s: {why}"));
+                    let gone = || {
+                        Fault::Failed(format!("the server was not reached for {seconds} s: {why}"))
+                    };
                     ensure(since.elapsed() <= bounds.away, gone)?;
                     tokio::time::sleep(PAUSE).await;
                 }
@@ -146,17 +164,28 @@ impl Client {
     }
 
     /// The stream of an execution: of a new one, or of one that is known by name.
-    async fn listen(&self, request: &ExecuteRequest, name: &str) -> Result<Streaming<Operation>, Fault> {
+    async fn listen(
+        &self,
+        request: &ExecuteRequest,
+        name: &str,
+    ) -> Result<Streaming<Operation>, Fault> {
         let mut client = ExecutionClient::new(self.wire.clone());
         let opened = async {
             Ok(match name {
                 "" => client.execute(request.clone()).await?.into_inner(),
-                name => client.wait_execution(WaitExecutionRequest { name: name.to_owned() }).await?.into_inner(),
+                name => client
+                    .wait_execution(WaitExecutionRequest {
+                        name: name.to_owned(),
+                    })
+                    .await?
+                    .into_inner(),
             })
         };
         // A server that takes the request and says nothing is as good as none.
         let patience = self.patience.timeout;
-        tokio::time::timeout(patience, opened).await.unwrap_or_else(|_| Err(Fault::Passing("no answer in time".into())))
+        tokio::time::timeout(patience, opened)
+            .await
+            .unwrap_or_else(|_| Err(Fault::Passing("no answer in time".into())))
     }
 
     /// Not every server can; then the worker goes on until its own limit.
@@ -165,7 +194,9 @@ impl Client {
             return;
         }
         let mut client = OperationsClient::new(self.wire.clone());
-        let cancelled = client.cancel_operation(CancelOperationRequest { name: name.to_owned() });
+        let cancelled = client.cancel_operation(CancelOperationRequest {
+            name: name.to_owned(),
+        });
         let _ = tokio::time::timeout(Duration::from_secs(2), cancelled).await;
     }
 }
@@ -187,11 +218,15 @@ impl Watched {
             return None;
         }
         match self.begun {
-            None if self.is_queued && self.submitted.elapsed() > bounds.queue => Some(Ending::NeverBegan(bounds.queue)),
+            None if self.is_queued && self.submitted.elapsed() > bounds.queue => {
+                Some(Ending::NeverBegan(bounds.queue))
+            }
             None if self.submitted.elapsed() > bounds.queue + bounds.execution => {
                 Some(Ending::TooLong(bounds.execution))
             }
-            Some(begun) if begun.elapsed() > bounds.execution => Some(Ending::TooLong(bounds.execution)),
+            Some(begun) if begun.elapsed() > bounds.execution => {
+                Some(Ending::TooLong(bounds.execution))
+            }
             _ => None,
         }
     }
@@ -204,8 +239,12 @@ impl Watched {
         lost: &mut Vec<String>,
     ) -> Option<Result<Ending, Fault>> {
         self.name = operation.name;
-        let metadata = operation.metadata.map(|any| ExecuteOperationMetadata::decode(any.value.as_slice()));
-        let stage = metadata.and_then(Result::ok).map(|metadata| metadata.stage());
+        let metadata = operation
+            .metadata
+            .map(|any| ExecuteOperationMetadata::decode(any.value.as_slice()));
+        let stage = metadata
+            .and_then(Result::ok)
+            .map(|metadata| metadata.stage());
         self.is_queued = stage.map_or(self.is_queued, |stage| stage == Stage::Queued);
         match stage {
             Some(Stage::Executing) if self.begun.is_none() => self.begun = Some(Instant::now()),
@@ -221,10 +260,12 @@ impl Watched {
             return None;
         }
         Some(match operation.result {
-            Some(operation::Result::Response(any)) => match ExecuteResponse::decode(any.value.as_slice()) {
-                Ok(response) => ended(response),
-                Err(e) => Err(Fault::Failed(format!("its answer cannot be read: {e}"))),
-            },
+            Some(operation::Result::Response(any)) => {
+                match ExecuteResponse::decode(any.value.as_slice()) {
+                    Ok(response) => ended(response),
+                    Err(e) => Err(Fault::Failed(format!("its answer cannot be read: {e}"))),
+                }
+            }
             Some(operation::Result::Error(status)) => judged(status.code, &status.message),
             None => Err(Fault::Failed("it ended and says nothing of how".into())),
         })
@@ -233,15 +274,20 @@ impl Watched {
 
 fn ended(response: ExecuteResponse) -> Result<Ending, Fault> {
     let is_cached = response.cached_result;
-    match (response.status.filter(|status| status.code != 0), response.result) {
+    match (
+        response.status.filter(|status| status.code != 0),
+        response.result,
+    ) {
         (Some(status), _) => judged(status.code, &status.message),
-        (None, Some(result)) => Ok(Ending::Done { result: Box::new(result), is_cached }),
+        (None, Some(result)) => Ok(Ending::Done {
+            result: Box::new(result),
+            is_cached,
+        }),
         (None, None) => Err(Fault::Failed("it ended well and has no result".into())),
     }
 }
 
-const OVER: &str =
-    "the server ended it, because its time was over; hint: `limit` in [executor], and the server's own limits";
+const OVER: &str = "the server ended it, because its time was over; hint: `limit` in [executor], and the server's own limits";
 
 fn judged(code: i32, message: &str) -> Result<Ending, Fault> {
     match Fault::of_code(code, message) {
@@ -257,8 +303,14 @@ fn judged(code: i32, message: &str) -> Result<Ending, Fault> {
 /// A precondition that fails is a blob that went meanwhile, or that no worker has the properties.
 fn refused(why: String) -> Ending {
     let lower = why.to_lowercase();
-    let is_blob = ["missing", "blob", "not found"].iter().any(|word| lower.contains(word));
-    if is_blob { Ending::Lost(why) } else { Ending::NoWorker(why) }
+    let is_blob = ["missing", "blob", "not found"]
+        .iter()
+        .any(|word| lower.contains(word));
+    if is_blob {
+        Ending::Lost(why)
+    } else {
+        Ending::NoWorker(why)
+    }
 }
 
 #[cfg(test)]

@@ -3,15 +3,21 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use bazel_remote_apis::build::bazel::remote::execution::v2::capabilities_server::{Capabilities, CapabilitiesServer};
-use bazel_remote_apis::build::bazel::remote::execution::v2::execution_server::{Execution, ExecutionServer};
+use bazel_remote_apis::build::bazel::remote::execution::v2::capabilities_server::{
+    Capabilities, CapabilitiesServer,
+};
+use bazel_remote_apis::build::bazel::remote::execution::v2::execution_server::{
+    Execution, ExecutionServer,
+};
 use bazel_remote_apis::google::protobuf::Any;
 use futures_util::stream::{BoxStream, StreamExt as _, iter, once, pending};
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
 use super::*;
-use crate::reapi::proto::{CacheCapabilities, ExecutionCapabilities, GetCapabilitiesRequest, ServerCapabilities};
+use crate::reapi::proto::{
+    CacheCapabilities, ExecutionCapabilities, GetCapabilitiesRequest, ServerCapabilities,
+};
 use crate::reapi::tests::{Answer, serve};
 use crate::reapi::{Address, Patience, runtime};
 
@@ -39,14 +45,22 @@ enum Says {
 
 /// One answer for each request, whichever it is.
 #[derive(Clone)]
-struct Script(Arc<Mutex<VecDeque<Vec<Says>>>>, Arc<Mutex<Vec<&'static str>>>);
+struct Script(
+    Arc<Mutex<VecDeque<Vec<Says>>>>,
+    Arc<Mutex<Vec<&'static str>>>,
+);
 
 type Operations = BoxStream<'static, Result<Operation, Status>>;
 
 impl Script {
     fn next(&self, what: &'static str) -> Answer<Operations> {
         self.1.lock().unwrap().push(what);
-        let answer = self.0.lock().unwrap().pop_front().expect("no further request is expected");
+        let answer = self
+            .0
+            .lock()
+            .unwrap()
+            .pop_front()
+            .expect("no further request is expected");
         if let [Says::No(status)] = answer.as_slice() {
             return Err(status.clone());
         }
@@ -69,8 +83,14 @@ impl Script {
 }
 
 fn operation(stage: Stage, response: Option<ExecuteResponse>) -> Operation {
-    let any = |value: Vec<u8>| Any { type_url: String::new(), value };
-    let metadata = ExecuteOperationMetadata { stage: stage.into(), ..ExecuteOperationMetadata::default() };
+    let any = |value: Vec<u8>| Any {
+        type_url: String::new(),
+        value,
+    };
+    let metadata = ExecuteOperationMetadata {
+        stage: stage.into(),
+        ..ExecuteOperationMetadata::default()
+    };
     Operation {
         name: "op".into(),
         metadata: Some(any(metadata.encode_to_vec())),
@@ -81,11 +101,24 @@ fn operation(stage: Stage, response: Option<ExecuteResponse>) -> Operation {
 
 #[tonic::async_trait]
 impl Capabilities for Script {
-    async fn get_capabilities(&self, _: Request<GetCapabilitiesRequest>) -> Answer<ServerCapabilities> {
-        let cache = CacheCapabilities { digest_functions: vec![1], ..CacheCapabilities::default() };
-        let execution = ExecutionCapabilities { exec_enabled: true, ..ExecutionCapabilities::default() };
+    async fn get_capabilities(
+        &self,
+        _: Request<GetCapabilitiesRequest>,
+    ) -> Answer<ServerCapabilities> {
+        let cache = CacheCapabilities {
+            digest_functions: vec![1],
+            ..CacheCapabilities::default()
+        };
+        let execution = ExecutionCapabilities {
+            exec_enabled: true,
+            ..ExecutionCapabilities::default()
+        };
         let (cache_capabilities, execution_capabilities) = (Some(cache), Some(execution));
-        Ok(Response::new(ServerCapabilities { cache_capabilities, execution_capabilities, ..Default::default() }))
+        Ok(Response::new(ServerCapabilities {
+            cache_capabilities,
+            execution_capabilities,
+            ..Default::default()
+        }))
     }
 }
 
@@ -120,18 +153,41 @@ impl Running {
             .add_service(ExecutionServer::new(script.clone()));
         let port = serve(&runtime, services);
         let port = by.map_or(port, |way| proxy::Proxy::new(port, way).port);
-        let address = Address::of("the executor", &format!("grpc://127.0.0.1:{port}"), &Default::default()).unwrap();
+        let address = Address::of(
+            "the executor",
+            &format!("grpc://127.0.0.1:{port}"),
+            &Default::default(),
+        )
+        .unwrap();
         let client = {
             let _inside = runtime.enter();
-            Client::open(&address, Patience { timeout: Duration::from_secs(5), retries: 0 }).unwrap()
+            Client::open(
+                &address,
+                Patience {
+                    timeout: Duration::from_secs(5),
+                    retries: 0,
+                },
+            )
+            .unwrap()
         };
-        Self { runtime, script, client }
+        Self {
+            runtime,
+            script,
+            client,
+        }
     }
 }
 
 /// How it ends, what was told, and what was asked. What the server lost is told of too.
-fn ran(answers: Vec<Vec<Says>>, queue: f64) -> (Result<Ending, Fault>, Vec<String>, Vec<&'static str>) {
-    let Running { runtime, script, client } = Running::new(answers, None);
+fn ran(
+    answers: Vec<Vec<Says>>,
+    queue: f64,
+) -> (Result<Ending, Fault>, Vec<String>, Vec<&'static str>) {
+    let Running {
+        runtime,
+        script,
+        client,
+    } = Running::new(answers, None);
     let bounds = Bounds {
         queue: Duration::from_secs_f64(queue),
         execution: Duration::from_secs(1),
@@ -141,20 +197,40 @@ fn ran(answers: Vec<Vec<Says>>, queue: f64) -> (Result<Ending, Fault>, Vec<Strin
     let tell = |text: &str| told.lock().unwrap().push(text.to_owned());
     let action = Function::Sha256.of(b"action");
     let mut lost = vec![];
-    let ending = runtime.block_on(client.execute(&action, false, bounds, &|| true, &tell, &mut lost));
+    let ending =
+        runtime.block_on(client.execute(&action, false, bounds, &|| true, &tell, &mut lost));
     let (told, asked) = (told.into_inner().unwrap(), script.1.lock().unwrap().clone());
-    assert!(lost.iter().all(|one| told.contains(one)), "{lost:?} of {told:?}");
-    assert_eq!(lost.len(), told.iter().filter(|text| text.contains("worker was lost")).count(), "{lost:?} of {told:?}");
+    assert!(
+        lost.iter().all(|one| told.contains(one)),
+        "{lost:?} of {told:?}"
+    );
+    assert_eq!(
+        lost.len(),
+        told.iter()
+            .filter(|text| text.contains("worker was lost"))
+            .count(),
+        "{lost:?} of {told:?}"
+    );
     (ending, told, asked)
 }
 
 fn done() -> Says {
-    Says::Done(ExecuteResponse { result: Some(ActionResult::default()), ..ExecuteResponse::default() })
+    Says::Done(ExecuteResponse {
+        result: Some(ActionResult::default()),
+        ..ExecuteResponse::default()
+    })
 }
 
 fn ended_by(code: i32, message: &str) -> Says {
-    let status = bazel_remote_apis::google::rpc::Status { code, message: message.into(), details: vec![] };
-    Says::Done(ExecuteResponse { status: Some(status), ..ExecuteResponse::default() })
+    let status = bazel_remote_apis::google::rpc::Status {
+        code,
+        message: message.into(),
+        details: vec![],
+    };
+    Says::Done(ExecuteResponse {
+        status: Some(status),
+        ..ExecuteResponse::default()
+    })
 }
 
 #[test]
@@ -162,28 +238,58 @@ fn a_queue_that_nobody_serves_is_left() {
     let (ending, ..) = ran(vec![vec![Says::At(Stage::Queued), Says::Waits]], 0.3);
     assert!(matches!(ending, Ok(Ending::NeverBegan(_))), "{ending:?}");
     let refused = Status::failed_precondition("no workers for platform orch-device=qnn");
-    for answer in [Says::No(refused), ended_by(9, "no workers for platform orch-device=qnn")] {
+    for answer in [
+        Says::No(refused),
+        ended_by(9, "no workers for platform orch-device=qnn"),
+    ] {
         let (ending, ..) = ran(vec![vec![answer]], 5.0);
-        assert!(matches!(&ending, Ok(Ending::NoWorker(why)) if why.contains("orch-device=qnn")), "{ending:?}");
+        assert!(
+            matches!(&ending, Ok(Ending::NoWorker(why)) if why.contains("orch-device=qnn")),
+            "{ending:?}"
+        );
     }
 }
 
 #[test]
 fn what_began_has_its_own_limit() {
     // Longer than the queue's, which is over.
-    let (ending, ..) = ran(vec![vec![Says::At(Stage::Queued), Says::At(Stage::Executing), Says::Waits]], 0.1);
+    let (ending, ..) = ran(
+        vec![vec![
+            Says::At(Stage::Queued),
+            Says::At(Stage::Executing),
+            Says::Waits,
+        ]],
+        0.1,
+    );
     assert!(matches!(ending, Ok(Ending::TooLong(_))), "{ending:?}");
 }
 
 #[test]
 fn a_worker_that_was_lost_is_told_of() {
-    let stages = [Stage::Queued, Stage::Executing, Stage::Queued, Stage::Executing].map(Says::At);
+    let stages = [
+        Stage::Queued,
+        Stage::Executing,
+        Stage::Queued,
+        Stage::Executing,
+    ]
+    .map(Says::At);
     let (ending, told, _) = ran(vec![stages.into_iter().chain([done()]).collect()], 5.0);
     assert!(matches!(ending, Ok(Ending::Done { .. })), "{ending:?}");
-    assert_eq!(told, ["its worker was lost; the server has put it in line again"]);
-    for (code, why) in [(13, "the worker crashed"), (14, "the worker went"), (10, "aborted"), (9, "blob is missing")] {
+    assert_eq!(
+        told,
+        ["its worker was lost; the server has put it in line again"]
+    );
+    for (code, why) in [
+        (13, "the worker crashed"),
+        (14, "the worker went"),
+        (10, "aborted"),
+        (9, "blob is missing"),
+    ] {
         let (ending, ..) = ran(vec![vec![ended_by(code, why)]], 5.0);
-        assert!(matches!(&ending, Ok(Ending::Lost(said)) if said.contains(why)), "{code}: {ending:?}");
+        assert!(
+            matches!(&ending, Ok(Ending::Lost(said)) if said.contains(why)),
+            "{code}: {ending:?}"
+        );
     }
 }
 
@@ -203,8 +309,14 @@ fn a_connection_that_breaks_is_made_again_and_what_a_server_forgot_is_submitted_
 
 #[test]
 fn who_is_not_let_in_learns_it_at_once() {
-    let (ending, _, asked) = ran(vec![vec![Says::No(Status::permission_denied("not you"))]], 5.0);
-    assert!(matches!(&ending, Err(Fault::Denied(why)) if why.contains("not you")), "{ending:?}");
+    let (ending, _, asked) = ran(
+        vec![vec![Says::No(Status::permission_denied("not you"))]],
+        5.0,
+    );
+    assert!(
+        matches!(&ending, Err(Fault::Denied(why)) if why.contains("not you")),
+        "{ending:?}"
+    );
     assert_eq!(asked, ["execute"]);
 }
 
@@ -213,18 +325,42 @@ fn streams_that_end_after_their_action_do_not_wear_out_the_connection() {
     // What a server says on a stream that its client has reset counts as the server's fault, 1,024 times. A slow network lets
     // the server speak before it hears of the reset.
     const MANY: usize = 1300;
-    let way = proxy::Way { delay: Duration::from_millis(100), bytes_per_second: 1e9 };
-    let Running { runtime, script, client } = Running::new(vec![vec![done(), Says::Lingers]; MANY], Some(way));
+    let way = proxy::Way {
+        delay: Duration::from_millis(100),
+        bytes_per_second: 1e9,
+    };
+    let Running {
+        runtime,
+        script,
+        client,
+    } = Running::new(vec![vec![done(), Says::Lingers]; MANY], Some(way));
     let long = Duration::from_secs(60);
-    let bounds = Bounds { queue: long, execution: long, away: long };
+    let bounds = Bounds {
+        queue: long,
+        execution: long,
+        away: long,
+    };
     let told = Mutex::new(Vec::new());
     let tell = |text: &str| told.lock().unwrap().push(text.to_owned());
     let action = Function::Sha256.of(b"action");
-    let execute = async |_| client.execute(&action, false, bounds, &|| true, &tell, &mut vec![]).await;
-    runtime.block_on(iter(0..MANY).map(execute).buffer_unordered(100).for_each(|ending| {
-        assert!(matches!(ending, Ok(Ending::Done { .. })), "{ending:?}");
-        std::future::ready(())
-    }));
+    let execute = async |_| {
+        client
+            .execute(&action, false, bounds, &|| true, &tell, &mut vec![])
+            .await
+    };
+    runtime.block_on(
+        iter(0..MANY)
+            .map(execute)
+            .buffer_unordered(100)
+            .for_each(|ending| {
+                assert!(matches!(ending, Ok(Ending::Done { .. })), "{ending:?}");
+                std::future::ready(())
+            }),
+    );
     assert_eq!(*told.lock().unwrap(), [""; 0]);
-    assert_eq!(script.1.lock().unwrap().len(), MANY, "each was asked for once");
+    assert_eq!(
+        script.1.lock().unwrap().len(),
+        MANY,
+        "each was asked for once"
+    );
 }

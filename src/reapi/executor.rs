@@ -44,13 +44,22 @@ pub enum Came {
 impl Executor {
     /// Opens no connection yet.
     pub fn open(address: &Address, patience: Patience) -> Result<Self, String> {
-        let runtime = reapi::runtime("orch-executor")
-            .map_err(|e| format!("the executor {} is not used: no thread could be started: {e}", address.shown))?;
+        let runtime = reapi::runtime("orch-executor").map_err(|e| {
+            format!(
+                "the executor {} is not used: no thread could be started: {e}",
+                address.shown
+            )
+        })?;
         let client = {
             let _inside = runtime.enter();
             Client::open(address, patience).map_err(|why| format!("the executor {why}"))?
         };
-        Ok(Self { client, runtime, sums: Mutex::default(), shown: address.shown.clone() })
+        Ok(Self {
+            client,
+            runtime,
+            sums: Mutex::default(),
+            shown: address.shown.clone(),
+        })
     }
 
     /// Whether it is there and executes.
@@ -59,7 +68,13 @@ impl Executor {
     }
 
     /// A file as an input. `is_fixed`: its content is that of its name, so it is read once.
-    pub fn input(&self, path: String, from: &Path, is_executable: bool, is_fixed: bool) -> Result<Input, Fault> {
+    pub fn input(
+        &self,
+        path: String,
+        from: &Path,
+        is_executable: bool,
+        is_fixed: bool,
+    ) -> Result<Input, Fault> {
         let function = self.reach()?;
         let known = lock(&self.sums).get(from).cloned();
         let digest = match known.filter(|_| is_fixed) {
@@ -69,12 +84,23 @@ impl Executor {
         if is_fixed {
             lock(&self.sums).insert(from.to_owned(), digest.clone());
         }
-        Ok(Input { path, blob: Blob { digest, content: Content::File(from.to_owned()) }, is_executable })
+        Ok(Input {
+            path,
+            blob: Blob {
+                digest,
+                content: Content::File(from.to_owned()),
+            },
+            is_executable,
+        })
     }
 
     /// A file of these bytes as an input.
     pub fn text(&self, path: String, bytes: Vec<u8>) -> Result<Input, Fault> {
-        Ok(Input { path, blob: Blob::of_bytes(bytes, self.reach()?), is_executable: false })
+        Ok(Input {
+            path,
+            blob: Blob::of_bytes(bytes, self.reach()?),
+            is_executable: false,
+        })
     }
 
     /// Executes a task, or finds out that it was executed before. `warn` hears what went wrong and was made good; of workers
@@ -101,22 +127,39 @@ impl Executor {
             if sent > 0 {
                 tell(&format!("sent {}", crate::base::figures::bytes(sent)));
             }
-            match self.client.execute(&digest, skip_cache, bounds, goes_on, warn, lost).await? {
-                Ending::Done { result, is_cached } => Ok(Came::Back(self.left(*result, is_cached, function).await?)),
+            match self
+                .client
+                .execute(&digest, skip_cache, bounds, goes_on, warn, lost)
+                .await?
+            {
+                Ending::Done { result, is_cached } => {
+                    Ok(Came::Back(self.left(*result, is_cached, function).await?))
+                }
                 ending => Ok(Came::Not(ending)),
             }
         })
     }
 
-    async fn left(&self, result: ActionResult, is_cached: bool, function: Function) -> Result<Left, Fault> {
+    async fn left(
+        &self,
+        result: ActionResult,
+        is_cached: bool,
+        function: Function,
+    ) -> Result<Left, Fault> {
         let mut files = BTreeMap::new();
         for file in result.output_files {
             files.insert(file.path, file.digest.ok_or(Fault::WrongContent)?);
         }
         for folder in result.output_directories {
-            let tree = self.bytes(folder.tree_digest.ok_or(Fault::WrongContent)?).await?;
+            let tree = self
+                .bytes(folder.tree_digest.ok_or(Fault::WrongContent)?)
+                .await?;
             let found = action::files_of(&tree, function).ok_or(Fault::WrongContent)?;
-            files.extend(found.into_iter().map(|(path, digest)| (format!("{}/{path}", folder.path), digest)));
+            files.extend(
+                found
+                    .into_iter()
+                    .map(|(path, digest)| (format!("{}/{path}", folder.path), digest)),
+            );
         }
         let mut said = match (result.stderr_raw, result.stderr_digest) {
             (raw, None) => raw,
@@ -128,7 +171,10 @@ impl Executor {
             exit_code: result.exit_code,
             files,
             said: String::from_utf8_lossy(&said).trim().to_owned(),
-            worker: result.execution_metadata.map(|metadata| metadata.worker).unwrap_or_default(),
+            worker: result
+                .execution_metadata
+                .map(|metadata| metadata.worker)
+                .unwrap_or_default(),
             is_cached,
         })
     }
@@ -136,7 +182,8 @@ impl Executor {
     /// A small blob.
     async fn bytes(&self, digest: Digest) -> Result<Vec<u8>, Fault> {
         ensure(digest.size_bytes <= 64 << 20, || Fault::WrongContent)?;
-        let dir = tempfile::tempdir().map_err(|e| Fault::Local(format!("failed to make a folder: {e}")))?;
+        let dir = tempfile::tempdir()
+            .map_err(|e| Fault::Local(format!("failed to make a folder: {e}")))?;
         self.client.read(digest, dir.path()).await
     }
 

@@ -56,7 +56,9 @@ impl From<Status> for Fault {
             Code::Unavailable | Code::ResourceExhausted | Code::Aborted => Self::Passing(text),
             Code::DeadlineExceeded => Self::Timeout,
             // What the transport itself says: the connection broke.
-            Code::Unknown | Code::Internal | Code::Cancelled if status.source().is_some() => Self::Passing(text),
+            Code::Unknown | Code::Internal | Code::Cancelled if status.source().is_some() => {
+                Self::Passing(text)
+            }
             _ => Self::Failed(text),
         }
     }
@@ -82,7 +84,11 @@ fn of_proxy(message: &str) -> Option<Fault> {
 /// One line: what the server says, the kind, and what lies below.
 fn message(status: &Status) -> String {
     let said = status.message().lines().next().unwrap_or_default();
-    let text = if said.is_empty() { status.code().description().to_owned() } else { said.to_owned() };
+    let text = if said.is_empty() {
+        status.code().description().to_owned()
+    } else {
+        said.to_owned()
+    };
     let text: String = with_causes(text, status).chars().take(300).collect();
     format!("{text} ({:?})", status.code())
 }

@@ -19,9 +19,15 @@ impl Function {
     /// That of a server which executes by one and offers these. Its own goes before a faster one: NativeLink 1.6.6 offers
     /// BLAKE3, and then checks what comes in a batch by its own.
     pub(super) fn of_server(own: i32, offered: &[i32]) -> Option<Self> {
-        let of_number = |number: i32| [Self::Blake3, Self::Sha256].into_iter().find(|known| known.number() == number);
+        let of_number = |number: i32| {
+            [Self::Blake3, Self::Sha256]
+                .into_iter()
+                .find(|known| known.number() == number)
+        };
         let own = Some(own).filter(|own| offered.contains(own));
-        own.iter().chain(offered).find_map(|number| of_number(*number))
+        own.iter()
+            .chain(offered)
+            .find_map(|number| of_number(*number))
     }
 
     pub(super) fn number(self) -> i32 {
@@ -52,7 +58,10 @@ impl Function {
     pub fn of_file(self, path: &Path) -> Result<Digest, Fault> {
         let (mut file, meta) = bfs::open_regular(path).map_err(Fault::io("read", path))?;
         // Most are small, and each job thread keeps what it once had.
-        let (mut summer, mut buffer) = (self.summer(), vec![0; meta.len().clamp(1, 1 << 20) as usize]);
+        let (mut summer, mut buffer) = (
+            self.summer(),
+            vec![0; meta.len().clamp(1, 1 << 20) as usize],
+        );
         loop {
             match file.read(&mut buffer).map_err(Fault::io("read", path))? {
                 0 => return Ok(summer.digest()),
@@ -99,6 +108,9 @@ impl Summer {
             State::Blake3(hasher) => hasher.digest().to_string(),
             State::Sha256(hasher) => hasher.hex(),
         };
-        Digest { hash, size_bytes: self.size }
+        Digest {
+            hash,
+            size_bytes: self.size,
+        }
     }
 }

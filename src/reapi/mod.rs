@@ -31,5 +31,9 @@ pub use hash::Function;
 
 /// What requests are made in. Two threads: one may be hashing what arrives while the other keeps the rest going.
 pub(crate) fn runtime(name: &str) -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).thread_name(name).enable_all().build()
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name(name)
+        .enable_all()
+        .build()
 }

@@ -4,11 +4,17 @@ use bazel_remote_apis::build::bazel::remote::execution::v2::action_cache_client:
 
 use crate::reapi::client::Client;
 use crate::reapi::fault::Fault;
-use crate::reapi::proto::{ActionResult, Digest, GetActionResultRequest, UpdateActionResultRequest};
+use crate::reapi::proto::{
+    ActionResult, Digest, GetActionResultRequest, UpdateActionResultRequest,
+};
 
 impl Client {
     /// None if there is none. What `inline` names may come with it.
-    pub async fn result(&self, action: &Digest, inline: &[&str]) -> Result<Option<ActionResult>, Fault> {
+    pub async fn result(
+        &self,
+        action: &Digest,
+        inline: &[&str],
+    ) -> Result<Option<ActionResult>, Fault> {
         let request = GetActionResultRequest {
             instance_name: self.instance.clone(),
             action_digest: Some(action.clone()),
@@ -18,7 +24,10 @@ impl Client {
         };
         let answer = self.calling(0, || async {
             let mut client = ActionCacheClient::new(self.wire.clone());
-            Ok(client.get_action_result(request.clone()).await?.into_inner())
+            Ok(client
+                .get_action_result(request.clone())
+                .await?
+                .into_inner())
         });
         match answer.await {
             Ok(result) => Ok(Some(result)),

@@ -45,7 +45,12 @@ pub(super) fn pieces(
         finish_write = data.len() < PIECE;
         let at = write_offset;
         write_offset += data.len() as i64;
-        Some(WriteRequest { resource_name: std::mem::take(&mut name), write_offset: at, finish_write, data })
+        Some(WriteRequest {
+            resource_name: std::mem::take(&mut name),
+            write_offset: at,
+            finish_write,
+            data,
+        })
     }))
 }
 
@@ -61,17 +66,30 @@ pub(super) struct Arrival<'a> {
 impl<'a> Arrival<'a> {
     pub(super) fn new(wanted: &'a Wanted, abilities: Abilities) -> Result<Self, Fault> {
         let file = File::create(&wanted.to).map_err(Fault::io("write", &wanted.to))?;
-        let (summer, content) = (abilities.function.summer(), wanted.content.map(|_| Hasher::default()));
-        Ok(Self { wanted, file, summer, content, function: abilities.function })
+        let (summer, content) = (
+            abilities.function.summer(),
+            wanted.content.map(|_| Hasher::default()),
+        );
+        Ok(Self {
+            wanted,
+            file,
+            summer,
+            content,
+            function: abilities.function,
+        })
     }
 
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         self.summer.update(bytes);
-        ensure(self.summer.size() <= self.wanted.digest.size_bytes, || Fault::WrongContent)?;
+        ensure(self.summer.size() <= self.wanted.digest.size_bytes, || {
+            Fault::WrongContent
+        })?;
         if let Some(hasher) = &mut self.content {
             hasher.update(bytes);
         }
-        self.file.write_all(bytes).map_err(Fault::io("write", &self.wanted.to))
+        self.file
+            .write_all(bytes)
+            .map_err(Fault::io("write", &self.wanted.to))
     }
 
     pub(super) fn end(self) -> Result<(), Fault> {
@@ -79,7 +97,9 @@ impl<'a> Arrival<'a> {
         let is_right = self.summer.digest() == self.wanted.digest
             && self.content.map(|hasher| hasher.digest()) == self.wanted.content;
         // The stream may have been cut.
-        ensure(!is_shorter, || Fault::Passing(format!("a {} blob came short", self.function.name())))?;
+        ensure(!is_shorter, || {
+            Fault::Passing(format!("a {} blob came short", self.function.name()))
+        })?;
         ensure(is_right, || Fault::WrongContent)
     }
 }

@@ -14,7 +14,10 @@ const NOTHING: &str = "#6b6b6b";
 /// Of the whole report: an SVG of one line, 20 px high.
 pub fn render(doc: &ReportDoc) -> Result<String, TemplateError> {
     let (claim, colour) = claim(&doc.summary);
-    let told = doc.scope.as_ref().map_or(claim.clone(), |scope| format!("{claim} ({scope})"));
+    let told = doc
+        .scope
+        .as_ref()
+        .map_or(claim.clone(), |scope| format!("{claim} ({scope})"));
     drawn("orch", &told, colour)
 }
 
@@ -33,11 +36,24 @@ pub(super) fn of(label: &str, tally: &Tally) -> Result<String, TemplateError> {
 }
 
 fn drawn(label: &str, told: &str, colour: &str) -> Result<String, TemplateError> {
-    template::render("report/badge.svg.j2", json!({"label": label, "told": told, "colour": colour}))
+    template::render(
+        "report/badge.svg.j2",
+        json!({"label": label, "told": told, "colour": colour}),
+    )
 }
 
 fn claim(summary: &Summary) -> (String, &'static str) {
-    let Summary { passed, fallbacks, flaky, indecisive, xfailed, failed, failed_steps, incomplete, .. } = summary;
+    let Summary {
+        passed,
+        fallbacks,
+        flaky,
+        indecisive,
+        xfailed,
+        failed,
+        failed_steps,
+        incomplete,
+        ..
+    } = summary;
     let right = passed + fallbacks + flaky;
     let ran = right + indecisive + xfailed + failed;
     let told = format!("{right} of {ran} passed");
@@ -56,15 +72,61 @@ mod tests {
 
     #[test]
     fn only_what_ran_and_is_right_is_green() {
-        let green = || Summary { passed: 3, unavailable: 4, ..Summary::default() };
+        let green = || Summary {
+            passed: 3,
+            unavailable: 4,
+            ..Summary::default()
+        };
         for (summary, told, colour) in [
             (green(), "3 of 3 passed", GOOD),
-            (Summary { indecisive: 1, ..green() }, "3 of 4 passed", GOOD),
-            (Summary { failed: 1, ..green() }, "3 of 4 passed", BAD),
-            (Summary { failed_steps: 1, ..green() }, "3 of 3 passed", BAD),
-            (Summary { incomplete: 1, ..green() }, "incomplete", NOTHING),
-            (Summary { unavailable: 4, ..Summary::default() }, "nothing ran", NOTHING),
-            (Summary { xfailed: 1, ..Summary::default() }, "0 of 1 passed", NOTHING),
+            (
+                Summary {
+                    indecisive: 1,
+                    ..green()
+                },
+                "3 of 4 passed",
+                GOOD,
+            ),
+            (
+                Summary {
+                    failed: 1,
+                    ..green()
+                },
+                "3 of 4 passed",
+                BAD,
+            ),
+            (
+                Summary {
+                    failed_steps: 1,
+                    ..green()
+                },
+                "3 of 3 passed",
+                BAD,
+            ),
+            (
+                Summary {
+                    incomplete: 1,
+                    ..green()
+                },
+                "incomplete",
+                NOTHING,
+            ),
+            (
+                Summary {
+                    unavailable: 4,
+                    ..Summary::default()
+                },
+                "nothing ran",
+                NOTHING,
+            ),
+            (
+                Summary {
+                    xfailed: 1,
+                    ..Summary::default()
+                },
+                "0 of 1 passed",
+                NOTHING,
+            ),
         ] {
             assert_eq!(claim(&summary), (told.to_owned(), colour));
         }

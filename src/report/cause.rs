@@ -34,7 +34,9 @@ impl<'a> Cause<'a> {
 
     /// Of the first case that has one.
     pub(super) fn repro(&self) -> Option<&'a str> {
-        self.cases.iter().find_map(|(_, case)| case.repro.as_deref())
+        self.cases
+            .iter()
+            .find_map(|(_, case)| case.repro.as_deref())
     }
 
     /// The reason, and whose it is where the others' differ.
@@ -60,22 +62,34 @@ impl<'a> View<'a> {
             // What a tool says names the cause. That a figure is wrong or a process ended does not: there it is one
             // cause at most for each target, unless the targets have the step in common. What a backend lacks is its own.
             let part = match case.status {
-                Outcome::Numerics | Outcome::Crash | Outcome::Timeout | Outcome::Oom if stage != Some("generate") => {
+                Outcome::Numerics | Outcome::Crash | Outcome::Timeout | Outcome::Oom
+                    if stage != Some("generate") =>
+                {
                     [case.target.as_str(), &case.precision]
                 }
                 Outcome::SkipUnavailable => [&case.backend, ""],
                 _ => [""; 2],
             };
             let key = (case.status, stage, part, alike(&reason, &case.model));
-            let new =
-                || Cause { status: case.status, stage, reason: reason.clone(), is_exact: true, cases: Vec::new() };
+            let new = || Cause {
+                status: case.status,
+                stage,
+                reason: reason.clone(),
+                is_exact: true,
+                cases: Vec::new(),
+            };
             let cause = causes.entry(key).or_insert_with(new);
             cause.is_exact &= cause.reason == reason;
             cause.cases.push((at, case));
         }
         let mut causes: Vec<_> = causes.into_values().collect();
         if causes.len() > MANY {
-            causes.sort_by_key(|cause| (cause.first().known_since.is_some(), Reverse(cause.cases.len())));
+            causes.sort_by_key(|cause| {
+                (
+                    cause.first().known_since.is_some(),
+                    Reverse(cause.cases.len()),
+                )
+            });
         }
         causes
     }
@@ -88,10 +102,14 @@ pub(crate) fn alike(reason: &str, model: &str) -> String {
     while let Some(first) = rest.chars().next() {
         let last = out.chars().next_back();
         let (part, used) = match first {
-            _ if !last.is_some_and(is_of_name) && starts_with_name(rest, model) => ("<model>", model.len()),
+            _ if !last.is_some_and(is_of_name) && starts_with_name(rest, model) => {
+                ("<model>", model.len())
+            }
             '/' if !last.is_some_and(is_of_name) => ("<path>", path(rest)),
             '0'..='9' => ("#", figure(rest)),
-            '-' if !last.is_some_and(is_of_name) && rest[1..].starts_with(|c: char| c.is_ascii_digit()) => {
+            '-' if !last.is_some_and(is_of_name)
+                && rest[1..].starts_with(|c: char| c.is_ascii_digit()) =>
+            {
                 ("#", 1 + figure(&rest[1..]))
             }
             _ => (&rest[..first.len_utf8()], first.len_utf8()),
@@ -111,20 +129,28 @@ fn is_of_name(c: char) -> bool {
 }
 
 fn starts_with_name(text: &str, name: &str) -> bool {
-    let Some(rest) = text.strip_prefix(name) else { return false };
+    let Some(rest) = text.strip_prefix(name) else {
+        return false;
+    };
     // The sizes of an instance are as good as its name, and a full stop may follow a name.
     !name.is_empty() && !rest.starts_with(|c: char| c.is_alphanumeric() || "_-".contains(c))
 }
 
 /// How long a path is.
 fn path(text: &str) -> usize {
-    text.find(|c: char| c.is_whitespace() || "`'\"(),;:".contains(c)).unwrap_or(text.len())
+    text.find(|c: char| c.is_whitespace() || "`'\"(),;:".contains(c))
+        .unwrap_or(text.len())
 }
 
 /// How long a number is: `12`, `2.14e-1`, `0x7f3a`.
 fn figure(text: &str) -> usize {
     let bytes = text.as_bytes();
-    let digits = |from: usize| from + bytes[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let digits = |from: usize| {
+        from + bytes[from..]
+            .iter()
+            .take_while(|byte| byte.is_ascii_digit())
+            .count()
+    };
     if let Some(hex) = text.strip_prefix("0x") {
         return 2 + hex.bytes().take_while(u8::is_ascii_hexdigit).count();
     }
@@ -148,14 +174,23 @@ mod tests {
     #[test]
     fn figures_paths_and_the_model_make_no_other_cause() {
         for (one, other) in [
-            ("max_abs 2.140e-1 is above 1e-1 at [0, 17, 2]", "max_abs 3 is above 0.5 at [-1]"),
+            (
+                "max_abs 2.140e-1 is above 1e-1 at [0, 17, 2]",
+                "max_abs 3 is above 0.5 at [-1]",
+            ),
             ("`convert:bert:onnx` failed", "`convert:bert:onnx` failed"),
-            ("cannot open /tmp/a/b.onnx: at 0x7f3a", "cannot open /home/x.onnx: at 0x11"),
+            (
+                "cannot open /tmp/a/b.onnx: at 0x7f3a",
+                "cannot open /home/x.onnx: at 0x11",
+            ),
             ("killed at 4.0 GiB, pid 12", "killed at 12 GiB, pid 99999"),
         ] {
             assert_eq!(alike(one, "bert"), alike(other, "bert"), "{one}");
         }
-        assert_eq!(alike("`convert:bert:onnx` failed", "bert"), alike("`convert:gpt-2:onnx` failed", "gpt-2"));
+        assert_eq!(
+            alike("`convert:bert:onnx` failed", "bert"),
+            alike("`convert:gpt-2:onnx` failed", "gpt-2")
+        );
         assert_eq!(alike("of bert@b4.", "bert"), "of <model>@b#.");
         for (one, other) in [
             ("unsupported op Einsum", "unsupported op Slice"),

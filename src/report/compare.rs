@@ -64,7 +64,10 @@ words! {
 impl Kind {
     /// Whether it is one for the worse.
     pub fn is_worse(self) -> bool {
-        matches!(self, Self::Broken | Self::Lost | Self::LessAccurate | Self::Slower | Self::MoreMemory)
+        matches!(
+            self,
+            Self::Broken | Self::Lost | Self::LessAccurate | Self::Slower | Self::MoreMemory
+        )
     }
 }
 
@@ -107,7 +110,10 @@ pub struct Change {
 impl Change {
     /// Whether a gate closes on it.
     pub fn is_worse(&self) -> bool {
-        self.kind.is_worse() && self.verdict.is_none_or(|verdict| verdict == Verdict::Confirmed)
+        self.kind.is_worse()
+            && self
+                .verdict
+                .is_none_or(|verdict| verdict == Verdict::Confirmed)
     }
 }
 
@@ -121,7 +127,13 @@ pub struct Package {
 
 impl fmt::Display for Package {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} → {}", self.name, self.base.join(", "), self.head.join(", "))
+        write!(
+            f,
+            "{} {} → {}",
+            self.name,
+            self.base.join(", "),
+            self.head.join(", ")
+        )
     }
 }
 
@@ -169,14 +181,21 @@ pub struct Comparison {
 
 impl Comparison {
     pub fn of(&self, kind: Kind) -> impl Iterator<Item = &Change> {
-        self.changes.iter().filter(move |change| change.kind == kind)
+        self.changes
+            .iter()
+            .filter(move |change| change.kind == kind)
     }
 }
 
 /// `base` and `head`: a name for people, and the report. `noises`: of the machine of both, as far as there is a history.
 pub fn compare(base: (&str, &ReportDoc), head: (&str, &ReportDoc), noises: &Noises) -> Comparison {
     let sides = Sides::new(base.1, head.1);
-    let before: BTreeMap<&str, &CaseResult> = base.1.cases.iter().map(|case| (&*case.case, case)).collect();
+    let before: BTreeMap<&str, &CaseResult> = base
+        .1
+        .cases
+        .iter()
+        .map(|case| (&*case.case, case))
+        .collect();
     let mut found = Comparison {
         base: side(base),
         head: side(head),
@@ -193,7 +212,9 @@ pub fn compare(base: (&str, &ReportDoc), head: (&str, &ReportDoc), noises: &Nois
     };
     for case in &head.1.cases {
         let Some(old) = before.get(&*case.case) else {
-            found.changes.push(change(Kind::New, None, Some(case), None));
+            found
+                .changes
+                .push(change(Kind::New, None, Some(case), None));
             continue;
         };
         let (mut kinds, mut noise) = (sides.differences(old, case), None);
@@ -208,7 +229,11 @@ pub fn compare(base: (&str, &ReportDoc), head: (&str, &ReportDoc), noises: &Nois
                 let difference = differs(figures, threshold, 0.0, [Kind::Slower, Kind::Faster]);
                 if let (None, Some(verdict)) = (difference, hidden(noise, old, case)) {
                     let change = change(Kind::Slower, Some(old), Some(case), Some(figures));
-                    found.unsettled.push(Change { verdict: Some(verdict), noise, ..change });
+                    found.unsettled.push(Change {
+                        verdict: Some(verdict),
+                        noise,
+                        ..change
+                    });
                 }
                 kinds.extend(difference);
             }
@@ -216,31 +241,70 @@ pub fn compare(base: (&str, &ReportDoc), head: (&str, &ReportDoc), noises: &Nois
         found.same += usize::from(kinds.is_empty());
         let change = |(kind, figures)| {
             let change = change(kind, Some(old), Some(case), figures);
-            Change { noise: noise.filter(|_| change.verdict.is_some()), ..change }
+            Change {
+                noise: noise.filter(|_| change.verdict.is_some()),
+                ..change
+            }
         };
         found.changes.extend(kinds.into_iter().map(change));
     }
     let now: BTreeSet<&str> = head.1.cases.iter().map(|case| &*case.case).collect();
-    let gone: Vec<_> = base.1.cases.iter().filter(|case| !now.contains(&*case.case)).collect();
+    let gone: Vec<_> = base
+        .1
+        .cases
+        .iter()
+        .filter(|case| !now.contains(&*case.case))
+        .collect();
     // A part of a spec was not asked for the rest of it.
-    found.beyond = if head.1.scope.is_none() || head.1.scope == base.1.scope { 0 } else { gone.len() };
-    found.changes.extend(gone.iter().skip(found.beyond).map(|case| change(Kind::Gone, Some(case), None, None)));
+    found.beyond = if head.1.scope.is_none() || head.1.scope == base.1.scope {
+        0
+    } else {
+        gone.len()
+    };
+    found.changes.extend(
+        gone.iter()
+            .skip(found.beyond)
+            .map(|case| change(Kind::Gone, Some(case), None, None)),
+    );
     found.changes.sort_by_key(|change| change.kind);
     found
 }
 
-fn change(kind: Kind, base: Option<&CaseResult>, head: Option<&CaseResult>, figures: Option<Figures>) -> Change {
+fn change(
+    kind: Kind,
+    base: Option<&CaseResult>,
+    head: Option<&CaseResult>,
+    figures: Option<Figures>,
+) -> Change {
     let state = |case: &CaseResult| {
         let reason = case.note().or_else(|| case.reason.clone());
-        State { status: case.status, stage: case.stage.clone(), reason }
+        State {
+            status: case.status,
+            stage: case.stage.clone(),
+            reason,
+        }
     };
     let CaseResult { case, row, .. } = head.or(base).expect("BUG: a change is of a case").clone();
     let verdict = matches!(kind, Kind::Slower | Kind::Faster).then_some(Verdict::Suspected);
-    Change { kind, case, row, base: base.map(state), head: head.map(state), figures, verdict, noise: None }
+    Change {
+        kind,
+        case,
+        row,
+        base: base.map(state),
+        head: head.map(state),
+        figures,
+        verdict,
+        noise: None,
+    }
 }
 
 /// More than a share of the base and more than an amount. `kinds`: of more, of less.
-fn differs(figures: Figures, share: f64, amount: f64, kinds: [Kind; 2]) -> Option<(Kind, Option<Figures>)> {
+fn differs(
+    figures: Figures,
+    share: f64,
+    amount: f64,
+    kinds: [Kind; 2],
+) -> Option<(Kind, Option<Figures>)> {
     let Figures { base, head } = figures;
     let is_apart = (head - base).abs() > (base * share).max(amount);
     is_apart.then_some((kinds[usize::from(head < base)], Some(figures)))
@@ -255,19 +319,35 @@ struct Sides<'a> {
 
 impl<'a> Sides<'a> {
     fn new(base: &'a ReportDoc, head: &'a ReportDoc) -> Self {
-        let machine = |Host { name, cpu, cores, .. }: &'a Host| (name, cpu, cores);
+        let machine = |Host {
+                           name, cpu, cores, ..
+                       }: &'a Host| (name, cpu, cores);
         let same_machine = machine(&base.host) == machine(&head.host);
-        Self { same_machine, base: View::new(base), head: View::new(head) }
+        Self {
+            same_machine,
+            base: View::new(base),
+            head: View::new(head),
+        }
     }
 
     /// Besides times.
     fn differences(&self, old: &CaseResult, new: &CaseResult) -> Vec<(Kind, Option<Figures>)> {
         let kind = match (old.status.is_made(), new.status.is_made()) {
-            (true, true) => return self.accuracy(old, new).into_iter().chain(self.memory(old, new)).collect(),
+            (true, true) => {
+                return self
+                    .accuracy(old, new)
+                    .into_iter()
+                    .chain(self.memory(old, new))
+                    .collect();
+            }
             (false, true) => Kind::Fixed,
-            (was_right, false) if new.is_failure() && (was_right || !old.is_failure()) => Kind::Broken,
+            (was_right, false) if new.is_failure() && (was_right || !old.is_failure()) => {
+                Kind::Broken
+            }
             (true, false) => Kind::Lost,
-            _ if new.is_failure() && (old.status, &old.stage) != (new.status, &new.stage) => Kind::FailsElsewhere,
+            _ if new.is_failure() && (old.status, &old.stage) != (new.status, &new.stage) => {
+                Kind::FailsElsewhere
+            }
             _ => return vec![],
         };
         vec![(kind, None)]
@@ -276,25 +356,48 @@ impl<'a> Sides<'a> {
     fn accuracy(&self, old: &CaseResult, new: &CaseResult) -> Option<(Kind, Option<Figures>)> {
         let snr = |case: &CaseResult| {
             let numerics = case.numerics.as_ref()?;
-            numerics.snr_db.or((numerics.max_abs == 0.0).then_some(EXACT)).map(|snr| snr.min(EXACT))
+            numerics
+                .snr_db
+                .or((numerics.max_abs == 0.0).then_some(EXACT))
+                .map(|snr| snr.min(EXACT))
         };
-        let figures = snr(old).zip(snr(new)).map(|(base, head)| Figures { base, head })?;
+        let figures = snr(old)
+            .zip(snr(new))
+            .map(|(base, head)| Figures { base, head })?;
         differs(figures, 0.0, SNR, [Kind::MoreAccurate, Kind::LessAccurate])
     }
 
     fn memory(&self, old: &CaseResult, new: &CaseResult) -> Option<(Kind, Option<Figures>)> {
-        let peak = |case: &CaseResult| case.metrics.as_ref().and_then(|m| m.peak_device_bytes.or(m.peak_rss_bytes));
+        let peak = |case: &CaseResult| {
+            case.metrics
+                .as_ref()
+                .and_then(|m| m.peak_device_bytes.or(m.peak_rss_bytes))
+        };
         let (base, head) = peak(old).zip(peak(new)).filter(|_| self.same_machine)?;
-        let figures = Figures { base: base as f64, head: head as f64 };
-        differs(figures, MEMORY, LITTLE, [Kind::MoreMemory, Kind::LessMemory])
+        let figures = Figures {
+            base: base as f64,
+            head: head as f64,
+        };
+        differs(
+            figures,
+            MEMORY,
+            LITTLE,
+            [Kind::MoreMemory, Kind::LessMemory],
+        )
     }
 
     /// Milliseconds, both on this basis, or why they may not stand beside each other. None where one of them is not right.
-    fn times(&self, old: &CaseResult, new: &CaseResult) -> Option<Result<(Figures, Basis), &'static str>> {
+    fn times(
+        &self,
+        old: &CaseResult,
+        new: &CaseResult,
+    ) -> Option<Result<(Figures, Basis), &'static str>> {
         if !old.status.is_made() || !new.status.is_made() {
             return None;
         }
-        let (Some(base), Some(head)) = (&old.metrics, &new.metrics) else { return Some(Err("not timed")) };
+        let (Some(base), Some(head)) = (&old.metrics, &new.metrics) else {
+            return Some(Err("not timed"));
+        };
         Some(match lowest(base, head) {
             _ if !self.base.comparable(old) || !self.head.comparable(new) => {
                 Err("of a stand-in for hardware, of a fallback, or flaky")
@@ -310,7 +413,13 @@ impl<'a> Sides<'a> {
 fn lowest(base: &Metrics, head: &Metrics) -> Option<(Figures, Basis)> {
     let basis = stats::basis(&base.rounds);
     let of = |metrics: &Metrics| Some(stats::statistic_on(&metrics.rounds, basis)?.ms);
-    Some((Figures { base: of(base)?, head: of(head)? }, basis))
+    Some((
+        Figures {
+            base: of(base)?,
+            head: of(head)?,
+        },
+        basis,
+    ))
 }
 
 fn side((name, doc): (&str, &ReportDoc)) -> Side {
@@ -331,14 +440,28 @@ fn packages(base: &ReportDoc, head: &ReportDoc) -> Vec<Package> {
     let of = |doc: &ReportDoc| {
         let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         let versions = doc.cases.iter().flat_map(|case| case.facts.values());
-        for (name, version) in versions.filter_map(|facts| facts["versions"].as_object()).flatten() {
-            found.entry(name.clone()).or_default().extend(version.as_str().map(str::to_owned));
+        for (name, version) in versions
+            .filter_map(|facts| facts["versions"].as_object())
+            .flatten()
+        {
+            found
+                .entry(name.clone())
+                .or_default()
+                .extend(version.as_str().map(str::to_owned));
         }
         found
     };
     let mut now = of(head);
-    let both = of(base).into_iter().filter_map(|(name, old)| now.remove(&name).map(|new| (name, old, new)));
+    let both = of(base)
+        .into_iter()
+        .filter_map(|(name, old)| now.remove(&name).map(|new| (name, old, new)));
     let listed = |versions: BTreeSet<String>| versions.into_iter().collect();
     let changed = both.filter(|(_, old, new)| old != new);
-    changed.map(|(name, old, new)| Package { name, base: listed(old), head: listed(new) }).collect()
+    changed
+        .map(|(name, old, new)| Package {
+            name,
+            base: listed(old),
+            head: listed(new),
+        })
+        .collect()
 }

@@ -38,8 +38,19 @@ impl DecodingFigures {
         let &Decoding { rows, prompt, .. } = *rounds.first()?;
         // The median of the rounds' medians, and all samples.
         let figures = |of: fn(&Decoding) -> &[f64]| {
-            let median = median_of(rounds.iter().filter_map(|round| median_of(of(round).iter().copied())));
-            (median, rounds.iter().flat_map(|round| of(round)).copied().collect::<Vec<_>>())
+            let median = median_of(
+                rounds
+                    .iter()
+                    .filter_map(|round| median_of(of(round).iter().copied())),
+            );
+            (
+                median,
+                rounds
+                    .iter()
+                    .flat_map(|round| of(round))
+                    .copied()
+                    .collect::<Vec<_>>(),
+            )
         };
         let (first_token_ms, first) = figures(|round| &round.first_token_ms);
         let (next_token_ms, next) = figures(|round| &round.next_token_ms);
@@ -63,23 +74,50 @@ impl DecodingFigures {
     pub(super) fn part<'a>(&self, label: Option<&'static str>) -> Part<'a> {
         let of = |median: f64, samples: &[f64]| {
             let sorted = sorted(samples.iter().copied());
-            let range = span(sorted.first().copied(), sorted.last().copied()).filter(|_| samples.len() > 1);
+            let range =
+                span(sorted.first().copied(), sorted.last().copied()).filter(|_| samples.len() > 1);
             let range = range.map(|range| format!(", {range}")).unwrap_or_default();
-            format!("{}, median of {}{range}", ms(median), counted(samples.len() as u32, "sample"))
+            format!(
+                "{}, median of {}{range}",
+                ms(median),
+                counted(samples.len() as u32, "sample")
+            )
         };
-        let rate = |tokens: Option<f64>| tokens.map(|tokens| format!("{} tokens a second", per_second(tokens)));
+        let rate = |tokens: Option<f64>| {
+            tokens.map(|tokens| format!("{} tokens a second", per_second(tokens)))
+        };
         let prompt = counted(self.prompt, "token");
-        let prompt = if self.rows == 1 { prompt } else { format!("{prompt} in each of {} rows", self.rows) };
+        let prompt = if self.rows == 1 {
+            prompt
+        } else {
+            format!("{prompt} in each of {} rows", self.rows)
+        };
         let facts = known([
             ("prompt", Some(prompt)),
-            ("time to first token", Some(of(self.first_token_ms, &self.first_token_samples_ms))),
-            ("from token to token", self.next_token_ms.map(|median| of(median, &self.next_token_samples_ms))),
+            (
+                "time to first token",
+                Some(of(self.first_token_ms, &self.first_token_samples_ms)),
+            ),
+            (
+                "from token to token",
+                self.next_token_ms
+                    .map(|median| of(median, &self.next_token_samples_ms)),
+            ),
             ("prefill", rate(self.prefill_per_second)),
             ("decode", rate(self.decode_per_second)),
         ]);
         let note = Some("greedy, with a cache of keys and values".to_owned());
-        let samples = self.next_token_ms.and_then(|ms| Samples::new(&self.next_token_samples_ms, ms, "tokens"));
-        Part { title: "Generation", note, label, samples, table: None, facts }
+        let samples = self
+            .next_token_ms
+            .and_then(|ms| Samples::new(&self.next_token_samples_ms, ms, "tokens"));
+        Part {
+            title: "Generation",
+            note,
+            label,
+            samples,
+            table: None,
+            facts,
+        }
     }
 }
 
@@ -97,20 +135,39 @@ mod tests {
     fn medians_of_the_rounds_medians_and_tokens_of_all_rows() {
         let rounds = [round(&[1.0, 3.0, 9.0], &[0.5, 0.5]), round(&[7.0], &[1.5])];
         let figures = DecodingFigures::of(rounds.iter()).unwrap();
-        assert_eq!((figures.first_token_ms, figures.next_token_ms), (5.0, Some(1.0)));
-        assert_eq!((figures.prefill_per_second, figures.decode_per_second), (Some(2000.0), Some(2000.0)));
+        assert_eq!(
+            (figures.first_token_ms, figures.next_token_ms),
+            (5.0, Some(1.0))
+        );
+        assert_eq!(
+            (figures.prefill_per_second, figures.decode_per_second),
+            (Some(2000.0), Some(2000.0))
+        );
         assert_eq!(figures.first_token_samples_ms, [1.0, 3.0, 9.0, 7.0]);
         let facts = figures.part(None).facts;
-        let told = |name: &str| facts.iter().find(|(fact, _)| *fact == name).unwrap().1.clone();
+        let told = |name: &str| {
+            facts
+                .iter()
+                .find(|(fact, _)| *fact == name)
+                .unwrap()
+                .1
+                .clone()
+        };
         assert_eq!(told("prompt"), "5 tokens in each of 2 rows");
         assert_eq!(told("decode"), "2000 tokens a second");
-        assert_eq!(told("from token to token"), "1.00 ms, median of 3 samples, 0.50 ms – 1.50 ms");
+        assert_eq!(
+            told("from token to token"),
+            "1.00 ms, median of 3 samples, 0.50 ms – 1.50 ms"
+        );
     }
 
     #[test]
     fn one_token_has_no_time_between_tokens_and_a_round_without_a_cache_no_figures() {
         let figures = DecodingFigures::of([round(&[2.0], &[])].iter()).unwrap();
-        assert_eq!((figures.next_token_ms, figures.decode_per_second), (None, None));
+        assert_eq!(
+            (figures.next_token_ms, figures.decode_per_second),
+            (None, None)
+        );
         let mut none = round(&[2.0], &[]);
         none.decoding = None;
         assert_eq!(DecodingFigures::of([none].iter()), None);

@@ -41,24 +41,46 @@ impl Samples {
     /// None below three: there is no trend to see.
     pub(super) fn new(samples_ms: &[f64], median: f64, what: &'static str) -> Option<Self> {
         let values = thinned(samples_ms);
-        (values.len() >= 3).then_some(Self { values, median, what, of: samples_ms.len() })
+        (values.len() >= 3).then_some(Self {
+            values,
+            median,
+            what,
+            of: samples_ms.len(),
+        })
     }
 }
 
 /// What a failed step printed may name paths of its machine: `with_log` says whether it is shown.
 pub(super) fn detail(view: &View<'_>, case: &CaseResult, with_log: bool) -> Value {
     let label = view.label(case);
-    let numerics = case.numerics.as_ref().filter(|numerics| !numerics.tensors.is_empty());
-    let log = case.log.as_ref().filter(|_| with_log).map(|log| vec![("printed last", log.clone())]);
+    let numerics = case
+        .numerics
+        .as_ref()
+        .filter(|numerics| !numerics.tensors.is_empty());
+    let log = case
+        .log
+        .as_ref()
+        .filter(|_| with_log)
+        .map(|log| vec![("printed last", log.clone())]);
     let parts = [
         case.metrics.as_ref().map(|metrics| latency(metrics, label)),
-        case.metrics.as_ref().and_then(|metrics| Some(metrics.decoding.as_ref()?.part(label))),
+        case.metrics
+            .as_ref()
+            .and_then(|metrics| Some(metrics.decoding.as_ref()?.part(label))),
         view.trend(case).and_then(trend::part),
         numerics.map(compared),
-        log.map(|facts| Part { title: "Log", facts, ..Part::default() }),
+        log.map(|facts| Part {
+            title: "Log",
+            facts,
+            ..Part::default()
+        }),
         Some(run(case, label)),
     ];
-    let about = [case.family.clone(), case.task.clone(), format!("pipeline {}", case.pipeline)];
+    let about = [
+        case.family.clone(),
+        case.task.clone(),
+        format!("pipeline {}", case.pipeline),
+    ];
     json!({
         "name": case_name(case),
         "kind": kind_of(case),
@@ -73,67 +95,140 @@ pub(super) fn detail(view: &View<'_>, case: &CaseResult, with_log: bool) -> Valu
 }
 
 /// What there is something to say of.
-pub(super) fn known<'a>(pairs: impl IntoIterator<Item = (&'a str, Option<String>)>) -> Vec<(&'a str, String)> {
-    pairs.into_iter().filter_map(|(name, told)| Some((name, told.filter(|told| !told.is_empty())?))).collect()
+pub(super) fn known<'a>(
+    pairs: impl IntoIterator<Item = (&'a str, Option<String>)>,
+) -> Vec<(&'a str, String)> {
+    pairs
+        .into_iter()
+        .filter_map(|(name, told)| Some((name, told.filter(|told| !told.is_empty())?)))
+        .collect()
 }
 
 fn latency<'a>(m: &Metrics, label: Option<&'static str>) -> Part<'a> {
-    let noisy = if m.noisy { ", noisy: interquartile range above 10 %" } else { "" };
+    let noisy = if m.noisy {
+        ", noisy: interquartile range above 10 %"
+    } else {
+        ""
+    };
     let facts = known([
         ("median", Some(ms(m.median_ms) + noisy)),
-        ("medians of the rounds", span(m.median_low_ms, m.median_high_ms)),
-        ("compared with other runs", m.statistic.map(|s| format!("{}, {}", ms(s.ms), s.basis.word()))),
-        ("throughput", m.per_second.map(|items| format!("{} a second", per_second(items)))),
-        ("range", span(Some(m.min_ms), Some(m.max_ms)).filter(|_| m.samples > 1)),
+        (
+            "medians of the rounds",
+            span(m.median_low_ms, m.median_high_ms),
+        ),
+        (
+            "compared with other runs",
+            m.statistic
+                .map(|s| format!("{}, {}", ms(s.ms), s.basis.word())),
+        ),
+        (
+            "throughput",
+            m.per_second
+                .map(|items| format!("{} a second", per_second(items))),
+        ),
+        (
+            "range",
+            span(Some(m.min_ms), Some(m.max_ms)).filter(|_| m.samples > 1),
+        ),
         ("p90", m.p90_ms.map(ms)),
         ("p95", m.p95_ms.map(ms)),
         ("p99", m.p99_ms.map(ms)),
         ("first", Some(ms(m.first_ms))),
         ("load", Some(ms(m.load_ms))),
         ("peak RSS", m.peak_rss_bytes.map(bytes)),
-        ("peak of the device's memory", m.peak_device_bytes.map(bytes)),
+        (
+            "peak of the device's memory",
+            m.peak_device_bytes.map(bytes),
+        ),
         ("disturbed", Some(m.remarks.join("; "))),
-        ("samples", Some(format!("{} after {} of warm-up; {}", counted(m.samples, "sample"), m.warmup, m.sync))),
+        (
+            "samples",
+            Some(format!(
+                "{} after {} of warm-up; {}",
+                counted(m.samples, "sample"),
+                m.warmup,
+                m.sync
+            )),
+        ),
     ]);
     let several = m.rounds.len() > 1;
     let table = several.then(|| rounds(m));
     let note = (!several).then(|| "one process: how much processes differ is not known".to_owned());
     let samples = Samples::new(&m.samples_ms, m.median_ms, "samples");
-    Part { title: "Latency", note, label, samples, table, facts }
+    Part {
+        title: "Latency",
+        note,
+        label,
+        samples,
+        table,
+        facts,
+    }
 }
 
 /// Each round with what tells of the machine during it.
 fn rounds(m: &Metrics) -> Table {
     let row = |round: &Round| {
         let conditions = round.conditions.as_ref();
-        let at = round.order.map(|order| format!("{} of all", order.place + 1));
+        let at = round
+            .order
+            .map(|order| format!("{} of all", order.place + 1));
         vec![
-            Cell::with(round.round.to_string(), at.unwrap_or_else(|| "–".to_owned())),
+            Cell::with(
+                round.round.to_string(),
+                at.unwrap_or_else(|| "–".to_owned()),
+            ),
             ms(round.load_ms).into(),
             ms(round.first_ms).into(),
             ms(round.median_ms).into(),
             ms(round.min_ms).into(),
             Cell::or_dash(round.cpu_p10_ms.map(ms)),
             Cell::or_dash(round.threads.map(|count| count.to_string())),
-            Cell::or_dash(round.use_of_cpu.map(|used| used.involuntary_switches.to_string())),
+            Cell::or_dash(
+                round
+                    .use_of_cpu
+                    .map(|used| used.involuntary_switches.to_string()),
+            ),
             Cell::or_dash(conditions.map(|c| c.yardstick_ms.map(ms).join(", "))),
         ]
     };
-    let columns =
-        &["round", "load", "first", "median", "least", "CPU p10", "threads", "switches", "yardstick before, after"];
-    Table { title: String::new(), columns, rows: m.rounds.iter().map(row).collect() }
+    let columns = &[
+        "round",
+        "load",
+        "first",
+        "median",
+        "least",
+        "CPU p10",
+        "threads",
+        "switches",
+        "yardstick before, after",
+    ];
+    Table {
+        title: String::new(),
+        columns,
+        rows: m.rounds.iter().map(row).collect(),
+    }
 }
 
 /// Three significant digits, and whole numbers above.
 pub(super) fn per_second(items: f64) -> String {
-    if items < 99.95 { format!("{items:.1}") } else { format!("{items:.0}") }
+    if items < 99.95 {
+        format!("{items:.1}")
+    } else {
+        format!("{items:.0}")
+    }
 }
 
 fn compared(numerics: &Numerics) -> Part<'_> {
     let tensors = numerics.tensors.iter().map(|(name, t)| {
-        let shape = t.shape.iter().map(u64::to_string).collect::<Vec<_>>().join("×");
+        let shape = t
+            .shape
+            .iter()
+            .map(u64::to_string)
+            .collect::<Vec<_>>()
+            .join("×");
         let equal = t.tokens.zip(t.row_tokens);
-        let told = |all: f64, worst: f64| format!("{}, {} in the worst row", tokens(all), tokens(worst));
+        let told =
+            |all: f64, worst: f64| format!("{}, {} in the worst row", tokens(all), tokens(worst));
         vec![
             Cell::with(name, format!("{} {shape}", t.dtype)),
             error(t.max_abs).into(),
@@ -144,11 +239,33 @@ fn compared(numerics: &Numerics) -> Part<'_> {
             Cell::or_dash(equal.map(|(all, rows)| told(all, rows.worst))),
         ]
     });
-    let columns = &["tensor", "max abs", "mean abs", "cosine", "worst row", "SNR", "tokens"];
-    let passed = if numerics.passed { "✓ within tolerance" } else { "✗ outside tolerance" };
+    let columns = &[
+        "tensor",
+        "max abs",
+        "mean abs",
+        "cosine",
+        "worst row",
+        "SNR",
+        "tokens",
+    ];
+    let passed = if numerics.passed {
+        "✓ within tolerance"
+    } else {
+        "✗ outside tolerance"
+    };
     let note = Some(format!("against {}: {passed}", numerics.reference));
-    let table = Some(Table { title: String::new(), columns, rows: tensors.collect() });
-    Part { title: "Numerics", note, table, facts: verdict::lines(numerics), ..Part::default() }
+    let table = Some(Table {
+        title: String::new(),
+        columns,
+        rows: tensors.collect(),
+    });
+    Part {
+        title: "Numerics",
+        note,
+        table,
+        facts: verdict::lines(numerics),
+        ..Part::default()
+    }
 }
 
 fn run<'a>(case: &'a CaseResult, label: Option<&'static str>) -> Part<'a> {
@@ -158,8 +275,14 @@ fn run<'a>(case: &'a CaseResult, label: Option<&'static str>) -> Part<'a> {
         (Some(actual), None) => format!("{requested} → {actual}"),
         (None, _) => format!("{requested}: requested; nothing ran"),
     };
-    let placement: Vec<_> = case.placement.iter().map(|(place, count)| format!("{place}: {count}")).collect();
-    let versions: Vec<_> = case_versions(case).map(|(name, version)| format!("{name} {version}")).collect();
+    let placement: Vec<_> = case
+        .placement
+        .iter()
+        .map(|(place, count)| format!("{place}: {count}"))
+        .collect();
+    let versions: Vec<_> = case_versions(case)
+        .map(|(name, version)| format!("{name} {version}"))
+        .collect();
     let facts = case.facts.iter().filter(|(name, _)| *name != "versions");
     let pairs = [
         ("chosen as", case.chosen.clone()),
@@ -168,14 +291,30 @@ fn run<'a>(case: &'a CaseResult, label: Option<&'static str>) -> Part<'a> {
         ("weights", case.reduced_range().map(str::to_owned)),
         ("device", Some(device)),
         ("placement", Some(placement.join(", "))),
-        (if case.untimed { "checked" } else { "measured" }, measured(case)),
-        ("times", case.untimed.then(|| "none: one inference, judged and not timed".to_owned())),
+        (
+            if case.untimed { "checked" } else { "measured" },
+            measured(case),
+        ),
+        (
+            "times",
+            case.untimed
+                .then(|| "none: one inference, judged and not timed".to_owned()),
+        ),
         ("machine", case.host.clone()),
         ("versions", Some(versions.join(", "))),
     ];
     let facts = facts.map(|(name, value)| (name.as_str(), Some(fact(value))));
-    let facts = known(pairs.into_iter().chain(facts).chain([("steps", Some(case.steps.join("\n")))]));
-    Part { title: "Run", facts, ..Part::default() }
+    let facts = known(
+        pairs
+            .into_iter()
+            .chain(facts)
+            .chain([("steps", Some(case.steps.join("\n")))]),
+    );
+    Part {
+        title: "Run",
+        facts,
+        ..Part::default()
+    }
 }
 
 /// A fact as a person reads it. The versions in it stand in a row of their own; what is not there is left out.
@@ -190,12 +329,18 @@ fn fact(value: &Value) -> String {
             values.iter().map(fact).collect::<Vec<_>>().join("; ")
         }
         Value::Object(fields) => {
-            let told = fields.iter().filter(|(name, value)| *name != "versions" && !value.is_null());
-            let told = told.map(|(name, value)| match (name.strip_suffix("_bytes").zip(value.as_u64()), fact(value)) {
-                (Some((name, count)), _) => format!("{name} {}", bytes(count)),
-                (None, told) if told.is_empty() => format!("{name} none"),
-                (None, told) if value.is_object() || told.contains("; ") => format!("{name} ({told})"),
-                (None, told) => format!("{name} {told}"),
+            let told = fields
+                .iter()
+                .filter(|(name, value)| *name != "versions" && !value.is_null());
+            let told = told.map(|(name, value)| {
+                match (name.strip_suffix("_bytes").zip(value.as_u64()), fact(value)) {
+                    (Some((name, count)), _) => format!("{name} {}", bytes(count)),
+                    (None, told) if told.is_empty() => format!("{name} none"),
+                    (None, told) if value.is_object() || told.contains("; ") => {
+                        format!("{name} ({told})")
+                    }
+                    (None, told) => format!("{name} {told}"),
+                }
             });
             told.collect::<Vec<_>>().join(", ")
         }

@@ -20,8 +20,16 @@ pub struct Expected {
 impl Expected {
     /// `FAIL@convert: no such operator (since 2026-01-31)`
     pub fn summary(&self) -> String {
-        let stage = self.stage.as_ref().map(|stage| format!("@{stage}")).unwrap_or_default();
-        let since = self.since.as_ref().map(|since| format!(" (since {since})")).unwrap_or_default();
+        let stage = self
+            .stage
+            .as_ref()
+            .map(|stage| format!("@{stage}"))
+            .unwrap_or_default();
+        let since = self
+            .since
+            .as_ref()
+            .map(|since| format!(" (since {since})"))
+            .unwrap_or_default();
         format!("{}{stage}: {}{since}", self.status.label(), self.reason)
     }
 }

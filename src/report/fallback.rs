@@ -38,11 +38,22 @@ impl FallbackResult {
         if let Some(Batch { asked, ran }) = self.batch {
             return format!("ran at batch size {ran}: for {asked} there was not enough memory");
         }
-        let requested = self.tried.first().map(|tried| tried.name.as_str()).unwrap_or_default();
+        let requested = self
+            .tried
+            .first()
+            .map(|tried| tried.name.as_str())
+            .unwrap_or_default();
         let cost = match (self.slowdown, &self.against) {
             (Some(times), Some(date)) => {
-                let (times, how) = if times >= 1.0 { (times, "slower") } else { (1.0 / times, "faster") };
-                format!("{times:.2} times {how} than {requested} on {}", format::day(date))
+                let (times, how) = if times >= 1.0 {
+                    (times, "slower")
+                } else {
+                    (1.0 / times, "faster")
+                };
+                format!(
+                    "{times:.2} times {how} than {requested} on {}",
+                    format::day(date)
+                )
             }
             _ if untimed => "the cost is unknown: it was not timed".to_owned(),
             _ => format!("the cost is unknown: {requested} was never measured here"),

@@ -6,7 +6,11 @@ use crate::record::Outcome;
 
 /// Three significant digits: `0.012 ms`, `1.23 ms`, `123 ms`, `12.3 s`.
 pub fn ms(value: f64) -> String {
-    let (value, unit) = if value.abs() < 9_999.5 { (value, "ms") } else { (value / 1000.0, "s") };
+    let (value, unit) = if value.abs() < 9_999.5 {
+        (value, "ms")
+    } else {
+        (value / 1000.0, "s")
+    };
     let digits = match value.abs() {
         size if size < 0.0995 => 3,
         size if size < 9.995 => 2,
@@ -21,13 +25,21 @@ pub fn seconds(value: f64) -> String {
     match value {
         _ if value < 9.95 => format!("{value:.1} s"),
         _ if value < 99.5 => format!("{value:.0} s"),
-        _ => format!("{} min {} s", value.round() as u64 / 60, value.round() as u64 % 60),
+        _ => format!(
+            "{} min {} s",
+            value.round() as u64 / 60,
+            value.round() as u64 % 60
+        ),
     }
 }
 
 /// An error figure: `0`, `2.1e-6`.
 pub fn error(value: f64) -> String {
-    if value == 0.0 { "0".to_owned() } else { format!("{value:.1e}") }
+    if value == 0.0 {
+        "0".to_owned()
+    } else {
+        format!("{value:.1e}")
+    }
 }
 
 /// Cosine similarity, with the digits in which good ones differ: never rounded up to 1.
@@ -51,19 +63,27 @@ pub fn day(time: &str) -> &str {
 
 /// `2026-01-12 to 2026-01-14`, or the day if it is one.
 pub fn days(first: &str, last: &str) -> String {
-    if first == last { first.to_owned() } else { format!("{first} to {last}") }
+    if first == last {
+        first.to_owned()
+    } else {
+        format!("{first} to {last}")
+    }
 }
 
 /// `1.55 ms – 1.61 ms`
 pub(super) fn span(low: Option<f64>, high: Option<f64>) -> Option<String> {
-    low.zip(high).map(|(low, high)| format!("{} – {}", ms(low), ms(high)))
+    low.zip(high)
+        .map(|(low, high)| format!("{} – {}", ms(low), ms(high)))
 }
 
 /// `2026-01-14 in an earlier run`
 pub(super) fn measured(case: &CaseResult) -> Option<String> {
     let when = case.measured.as_deref();
     match case.cached {
-        true => Some(format!("{} in an earlier run", when.map_or("at an unknown time", day))),
+        true => Some(format!(
+            "{} in an earlier run",
+            when.map_or("at an unknown time", day)
+        )),
         false => when.map(|when| format!("{} in this run", day(when))),
     }
 }
@@ -94,7 +114,11 @@ pub(super) fn kind(status: Outcome) -> &'static str {
 
 /// The kind of a case: an unexpected success that does not fail the run is not a failure.
 pub(super) fn kind_of(case: &CaseResult) -> &'static str {
-    if case.status == Outcome::Xpass && !case.is_failure() { "flaky" } else { kind(case.status) }
+    if case.status == Outcome::Xpass && !case.is_failure() {
+        "flaky"
+    } else {
+        kind(case.status)
+    }
 }
 
 /// A sign besides the word, so that colour never carries meaning alone.
@@ -113,7 +137,14 @@ pub(super) fn word(status: Outcome) -> &'static str {
 
 /// Whether a case in this state has figures to show: of a result that is not known to be wrong.
 pub fn has_figure(status: Outcome) -> bool {
-    matches!(status, Outcome::Pass | Outcome::PassFallback | Outcome::Flaky | Outcome::Indecisive | Outcome::Xpass)
+    matches!(
+        status,
+        Outcome::Pass
+            | Outcome::PassFallback
+            | Outcome::Flaky
+            | Outcome::Indecisive
+            | Outcome::Xpass
+    )
 }
 
 /// The remark beside a figure that is not a plain pass.
@@ -155,8 +186,14 @@ mod tests {
             ["0.4 s", "10 s", "1 min 40 s", "12 min 5 s"]
         );
         assert_eq!([error(0.0), error(2.14e-6)], ["0", "2.1e-6"]);
-        assert_eq!([tokens(1.0), tokens(0.999_99), tokens(0.25)], ["1", "0.9999", "0.25"]);
-        assert_eq!([cosine(None), cosine(Some(1.0)), cosine(Some(0.999_999_9))], ["undefined", "1", "0.999999"]);
+        assert_eq!(
+            [tokens(1.0), tokens(0.999_99), tokens(0.25)],
+            ["1", "0.9999", "0.25"]
+        );
+        assert_eq!(
+            [cosine(None), cosine(Some(1.0)), cosine(Some(0.999_999_9))],
+            ["undefined", "1", "0.999999"]
+        );
         assert_eq!([day("2026-01-02T03:04:05Z"), day("?")], ["2026-01-02", "?"]);
         assert_eq!(one_line(" a\n\tb \u{1b}[31mred"), "a b red");
     }

@@ -28,15 +28,30 @@ pub fn annotations(doc: &ReportDoc, seen_from: impl Fn(&str) -> String) -> Strin
             0 => String::new(),
             others => format!(" and {} more", counted(others, "case")),
         };
-        let title = property(&format!("{}{others}: {}", case_name(first), word(cause.status)));
+        let title = property(&format!(
+            "{}{others}: {}",
+            case_name(first),
+            word(cause.status)
+        ));
         let place = first.row.as_deref().and_then(|row| row.rsplit_once(':'));
-        let place = place.map(|(file, line)| format!("file={},line={line},", property(&seen_from(file))));
-        let again = cause.repro().map(|repro| format!("\nagain: {repro}")).unwrap_or_default();
+        let place =
+            place.map(|(file, line)| format!("file={},line={line},", property(&seen_from(file))));
+        let again = cause
+            .repro()
+            .map(|repro| format!("\nagain: {repro}"))
+            .unwrap_or_default();
         let told = message(&format!("{}{again}", cause.message()));
-        let _ = writeln!(out, "::error {}title={title}::{told}", place.unwrap_or_default());
+        let _ = writeln!(
+            out,
+            "::error {}title={title}::{told}",
+            place.unwrap_or_default()
+        );
     }
     if let Some(left) = causes.len().checked_sub(shown).filter(|left| *left > 0) {
-        let _ = writeln!(out, "::error title=orch::{left} more causes of failure are in the report");
+        let _ = writeln!(
+            out,
+            "::error title=orch::{left} more causes of failure are in the report"
+        );
     }
     out
 }
@@ -49,7 +64,11 @@ pub fn summary(doc: &ReportDoc) -> String {
     }
     let mut page = markdown::render_only(doc, &SHORT.map(str::to_owned));
     let told = "\n\nGitHub takes no more; the whole report is `matrix.md`.\n";
-    if let Some((end, _)) = page.match_indices('\n').take_while(|(at, _)| at + told.len() <= LONGEST).last() {
+    if let Some((end, _)) = page
+        .match_indices('\n')
+        .take_while(|(at, _)| at + told.len() <= LONGEST)
+        .last()
+    {
         page.truncate(end);
     }
     page + told
@@ -57,7 +76,9 @@ pub fn summary(doc: &ReportDoc) -> String {
 
 /// As workflow commands carry a message.
 fn message(text: &str) -> String {
-    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+    text.replace('%', "%25")
+        .replace('\r', "%0D")
+        .replace('\n', "%0A")
 }
 
 /// As they carry the value of a property.

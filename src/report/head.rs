@@ -21,43 +21,92 @@ pub(super) struct Count {
 
 /// How many cases ended how; of what there is none, only what passed and what failed is named.
 pub(super) fn counts(s: &Summary) -> Vec<Count> {
-    let of = |status, count, word| Count { kind: kind(status), glyph: glyph(status), count, word };
+    let of = |status, count, word| Count {
+        kind: kind(status),
+        glyph: glyph(status),
+        count,
+        word,
+    };
     let all = vec![
         of(Outcome::Pass, s.passed, "passed"),
         of(Outcome::PassFallback, s.fallbacks, "on a fallback"),
         of(Outcome::Flaky, s.flaky, "flaky"),
         of(Outcome::Indecisive, s.indecisive, "indecisive"),
         of(Outcome::Xfail, s.xfailed, "failed as expected"),
-        Count { kind: "xpass", ..of(Outcome::Xpass, s.xpassed, "passed unexpectedly") },
+        Count {
+            kind: "xpass",
+            ..of(Outcome::Xpass, s.xpassed, "passed unexpectedly")
+        },
         of(Outcome::Fail, s.failed, "failed"),
         of(Outcome::Incomplete, s.incomplete, "incomplete"),
         of(Outcome::Mock, s.mocked, "mocked"),
         of(Outcome::SkipUnavailable, s.unavailable, "unavailable"),
         of(Outcome::SkipUnsupported, s.unsupported, "unsupported"),
-        Count { kind: "excluded", glyph: "·", count: s.excluded, word: "excluded" },
+        Count {
+            kind: "excluded",
+            glyph: "·",
+            count: s.excluded,
+            word: "excluded",
+        },
     ];
-    all.into_iter().filter(|count| count.count > 0 || matches!(count.kind, "pass" | "fail")).collect()
+    all.into_iter()
+        .filter(|count| count.count > 0 || matches!(count.kind, "pass" | "fail"))
+        .collect()
 }
 
 /// `112 steps: 0 executed, 112 up to date`
 pub(super) fn steps(s: &Summary, fail: Style) -> String {
-    let Summary { executed, hits, fetched, failed_before, failed_steps, .. } = s;
+    let Summary {
+        executed,
+        hits,
+        fetched,
+        failed_before,
+        failed_steps,
+        ..
+    } = s;
     let parts = [
-        (s.steps, format!("{}: {executed} executed, {hits} up to date", counted(s.steps, "step"))),
+        (
+            s.steps,
+            format!(
+                "{}: {executed} executed, {hits} up to date",
+                counted(s.steps, "step")
+            ),
+        ),
         (*fetched, format!(" ({fetched} from the remote)")),
-        (*failed_before, format!(", {failed_before} failed before (`--rerun failed` executes them)")),
-        (*failed_steps, format!(", {fail}{failed_steps} failed{fail:#}")),
+        (
+            *failed_before,
+            format!(", {failed_before} failed before (`--rerun failed` executes them)"),
+        ),
+        (
+            *failed_steps,
+            format!(", {fail}{failed_steps} failed{fail:#}"),
+        ),
     ];
-    parts.into_iter().filter(|(count, _)| *count > 0).map(|(_, part)| part).collect()
+    parts
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(_, part)| part)
+        .collect()
 }
 
 /// `Run of 2026-01-31 08:00 UTC at git 1a2b3c4d5 (main), with uncommitted changes`; None where the report is of no run.
 pub(super) fn run(doc: &ReportDoc) -> Option<String> {
     let Ran { started, git } = doc.run.as_ref()?;
     let git = git.as_ref().map(|git| {
-        let branch = git.branch.as_ref().map(|branch| format!(" ({branch})")).unwrap_or_default();
-        let dirty = if git.dirty { ", with uncommitted changes" } else { "" };
-        format!(" at git {}{branch}{dirty}", git.revision.get(..9).unwrap_or(&git.revision))
+        let branch = git
+            .branch
+            .as_ref()
+            .map(|branch| format!(" ({branch})"))
+            .unwrap_or_default();
+        let dirty = if git.dirty {
+            ", with uncommitted changes"
+        } else {
+            ""
+        };
+        format!(
+            " at git {}{branch}{dirty}",
+            git.revision.get(..9).unwrap_or(&git.revision)
+        )
     });
     let minute = started.get(..16).unwrap_or(started).replace('T', " ");
     Some(format!("Run of {minute} UTC{}", git.unwrap_or_default()))
@@ -67,12 +116,17 @@ pub(super) fn run(doc: &ReportDoc) -> Option<String> {
 pub type Model<'m> = (&'m str, Option<u64>, Option<Weights>);
 
 fn models(doc: &ReportDoc) -> impl Iterator<Item = Model<'_>> + Clone {
-    doc.cases.iter().map(|case| (&*case.model, case.parameters, case.weights))
+    doc.cases
+        .iter()
+        .map(|case| (&*case.model, case.parameters, case.weights))
 }
 
 /// All that is to be said of the weights of these models, a line each: of random ones, of others.
 pub fn weights_told<'m>(models: impl Iterator<Item = Model<'m>> + Clone) -> Vec<String> {
-    [random_of(models.clone()), others_of(models)].into_iter().flatten().collect()
+    [random_of(models.clone()), others_of(models)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 pub(super) fn all_weights(doc: &ReportDoc) -> Vec<String> {
@@ -101,7 +155,9 @@ fn others_of<'m>(models: impl Iterator<Item = Model<'m>>) -> Option<String> {
     for (weights, model) in known.filter(|(weights, _)| *weights != Weights::Random) {
         kinds.entry(weights.word()).or_default().insert(model);
     }
-    let told = kinds.iter().map(|(word, models)| format!("{word}: {}", counted(models.len(), "model")));
+    let told = kinds
+        .iter()
+        .map(|(word, models)| format!("{word}: {}", counted(models.len(), "model")));
     (!kinds.is_empty()).then(|| format!("weights {}", told.collect::<Vec<_>>().join("; ")))
 }
 
@@ -119,7 +175,9 @@ fn random_of<'m>(all: impl Iterator<Item = Model<'m>>) -> Option<String> {
     let sizes = models.values().flatten();
     let of = match (sizes.clone().min(), sizes.max()) {
         (Some(least), Some(most)) if least == most => format!(" of {} parameters", amount(*least)),
-        (Some(least), Some(most)) => format!(" of {} to {} parameters", amount(*least), amount(*most)),
+        (Some(least), Some(most)) => {
+            format!(" of {} to {} parameters", amount(*least), amount(*most))
+        }
         _ => String::new(),
     };
     (!models.is_empty()).then(|| {
@@ -132,9 +190,16 @@ fn random_of<'m>(all: impl Iterator<Item = Model<'m>>) -> Option<String> {
 pub(super) fn machine(doc: &ReportDoc) -> String {
     let told = |host: &Host| {
         let (cores, memory) = (counted(host.cores, "core"), bytes(host.memory_bytes));
-        format!("{}: {}, {}, {cores}, {memory}; ", host.name, host.os, host.cpu)
+        format!(
+            "{}: {}, {}, {cores}, {memory}; ",
+            host.name, host.os, host.cpu
+        )
     };
-    format!("{}orch {}", doc.hosts().iter().map(told).collect::<String>(), doc.orch)
+    format!(
+        "{}orch {}",
+        doc.hosts().iter().map(told).collect::<String>(),
+        doc.orch
+    )
 }
 
 #[cfg(test)]
@@ -153,7 +218,10 @@ mod tests {
             branch: Some("main".to_owned()),
             dirty: true,
         };
-        doc.run = Some(Ran { started: "2026-01-31T08:00:00.123Z".to_owned(), git: Some(git) });
+        doc.run = Some(Ran {
+            started: "2026-01-31T08:00:00.123Z".to_owned(),
+            git: Some(git),
+        });
         let told = "Run of 2026-01-31 08:00 UTC at git 1a2b3c4d5 (main), with uncommitted changes";
         assert_eq!(run(&doc).as_deref(), Some(told));
         assert_eq!(shown(&doc), before);
@@ -161,6 +229,9 @@ mod tests {
             assert!(page.contains("Run of 2026-01-31 08:00 UTC at git 1a2b3c4d5"));
         }
         doc.cases[0].weights = Some(Weights::Hub);
-        assert_eq!(weights(&doc).as_deref(), Some("weights from the Hub: 1 model"));
+        assert_eq!(
+            weights(&doc).as_deref(),
+            Some("weights from the Hub: 1 model")
+        );
     }
 }

@@ -36,7 +36,10 @@ fn page(view: &View<'_>) -> Result<String, TemplateError> {
     targets.dedup();
     let mut sections = sections::made(view, true);
     if view.rows.len() > LONG {
-        let first = sections.iter().take_while(|made| is_first(&made.shape)).count();
+        let first = sections
+            .iter()
+            .take_while(|made| is_first(&made.shape))
+            .count();
         sections[..first].rotate_left(1);
     }
     let mut metrics = doc.cases.iter().filter_map(|case| case.metrics.as_ref());
@@ -73,7 +76,9 @@ fn page(view: &View<'_>) -> Result<String, TemplateError> {
 fn is_first(shape: &Shape<'_>) -> bool {
     match shape {
         Shape::Matrix(_) => true,
-        Shape::List(items) => items.iter().all(|item| matches!(item.kind, "fail" | "incomplete")),
+        Shape::List(items) => items
+            .iter()
+            .all(|item| matches!(item.kind, "fail" | "incomplete")),
         Shape::Tables(_) | Shape::Charts(_) => false,
     }
 }

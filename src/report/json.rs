@@ -4,7 +4,8 @@ use super::ReportDoc;
 
 /// Pretty JSON, ending in a newline.
 pub fn render(doc: &ReportDoc) -> String {
-    let mut text = serde_json::to_string_pretty(doc).expect("BUG: a report of strings and numbers serialises");
+    let mut text =
+        serde_json::to_string_pretty(doc).expect("BUG: a report of strings and numbers serialises");
     text.push('\n');
     text
 }

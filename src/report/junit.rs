@@ -19,7 +19,11 @@ use crate::record::Outcome;
 pub fn render(doc: &ReportDoc) -> String {
     let view = View::new(doc);
     let suites = by_variant(&view);
-    let scope = doc.scope.as_ref().map(|scope| format!(" ({scope})")).unwrap_or_default();
+    let scope = doc
+        .scope
+        .as_ref()
+        .map(|scope| format!(" ({scope})"))
+        .unwrap_or_default();
     let name = attribute(&format!("orch {}{scope}", doc.spec));
     let all: Vec<Cell<'_>> = suites.values().flatten().copied().collect();
     let [tests, failures, errors, _, time] = totals(&all);
@@ -28,7 +32,11 @@ pub fn render(doc: &ReportDoc) -> String {
     );
     for (name, cells) in &suites {
         let name = attribute(name);
-        let _ = writeln!(out, "  <testsuite name=\"{name}\" {}>", totals(cells).join(" "));
+        let _ = writeln!(
+            out,
+            "  <testsuite name=\"{name}\" {}>",
+            totals(cells).join(" ")
+        );
         for cell in cells {
             test(&mut out, &view, cell, &name);
         }
@@ -43,7 +51,10 @@ fn by_variant<'a>(view: &View<'a>) -> IndexMap<String, Vec<Cell<'a>>> {
     for (at, variant) in view.variants.iter().enumerate() {
         for (row, cell) in view.rows.iter().zip(view.column(at)) {
             if !matches!(cell, Cell::None) {
-                let place = Place { row: *row, variant: *variant };
+                let place = Place {
+                    row: *row,
+                    variant: *variant,
+                };
                 suites.entry(place.variant_name()).or_default().push(cell);
             }
         }
@@ -53,7 +64,9 @@ fn by_variant<'a>(view: &View<'a>) -> IndexMap<String, Vec<Cell<'a>>> {
 
 /// The element that says how it ended; a success has none.
 fn element(cell: &Cell<'_>) -> Option<&'static str> {
-    let Some((_, case)) = cell.case() else { return Some("skipped") };
+    let Some((_, case)) = cell.case() else {
+        return Some("skipped");
+    };
     match case.status {
         _ if case.is_failure() => Some("failure"),
         Outcome::Incomplete => Some("error"),
@@ -66,35 +79,65 @@ fn element(cell: &Cell<'_>) -> Option<&'static str> {
 /// The time of the measured run: load, first inference and samples.
 fn seconds(cell: &Cell<'_>) -> f64 {
     let metrics = cell.case().and_then(|(_, case)| case.metrics.as_ref());
-    metrics.map_or(0.0, |m| (m.load_ms + m.first_ms + m.samples_ms.iter().sum::<f64>()) / 1000.0)
+    metrics.map_or(0.0, |m| {
+        (m.load_ms + m.first_ms + m.samples_ms.iter().sum::<f64>()) / 1000.0
+    })
 }
 
 /// As attributes: tests, failures, errors, skipped, time.
 fn totals(cells: &[Cell<'_>]) -> [String; 5] {
     let count = |name: &str, wanted| {
-        format!("{name}=\"{}\"", cells.iter().filter(|cell| element(cell) == Some(wanted)).count())
+        format!(
+            "{name}=\"{}\"",
+            cells
+                .iter()
+                .filter(|cell| element(cell) == Some(wanted))
+                .count()
+        )
     };
     let [failures, errors] = [count("failures", "failure"), count("errors", "error")];
     // The sum of none is -0.
-    let time = format!("time=\"{:.3}\"", 0.0 + cells.iter().map(seconds).sum::<f64>());
-    [format!("tests=\"{}\"", cells.len()), failures, errors, count("skipped", "skipped"), time]
+    let time = format!(
+        "time=\"{:.3}\"",
+        0.0 + cells.iter().map(seconds).sum::<f64>()
+    );
+    [
+        format!("tests=\"{}\"", cells.len()),
+        failures,
+        errors,
+        count("skipped", "skipped"),
+        time,
+    ]
 }
 
 fn test(out: &mut String, view: &View<'_>, cell: &Cell<'_>, class: &str) {
     let (model, message) = match cell {
         Cell::None => return,
         Cell::Excluded(_, excluded) => (&excluded.model, format!("excluded: {}", excluded.reason)),
-        Cell::Case(_, case) => {
-            (&case.model, format!("{}: {}", case.status.label(), case.note().unwrap_or_else(|| reason(case))))
-        }
+        Cell::Case(_, case) => (
+            &case.model,
+            format!(
+                "{}: {}",
+                case.status.label(),
+                case.note().unwrap_or_else(|| reason(case))
+            ),
+        ),
     };
     let model = attribute(model);
-    let _ = writeln!(out, "    <testcase name=\"{model}\" classname=\"{class}\" time=\"{:.3}\">", seconds(cell));
+    let _ = writeln!(
+        out,
+        "    <testcase name=\"{model}\" classname=\"{class}\" time=\"{:.3}\">",
+        seconds(cell)
+    );
     match (element(cell), cell.case()) {
         (None, _) => {}
         (Some(element @ ("failure" | "error")), Some((_, case))) => problem(out, element, case),
         (Some(element), _) => {
-            let _ = writeln!(out, "      <{element} message=\"{}\"/>", attribute(&message));
+            let _ = writeln!(
+                out,
+                "      <{element} message=\"{}\"/>",
+                attribute(&message)
+            );
         }
     }
     if let Some((_, case)) = cell.case() {
@@ -104,7 +147,9 @@ fn test(out: &mut String, view: &View<'_>, cell: &Cell<'_>, class: &str) {
 }
 
 fn reason(case: &CaseResult) -> String {
-    case.reason.clone().unwrap_or_else(|| "no reason was recorded".to_owned())
+    case.reason
+        .clone()
+        .unwrap_or_else(|| "no reason was recorded".to_owned())
 }
 
 /// `name: value`, a line each. The schema has properties for suites only.
@@ -116,9 +161,17 @@ fn facts(out: &mut String, view: &View<'_>, case: &CaseResult) {
         ("reduced_range", case.reduced_range().map(str::to_owned)),
         ("half", case.half.as_ref().map(HalfChoice::summary)),
         ("untimed", case.untimed.then(|| "true".to_owned())),
-        ("median_ms", case.metrics.as_ref().map(|metrics| metrics.median_ms.to_string())),
+        (
+            "median_ms",
+            case.metrics
+                .as_ref()
+                .map(|metrics| metrics.median_ms.to_string()),
+        ),
     ];
-    let mut rows: Vec<_> = rows.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+    let mut rows: Vec<_> = rows
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect();
     if let Some(numerics) = &case.numerics {
         rows.extend(super::verdict::lines(numerics));
     }
@@ -127,24 +180,41 @@ fn facts(out: &mut String, view: &View<'_>, case: &CaseResult) {
         rows.push(("note", note));
     }
     if let (true, Some(time)) = (case.cached, &case.measured) {
-        rows.push((if case.untimed { "checked" } else { "measured" }, time.clone()));
+        rows.push((
+            if case.untimed { "checked" } else { "measured" },
+            time.clone(),
+        ));
     }
     if rows.is_empty() {
         return;
     }
-    let lines: Vec<_> = rows.iter().map(|(name, value)| format!("{name}: {}", one_line(value))).collect();
-    let _ = writeln!(out, "      <system-out>{}</system-out>", escaped(&lines.join("\n"), false));
+    let lines: Vec<_> = rows
+        .iter()
+        .map(|(name, value)| format!("{name}: {}", one_line(value)))
+        .collect();
+    let _ = writeln!(
+        out,
+        "      <system-out>{}</system-out>",
+        escaped(&lines.join("\n"), false)
+    );
 }
 
 fn problem(out: &mut String, element: &str, case: &CaseResult) {
     let (kind, reason) = (case.status.label(), reason(case));
-    let stage = case.stage.as_deref().map(|stage| format!(" at {stage}")).unwrap_or_default();
+    let stage = case
+        .stage
+        .as_deref()
+        .map(|stage| format!(" at {stage}"))
+        .unwrap_or_default();
     let mut body = format!("{} {kind}{stage}: {reason}\n", glyph(case.status));
     if let Some(repro) = &case.repro {
         let _ = writeln!(body, "repro: {repro}");
     }
     let (message, body) = (attribute(&reason), escaped(&body, false));
-    let _ = writeln!(out, "      <{element} type=\"{kind}\" message=\"{message}\">{body}</{element}>");
+    let _ = writeln!(
+        out,
+        "      <{element} type=\"{kind}\" message=\"{message}\">{body}</{element}>"
+    );
 }
 
 fn attribute(text: &str) -> String {
@@ -177,7 +247,10 @@ mod tests {
 
     #[test]
     fn control_characters_are_replaced_and_markup_is_escaped() {
-        assert_eq!(attribute("a\n<\"&\u{1b}>"), "a&#10;&lt;&quot;&amp;\u{fffd}&gt;");
+        assert_eq!(
+            attribute("a\n<\"&\u{1b}>"),
+            "a&#10;&lt;&quot;&amp;\u{fffd}&gt;"
+        );
         assert_eq!(escaped("a\n\u{0}", false), "a\n\u{fffd}");
     }
 }

@@ -28,11 +28,18 @@ fn of(doc: &ReportDoc, is_shown: impl Fn(&str) -> bool) -> String {
     let view = View::new(doc);
     let mut sections = sections::made(&view, true);
     sections.retain(|made| is_shown(made.id));
-    let items =
-        sections.iter().filter_map(|made| if let Shape::List(items) = &made.shape { Some(items) } else { None });
+    let items = sections.iter().filter_map(|made| {
+        if let Shape::List(items) = &made.shape {
+            Some(items)
+        } else {
+            None
+        }
+    });
     let numbers = numbers(items.flatten());
     let mut out = format!("# orch: {}\n\n", text(&doc.spec));
-    let summary = summary_line(&doc.summary, &Styles::plain()).replacen("   ", "** · ", 1).replace("   ", " · ");
+    let summary = summary_line(&doc.summary, &Styles::plain())
+        .replacen("   ", "** · ", 1)
+        .replace("   ", " · ");
     let _ = writeln!(out, "**{summary}\n");
     if let Some(scope) = &doc.scope {
         let _ = writeln!(out, "Not the whole spec: {}.\n", text(scope));
@@ -69,7 +76,9 @@ fn title(out: &mut String, section: &Made<'_>) {
 /// The number of each case's item.
 fn numbers<'i>(items: impl Iterator<Item = &'i Item<'i>>) -> HashMap<usize, usize> {
     let items = items.filter(|item| is_numbered(item)).zip(1..);
-    items.flat_map(|(item, number)| item.cases.iter().map(move |at| (*at, number))).collect()
+    items
+        .flat_map(|(item, number)| item.cases.iter().map(move |at| (*at, number)))
+        .collect()
 }
 
 /// What is a state of cases: their cells name it.
@@ -82,14 +91,34 @@ fn matrix(out: &mut String, matrix: &Matrix<'_>, numbers: &HashMap<usize, usize>
         out.push_str("\nNo cases.\n");
         return;
     }
-    let columns: Vec<String> = matrix.columns.iter().map(|column| text(&column.name)).collect();
+    let columns: Vec<String> = matrix
+        .columns
+        .iter()
+        .map(|column| text(&column.name))
+        .collect();
     let is_sized = matrix.rows.iter().any(|row| row.parameters.is_some());
-    let (title, rule) = if is_sized { (" parameters |", "--:|") } else { ("", "") };
+    let (title, rule) = if is_sized {
+        (" parameters |", "--:|")
+    } else {
+        ("", "")
+    };
     let rules = "---|".repeat(columns.len());
-    let _ = writeln!(out, "\n| model |{title} {} |\n|---|{rule}{rules}", columns.join(" | "));
+    let _ = writeln!(
+        out,
+        "\n| model |{title} {} |\n|---|{rule}{rules}",
+        columns.join(" | ")
+    );
     for row in &matrix.rows {
-        let size = if is_sized { format!(" {} |", row.parameters.as_deref().unwrap_or("–")) } else { String::new() };
-        let cells: Vec<String> = row.cells.iter().map(|cell| square(cell.as_ref(), numbers)).collect();
+        let size = if is_sized {
+            format!(" {} |", row.parameters.as_deref().unwrap_or("–"))
+        } else {
+            String::new()
+        };
+        let cells: Vec<String> = row
+            .cells
+            .iter()
+            .map(|cell| square(cell.as_ref(), numbers))
+            .collect();
         let _ = writeln!(out, "| {} |{size} {} |", text(&row.name), cells.join(" | "));
     }
     if let Some(legend) = matrix.legend {
@@ -101,23 +130,52 @@ fn matrix(out: &mut String, matrix: &Matrix<'_>, numbers: &HashMap<usize, usize>
 }
 
 fn square(square: Option<&Square<'_>>, numbers: &HashMap<usize, usize>) -> String {
-    let Some(square) = square else { return String::new() };
-    let labels: String = square.labels.iter().map(|label| format!(" *{label}*")).collect();
-    let number = numbers.get(&square.at).map(|number| format!(" <sup>{number}</sup>")).unwrap_or_default();
-    format!("{} {}{labels}{number}", square.glyph, square.figure.as_deref().unwrap_or(square.word))
+    let Some(square) = square else {
+        return String::new();
+    };
+    let labels: String = square
+        .labels
+        .iter()
+        .map(|label| format!(" *{label}*"))
+        .collect();
+    let number = numbers
+        .get(&square.at)
+        .map(|number| format!(" <sup>{number}</sup>"))
+        .unwrap_or_default();
+    format!(
+        "{} {}{labels}{number}",
+        square.glyph,
+        square.figure.as_deref().unwrap_or(square.word)
+    )
 }
 
 fn list(out: &mut String, view: &View<'_>, items: &[Item<'_>], numbers: &HashMap<usize, usize>) {
     let is_repeatable = items.iter().any(|item| item.repro.is_some());
-    let (title, rule) = if is_repeatable { (" repro |", "---|") } else { ("", "") };
-    let _ = writeln!(out, "\n| # | cases | status | why |{title}\n|---|---|---|---|{rule}");
+    let (title, rule) = if is_repeatable {
+        (" repro |", "---|")
+    } else {
+        ("", "")
+    };
+    let _ = writeln!(
+        out,
+        "\n| # | cases | status | why |{title}\n|---|---|---|---|{rule}"
+    );
     for item in items {
         let first = item.cases.first().filter(|_| is_numbered(item));
-        let number = first.map(|at| format!("{} ", numbers[at])).unwrap_or_default();
-        let stage = item.stage.map(|stage| format!(" at {}", text(stage))).unwrap_or_default();
+        let number = first
+            .map(|at| format!("{} ", numbers[at]))
+            .unwrap_or_default();
+        let stage = item
+            .stage
+            .map(|stage| format!(" at {}", text(stage)))
+            .unwrap_or_default();
         let lines: Vec<String> = item.lines.iter().map(|line| text(line)).collect();
         let (mark, why) = (text(&item.mark()), lines.join("<br>"));
-        let _ = write!(out, "| {number}| {}{stage} | {mark} | {why} |", whose(view, item));
+        let _ = write!(
+            out,
+            "| {number}| {}{stage} | {mark} | {why} |",
+            whose(view, item)
+        );
         if is_repeatable {
             let _ = write!(out, " {} |", item.repro.map(code).unwrap_or_default());
         }
@@ -139,18 +197,38 @@ fn table(out: &mut String, table: &Table) {
         let _ = writeln!(out, "\n### {}", text(&table.title));
     }
     // Figures stand to the right.
-    let is_figure = |cell: &Cell| cell.text.starts_with(|c: char| c.is_ascii_digit() || "–✗".contains(c));
-    let rule = |at: usize| if table.rows.iter().all(|row| is_figure(&row[at])) { "--:|" } else { "---|" };
+    let is_figure = |cell: &Cell| {
+        cell.text
+            .starts_with(|c: char| c.is_ascii_digit() || "–✗".contains(c))
+    };
+    let rule = |at: usize| {
+        if table.rows.iter().all(|row| is_figure(&row[at])) {
+            "--:|"
+        } else {
+            "---|"
+        }
+    };
     let rules: String = (0..table.columns.len()).map(rule).collect();
     let _ = writeln!(out, "\n| {} |\n|{rules}", table.columns.join(" | "));
     for row in &table.rows {
-        let _ = writeln!(out, "| {} |", row.iter().map(cell).collect::<Vec<_>>().join(" | "));
+        let _ = writeln!(
+            out,
+            "| {} |",
+            row.iter().map(cell).collect::<Vec<_>>().join(" | ")
+        );
     }
 }
 
 fn cell(cell: &Cell) -> String {
-    let label = cell.label.map(|label| format!(" *{label}*")).unwrap_or_default();
-    let aside = cell.aside.as_ref().map(|aside| format!(" ({})", text(aside))).unwrap_or_default();
+    let label = cell
+        .label
+        .map(|label| format!(" *{label}*"))
+        .unwrap_or_default();
+    let aside = cell
+        .aside
+        .as_ref()
+        .map(|aside| format!(" ({})", text(aside)))
+        .unwrap_or_default();
     format!("{}{label}{aside}", text(&cell.text))
 }
 
@@ -173,7 +251,11 @@ fn code(raw: &str) -> String {
     let line = one_line(raw).replace('|', "\\|");
     let longest = line.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);
-    if longest == 0 { format!("{fence}{line}{fence}") } else { format!("{fence} {line} {fence}") }
+    if longest == 0 {
+        format!("{fence}{line}{fence}")
+    } else {
+        format!("{fence} {line} {fence}")
+    }
 }
 
 #[cfg(test)]
@@ -182,7 +264,10 @@ mod tests {
 
     #[test]
     fn text_is_no_markup() {
-        assert_eq!(text("a|b\n<img> *x* [y] `z` & \\"), "a\\|b &lt;img> \\*x\\* \\[y\\] \\`z\\` &amp; \\\\");
+        assert_eq!(
+            text("a|b\n<img> *x* [y] `z` & \\"),
+            "a\\|b &lt;img> \\*x\\* \\[y\\] \\`z\\` &amp; \\\\"
+        );
         assert_eq!(code("orch | cat"), "`orch \\| cat`");
         assert_eq!(code("echo `date`"), "`` echo `date` ``");
     }

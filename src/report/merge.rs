@@ -19,22 +19,46 @@ pub fn merge(documents: &[(String, ReportDoc)]) -> anyhow::Result<ReportDoc> {
         );
     }
     let docs = || documents.iter().map(|(_, doc)| doc);
-    let machines: IndexMap<&str, &Host> = docs().flat_map(ReportDoc::hosts).map(|host| (&*host.name, host)).collect();
+    let machines: IndexMap<&str, &Host> = docs()
+        .flat_map(ReportDoc::hosts)
+        .map(|host| (&*host.name, host))
+        .collect();
     let of = |doc: &ReportDoc, case: &CaseResult| {
-        let host = case.host.clone().or_else(|| (machines.len() > 1).then(|| doc.host.name.clone()));
-        CaseResult { host, ..case.clone() }
+        let host = case
+            .host
+            .clone()
+            .or_else(|| (machines.len() > 1).then(|| doc.host.name.clone()));
+        CaseResult {
+            host,
+            ..case.clone()
+        }
     };
     let cases = docs().flat_map(|doc| doc.cases.iter().map(move |case| of(doc, case)));
     let cases = foremost(cases, |case| &case.case, rank);
     let excluded = docs().flat_map(|doc| doc.excluded.iter().cloned());
-    let excluded = foremost(excluded.filter(|excluded| !cases.contains_key(&excluded.case)), |it| &it.case, |_| ());
+    let excluded = foremost(
+        excluded.filter(|excluded| !cases.contains_key(&excluded.case)),
+        |it| &it.case,
+        |_| (),
+    );
     let backends = docs().flat_map(|doc| doc.backends.iter().cloned());
-    let backends: IndexMap<String, Backend> = foremost(backends, |backend| &backend.name, |backend| backend.available);
-    let (cases, excluded) = (cases.into_values().collect::<Vec<_>>(), excluded.into_values().collect::<Vec<_>>());
+    let backends: IndexMap<String, Backend> = foremost(
+        backends,
+        |backend| &backend.name,
+        |backend| backend.available,
+    );
+    let (cases, excluded) = (
+        cases.into_values().collect::<Vec<_>>(),
+        excluded.into_values().collect::<Vec<_>>(),
+    );
     let several = machines.len() > 1;
     Ok(ReportDoc {
         scope: scope(docs().map(|doc| doc.scope.as_deref())),
-        machines: machines.into_values().filter(|_| several).cloned().collect(),
+        machines: machines
+            .into_values()
+            .filter(|_| several)
+            .cloned()
+            .collect(),
         summary: Summary {
             steps: docs().map(|doc| doc.summary.steps).sum(),
             executed: docs().map(|doc| doc.summary.executed).sum(),
@@ -49,7 +73,9 @@ pub fn merge(documents: &[(String, ReportDoc)]) -> anyhow::Result<ReportDoc> {
         },
         run: run(docs()),
         cases,
-        flaky_steps: docs().flat_map(|doc| doc.flaky_steps.iter().cloned()).collect(),
+        flaky_steps: docs()
+            .flat_map(|doc| doc.flaky_steps.iter().cloned())
+            .collect(),
         excluded,
         backends: backends.into_values().collect(),
         ..first.clone()
@@ -61,13 +87,16 @@ fn run<'a>(docs: impl Iterator<Item = &'a ReportDoc>) -> Option<Ran> {
     let runs: Vec<&Ran> = docs.map(|doc| doc.run.as_ref()).collect::<Option<_>>()?;
     let first = runs.iter().min_by_key(|run| &run.started)?;
     let revisions = || runs.iter().map(|run| run.git.as_ref());
-    let is_of = |one: &&Git| revisions().all(|git| git.is_some_and(|git| git.revision == one.revision));
-    let git = first
-        .git
-        .as_ref()
-        .filter(is_of)
-        .map(|one| Git { dirty: revisions().flatten().any(|git| git.dirty), ..one.clone() });
-    Some(Ran { started: first.started.clone(), git })
+    let is_of =
+        |one: &&Git| revisions().all(|git| git.is_some_and(|git| git.revision == one.revision));
+    let git = first.git.as_ref().filter(is_of).map(|one| Git {
+        dirty: revisions().flatten().any(|git| git.dirty),
+        ..one.clone()
+    });
+    Some(Ran {
+        started: first.started.clone(),
+        git,
+    })
 }
 
 /// One of each name, in the order in which the names come: the last of those that rank highest.
@@ -111,7 +140,11 @@ fn is_whole(scopes: &[&str]) -> bool {
         let (part, all) = scope.strip_prefix("partition ")?.rsplit_once('/')?;
         let (kind, _) = part.rsplit_once(':')?;
         let all: u32 = all.parse().ok()?;
-        Some((1..=all).map(|part| format!("partition {kind}:{part}/{all}")).collect::<Vec<_>>())
+        Some(
+            (1..=all)
+                .map(|part| format!("partition {kind}:{part}/{all}"))
+                .collect::<Vec<_>>(),
+        )
     };
     let parts = scopes.first().and_then(|scope| parts(scope));
     parts.is_some_and(|parts| parts.iter().all(|part| scopes.contains(&part.as_str())))
@@ -125,7 +158,10 @@ mod tests {
     use crate::report::fixture as doc;
 
     fn named(docs: impl IntoIterator<Item = ReportDoc>) -> Vec<(String, ReportDoc)> {
-        docs.into_iter().enumerate().map(|(at, doc)| (format!("{at}.json"), doc)).collect()
+        docs.into_iter()
+            .enumerate()
+            .map(|(at, doc)| (format!("{at}.json"), doc))
+            .collect()
     }
 
     #[test]
@@ -140,9 +176,21 @@ mod tests {
         other.excluded.clear();
         let merged = merge(&named([other, one])).unwrap();
         assert_eq!((merged.scope, merged.machines.len()), (None, 0));
-        let ids = |cases: &[CaseResult]| cases.iter().map(|case| case.case.clone()).collect::<BTreeSet<_>>();
+        let ids = |cases: &[CaseResult]| {
+            cases
+                .iter()
+                .map(|case| case.case.clone())
+                .collect::<BTreeSet<_>>()
+        };
         assert_eq!(ids(&merged.cases), ids(&whole.cases));
-        let counts = |summary: &Summary| (summary.cases, summary.passed, summary.failed, summary.excluded);
+        let counts = |summary: &Summary| {
+            (
+                summary.cases,
+                summary.passed,
+                summary.failed,
+                summary.excluded,
+            )
+        };
         assert_eq!(counts(&merged.summary), counts(&whole.summary));
     }
 
@@ -150,35 +198,63 @@ mod tests {
     fn a_case_is_of_the_machine_that_ran_it() {
         let (mut with, mut without) = (doc(), doc());
         (with.host.name, without.host.name) = ("gpu".to_owned(), "laptop".to_owned());
-        let (at, case) =
-            with.cases.iter().enumerate().find(|(_, case)| case.status == Outcome::SkipUnavailable).unwrap();
-        let ran =
-            CaseResult { status: Outcome::Pass, measured: Some("2026-01-01T00:00:00Z".to_owned()), ..case.clone() };
+        let (at, case) = with
+            .cases
+            .iter()
+            .enumerate()
+            .find(|(_, case)| case.status == Outcome::SkipUnavailable)
+            .unwrap();
+        let ran = CaseResult {
+            status: Outcome::Pass,
+            measured: Some("2026-01-01T00:00:00Z".to_owned()),
+            ..case.clone()
+        };
         with.cases[at] = ran;
         for docs in [[with.clone(), without.clone()], [without, with]] {
             let merged = merge(&named(docs)).unwrap();
-            assert_eq!((merged.cases[at].status, merged.cases[at].host.as_deref()), (Outcome::Pass, Some("gpu")));
+            assert_eq!(
+                (merged.cases[at].status, merged.cases[at].host.as_deref()),
+                (Outcome::Pass, Some("gpu"))
+            );
             assert_eq!(merged.machines.len(), 2);
             // Once more with itself, nothing is new.
             let again = merge(&named([merged.clone(), merged.clone()])).unwrap();
-            assert_eq!((again.cases[at].host.as_deref(), again.cases.len()), (Some("gpu"), merged.cases.len()));
+            assert_eq!(
+                (again.cases[at].host.as_deref(), again.cases.len()),
+                (Some("gpu"), merged.cases.len())
+            );
         }
     }
 
     #[test]
     fn reports_of_two_specs_are_not_one() {
-        let other = ReportDoc { spec: "other.yaml".to_owned(), ..doc() };
+        let other = ReportDoc {
+            spec: "other.yaml".to_owned(),
+            ..doc()
+        };
         let error = merge(&named([doc(), other])).unwrap_err().to_string();
-        assert!(error.contains("`0.json` is of `specs/all.yaml`, and `1.json` of `other.yaml`"), "{error}");
+        assert!(
+            error.contains("`0.json` is of `specs/all.yaml`, and `1.json` of `other.yaml`"),
+            "{error}"
+        );
     }
 
     #[test]
     fn all_parts_are_the_whole() {
         let told = |scopes: &[Option<&str>]| scope(scopes.iter().copied());
-        assert_eq!(told(&[Some("partition hash:2/2"), Some("partition hash:1/2")]), None);
+        assert_eq!(
+            told(&[Some("partition hash:2/2"), Some("partition hash:1/2")]),
+            None
+        );
         assert_eq!(told(&[Some("partition hash:2/2"), None]), None);
         let some = told(&[Some("partition hash:3/3"), Some("partition hash:1/3")]);
-        assert_eq!(some.as_deref(), Some("partition hash:1/3, partition hash:3/3"));
-        assert_eq!(told(&[Some("affected by main")]).as_deref(), Some("affected by main"));
+        assert_eq!(
+            some.as_deref(),
+            Some("partition hash:1/3, partition hash:3/3")
+        );
+        assert_eq!(
+            told(&[Some("affected by main")]).as_deref(),
+            Some("affected by main")
+        );
     }
 }

@@ -96,25 +96,37 @@ pub struct Host {
 impl ReportDoc {
     /// The machines that it covers.
     pub fn hosts(&self) -> &[Host] {
-        if self.machines.is_empty() { std::slice::from_ref(&self.host) } else { &self.machines }
+        if self.machines.is_empty() {
+            std::slice::from_ref(&self.host)
+        } else {
+            &self.machines
+        }
     }
 }
 
 impl CaseResult {
     /// A failure of the run.
     pub fn is_failure(&self) -> bool {
-        let is_strict = self.expected.as_ref().is_none_or(|expected| expected.strict);
+        let is_strict = self
+            .expected
+            .as_ref()
+            .is_none_or(|expected| expected.strict);
         self.status.is_failure() || (self.status == Outcome::Xpass && is_strict)
     }
 
     /// Whether what it was held to lets through what orch's own tolerance would not.
     pub fn is_judged_loosely(&self) -> bool {
-        self.numerics.as_ref().is_some_and(|numerics| !numerics.looser.is_empty())
+        self.numerics
+            .as_ref()
+            .is_some_and(|numerics| !numerics.looser.is_empty())
     }
 
     /// What its steps of a kind said of themselves.
     fn facts_of(&self, kind: &str) -> impl Iterator<Item = &Value> {
-        self.facts.iter().filter(move |(step, _)| step.starts_with(kind)).map(|(_, facts)| &**facts)
+        self.facts
+            .iter()
+            .filter(move |(step, _)| step.starts_with(kind))
+            .map(|(_, facts)| &**facts)
     }
 
     /// Of the process that ran it, bytes.
@@ -124,12 +136,14 @@ impl CaseResult {
 
     /// Why it computed in fp32, wholly or in part, though its model is in half precision: its runtime's word.
     pub fn cast_to_fp32(&self) -> Option<&str> {
-        self.facts_of("run:").find_map(|facts| facts["cast_to_fp32"].as_str())
+        self.facts_of("run:")
+            .find_map(|facts| facts["cast_to_fp32"].as_str())
     }
 
     /// How its int8 weights were made, where they keep to a reduced range: its converter's word.
     pub fn reduced_range(&self) -> Option<&str> {
-        self.facts_of("convert:").find(|facts| facts["range"] == "reduced" && facts["scheme"].is_string())?["scheme"]
+        self.facts_of("convert:")
+            .find(|facts| facts["range"] == "reduced" && facts["scheme"].is_string())?["scheme"]
             .as_str()
     }
 
@@ -142,7 +156,9 @@ impl CaseResult {
                     let whole: u64 = weights?.values().filter_map(Value::as_u64).sum();
                     format!("{int4} of {whole} weights")
                 }
-                (None, Some(products)) => format!("{} of {products} products", facts["quantised_products"]),
+                (None, Some(products)) => {
+                    format!("{} of {products} products", facts["quantised_products"])
+                }
                 (None, None) => return None,
             };
             Some(format!("{counted}: {}", facts["scheme"].as_str()?))
@@ -152,7 +168,11 @@ impl CaseResult {
     /// The remark on a case that neither failed, nor plainly passed, nor is missing.
     pub fn note(&self) -> Option<String> {
         let reason = self.reason.as_deref().unwrap_or("no reason was recorded");
-        let stage = self.stage.as_ref().map(|stage| format!(" at {stage}")).unwrap_or_default();
+        let stage = self
+            .stage
+            .as_ref()
+            .map(|stage| format!(" at {stage}"))
+            .unwrap_or_default();
         match self.status {
             Outcome::PassFallback => {
                 let tried = |tried: &Tried| {
@@ -161,16 +181,27 @@ impl CaseResult {
                 };
                 let fallback = self.fallback.as_ref()?;
                 let tried: Vec<_> = fallback.tried.iter().map(tried).collect();
-                Some(format!("{}; {}", fallback.summary(self.untimed), tried.join("; ")))
+                Some(format!(
+                    "{}; {}",
+                    fallback.summary(self.untimed),
+                    tried.join("; ")
+                ))
             }
             Outcome::Flaky => {
-                let date = self.measured.as_deref().filter(|_| self.cached).map(format::day);
-                let date = date.map(|day| format!(" (executed {day})")).unwrap_or_default();
+                let date = self
+                    .measured
+                    .as_deref()
+                    .filter(|_| self.cached)
+                    .map(format::day);
+                let date = date
+                    .map(|day| format!(" (executed {day})"))
+                    .unwrap_or_default();
                 Some(format!("{reason}{stage}{date}"))
             }
-            Outcome::Xfail => {
-                Some(format!("expected {}; it ended{stage}: {reason}", self.expected.as_ref()?.summary()))
-            }
+            Outcome::Xfail => Some(format!(
+                "expected {}; it ended{stage}: {reason}",
+                self.expected.as_ref()?.summary()
+            )),
             Outcome::Xpass if !self.is_failure() => Some(reason.to_owned()),
             Outcome::Mock | Outcome::Indecisive => Some(reason.to_owned()),
             _ => None,

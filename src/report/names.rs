@@ -20,13 +20,21 @@ pub(super) fn distinct(names: Vec<String>, most: usize) -> Vec<String> {
             }
         }
     }
-    names.into_iter().zip(shown).map(|(name, shown)| shown.unwrap_or(name)).collect()
+    names
+        .into_iter()
+        .zip(shown)
+        .map(|(name, shown)| shown.unwrap_or(name))
+        .collect()
 }
 
 /// `quite-a-long-na…`
 pub(super) fn end_cut(text: &str, most: usize) -> String {
     let long = text.chars().count() > most;
-    if long { text.chars().take(most - 1).chain(['…']).collect() } else { text.to_owned() }
+    if long {
+        text.chars().take(most - 1).chain(['…']).collect()
+    } else {
+        text.to_owned()
+    }
 }
 
 /// `quite-a…name-of-it`: a third of the beginning, the rest of the end.
@@ -37,7 +45,11 @@ fn middle_cut(text: &str, most: usize) -> String {
     }
     let head = most / 3;
     let tail = most - head - 1;
-    all[..head].iter().chain(&['…']).chain(&all[all.len() - tail..]).collect()
+    all[..head]
+        .iter()
+        .chain(&['…'])
+        .chain(&all[all.len() - tail..])
+        .collect()
 }
 
 #[cfg(test)]
@@ -50,12 +62,22 @@ mod tests {
 
     #[test]
     fn names_are_cut_as_far_as_they_can_be_told_apart() {
-        assert_eq!(shown(&["short", "quite-a-long-name"]), ["short", "quite-a-l…"]);
-        assert_eq!(shown(&["test_reduce_sum", "test_reduce_max"]), ["tes…ce_sum", "tes…ce_max"]);
+        assert_eq!(
+            shown(&["short", "quite-a-long-name"]),
+            ["short", "quite-a-l…"]
+        );
+        assert_eq!(
+            shown(&["test_reduce_sum", "test_reduce_max"]),
+            ["tes…ce_sum", "tes…ce_max"]
+        );
         // Alike at both ends: whole.
         let alike = ["test_reduce_sum_expanded", "test_reduce_max_expanded"];
         assert_eq!(shown(&alike), alike);
-        let both = ["test_reduce_sum", "test_reduce_sum_expanded", "test_reduce_max_expanded"];
+        let both = [
+            "test_reduce_sum",
+            "test_reduce_sum_expanded",
+            "test_reduce_max_expanded",
+        ];
         assert_eq!(shown(&both), ["tes…ce_sum", both[1], both[2]]);
     }
 }

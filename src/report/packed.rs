@@ -31,7 +31,10 @@ pub(super) fn data(view: &View<'_>) -> String {
         case.metrics.as_ref().filter(|_| view.comparable(case))
     }
     let worst = |case: &CaseResult| {
-        let tensors = case.numerics.iter().flat_map(|numerics| numerics.tensors.values());
+        let tensors = case
+            .numerics
+            .iter()
+            .flat_map(|numerics| numerics.tensors.values());
         tensors.map(|tensor| tensor.max_abs).max_by(f64::total_cmp)
     };
     // Lists by case.
@@ -62,8 +65,10 @@ pub(super) fn data(view: &View<'_>) -> String {
 
 fn packed(text: &str) -> String {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
-    let bytes =
-        gzip.write_all(text.as_bytes()).and_then(|()| gzip.finish()).expect("BUG: memory takes what is written");
+    let bytes = gzip
+        .write_all(text.as_bytes())
+        .and_then(|()| gzip.finish())
+        .expect("BUG: memory takes what is written");
     STANDARD.encode(bytes)
 }
 

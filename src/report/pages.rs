@@ -41,10 +41,21 @@ pub fn shown(doc: &ReportDoc) -> Digest {
         excluded,
         backends,
     } = doc;
-    let stable = |case: &CaseResult| CaseResult { cached: false, known_since: None, row: None, ..case.clone() };
+    let stable = |case: &CaseResult| CaseResult {
+        cached: false,
+        known_since: None,
+        row: None,
+        ..case.clone()
+    };
     let cases: Vec<_> = cases.iter().map(stable).collect();
-    let flaky: Vec<_> = flaky_steps.iter().map(|step| (&step.step, &step.reason, &step.executed)).collect();
-    let backends: Vec<_> = backends.iter().map(|backend| (&backend.name, stable_backend(backend))).collect();
+    let flaky: Vec<_> = flaky_steps
+        .iter()
+        .map(|step| (&step.step, &step.reason, &step.executed))
+        .collect();
+    let backends: Vec<_> = backends
+        .iter()
+        .map(|backend| (&backend.name, stable_backend(backend)))
+        .collect();
     let shown = (
         CODE.digest(),
         version,

@@ -27,9 +27,15 @@ pub(super) struct Variant<'a> {
 impl<'a> Place<'a> {
     fn new(id: &'a str, model: &'a str, target: &'a str, precision: &'a str) -> Self {
         let before = [model, ":", target, "-", precision, "-"];
-        let sizes = before.into_iter().try_fold(id, |rest, part| rest.strip_prefix(part)).unwrap_or_default();
+        let sizes = before
+            .into_iter()
+            .try_fold(id, |rest, part| rest.strip_prefix(part))
+            .unwrap_or_default();
         let row = Row { model, sizes };
-        Self { row, variant: Variant { target, precision } }
+        Self {
+            row,
+            variant: Variant { target, precision },
+        }
     }
 
     /// `cpu-fp32`, `cpu-fp32-b4`
@@ -52,7 +58,12 @@ impl<'a> From<&'a CaseResult> for Place<'a> {
 
 impl<'a> From<&'a Excluded> for Place<'a> {
     fn from(excluded: &'a Excluded) -> Self {
-        Self::new(&excluded.case, &excluded.model, &excluded.target, &excluded.precision)
+        Self::new(
+            &excluded.case,
+            &excluded.model,
+            &excluded.target,
+            &excluded.precision,
+        )
     }
 }
 

@@ -104,13 +104,26 @@ impl<'a> Item<'a> {
 
     /// `✗ FAIL`
     pub(super) fn mark(&self) -> String {
-        if self.glyph.is_empty() { self.label.to_owned() } else { format!("{} {}", self.glyph, self.label) }
+        if self.glyph.is_empty() {
+            self.label.to_owned()
+        } else {
+            format!("{} {}", self.glyph, self.label)
+        }
     }
 
     /// What is no state of a case.
     pub(super) fn about(label: &'a str, whose: String, line: String) -> Self {
         let (cases, lines) = (Vec::new(), vec![line]);
-        Self { kind: "", glyph: "", label, whose: Some(whose), cases, stage: None, lines, repro: None }
+        Self {
+            kind: "",
+            glyph: "",
+            label,
+            whose: Some(whose),
+            cases,
+            stage: None,
+            lines,
+            repro: None,
+        }
     }
 }
 
@@ -140,23 +153,38 @@ pub(super) struct Cell {
 
 impl<T: Into<String>> From<T> for Cell {
     fn from(text: T) -> Self {
-        Self { text: text.into(), ..Self::default() }
+        Self {
+            text: text.into(),
+            ..Self::default()
+        }
     }
 }
 
 impl Cell {
     /// The name of a case, which leads to its details.
     pub(super) fn of_case(at: usize, case: &CaseResult) -> Self {
-        Self { case: Some(at), ..Place::from(case).name().into() }
+        Self {
+            case: Some(at),
+            ..Place::from(case).name().into()
+        }
     }
 
     /// The first of a row.
-    pub(super) fn of_cases(text: impl Into<String>, cases: impl IntoIterator<Item = usize>) -> Self {
-        Self { of: cases.into_iter().collect(), ..Self::from(text) }
+    pub(super) fn of_cases(
+        text: impl Into<String>,
+        cases: impl IntoIterator<Item = usize>,
+    ) -> Self {
+        Self {
+            of: cases.into_iter().collect(),
+            ..Self::from(text)
+        }
     }
 
     pub(super) fn sum(cell: impl Into<Self>, sum: &'static str) -> Self {
-        Self { sum: Some(sum), ..cell.into() }
+        Self {
+            sum: Some(sum),
+            ..cell.into()
+        }
     }
 
     pub(super) fn or_dash(text: Option<impl Into<Self>>) -> Self {
@@ -164,6 +192,10 @@ impl Cell {
     }
 
     pub(super) fn with(text: impl Into<String>, aside: impl Into<String>) -> Self {
-        Self { text: text.into(), aside: Some(aside.into()), ..Self::default() }
+        Self {
+            text: text.into(),
+            aside: Some(aside.into()),
+            ..Self::default()
+        }
     }
 }

@@ -44,7 +44,10 @@ impl Tally {
     fn of<'c>(cells: impl IntoIterator<Item = &'c Cell<'c>>) -> Self {
         let mut tally = Self::default();
         for (_, case) in cells.into_iter().filter_map(Cell::case) {
-            let is_out = matches!(case.status, Outcome::SkipUnavailable | Outcome::Incomplete | Outcome::Mock);
+            let is_out = matches!(
+                case.status,
+                Outcome::SkipUnavailable | Outcome::Incomplete | Outcome::Mock
+            );
             tally.asked += usize::from(!is_out);
             tally.right += usize::from(case.status.is_made() || case.status == Outcome::Xpass);
             tally.failed += usize::from(case.is_failure());
@@ -60,7 +63,12 @@ impl Tally {
 }
 
 /// What has pages of one kind: their template, what they are of, the cells of each, and how a case is called there.
-type Kind<'a> = (&'static str, &'a [Entry], &'a [Vec<Cell<'a>>], fn(Place<'_>) -> String);
+type Kind<'a> = (
+    &'static str,
+    &'a [Entry],
+    &'a [Vec<Cell<'a>>],
+    fn(Place<'_>) -> String,
+);
 
 /// A model or a target, with how its cases ended.
 #[derive(Serialize)]
@@ -74,12 +82,21 @@ struct Entry {
 }
 
 /// All files of the site. `changes`: against an older report; `trends`: what a history tells of the cases.
-pub fn site(doc: &ReportDoc, changes: Option<&Comparison>, trends: &Trends) -> Result<Files, TemplateError> {
+pub fn site(
+    doc: &ReportDoc,
+    changes: Option<&Comparison>,
+    trends: &Trends,
+) -> Result<Files, TemplateError> {
     let view = View::with(doc, trends);
     let machine = head::machine(doc);
     let run = head::run(doc).map(|run| format!("{run}, took {}", seconds(doc.summary.seconds)));
     let weights = head::all_weights(doc);
-    let days = || doc.cases.iter().filter_map(|case| case.measured.as_deref()).map(day);
+    let days = || {
+        doc.cases
+            .iter()
+            .filter_map(|case| case.measured.as_deref())
+            .map(day)
+    };
     // The first and the last day of the measurements.
     let days = days().min().zip(days().max());
     // `root`: the way up to the site's folder. The frame is what every page shows around its content.
@@ -91,75 +108,137 @@ pub fn site(doc: &ReportDoc, changes: Option<&Comparison>, trends: &Trends) -> R
         template::render(template, BTreeMap::from([("frame", frame), ("page", page)]))
     };
     let mut files = Files::new();
-    let columns: Vec<_> = (0..view.variants.len()).map(|at| view.column(at).collect()).collect();
+    let columns: Vec<_> = (0..view.variants.len())
+        .map(|at| view.column(at).collect())
+        .collect();
     let (models, targets) = (models(&view), targets(&view, &columns));
     for (name, text) in STATIC {
-        files.insert(name.to_owned(), template::source(text).expect("BUG: the site's files are embedded").to_owned());
+        files.insert(
+            name.to_owned(),
+            template::source(text)
+                .expect("BUG: the site's files are embedded")
+                .to_owned(),
+        );
     }
     if doc.cases.iter().any(|case| view.trend(case).is_some()) {
         files.insert("history.js".to_owned(), history_script());
     }
     let kinds: [Kind<'_>; 2] = [
-        ("site/model.html.j2", &models, &view.cells, |place| place.variant.name()),
-        ("site/target.html.j2", &targets, &columns, |place| place.row.name()),
+        ("site/model.html.j2", &models, &view.cells, |place| {
+            place.variant.name()
+        }),
+        ("site/target.html.j2", &targets, &columns, |place| {
+            place.row.name()
+        }),
     ];
     for (template, entries, cells, name) in kinds {
         for (entry, cells) in entries.iter().zip(cells) {
             let cases = cells.iter().filter_map(Cell::case);
-            let lines: Vec<_> = cases.map(|(at, case)| line(&view, at, case, name(view.place(at)))).collect();
+            let lines: Vec<_> = cases
+                .map(|(at, case)| line(&view, at, case, name(view.place(at))))
+                .collect();
             let mut page = json!(entry);
             page["lines"] = lines.into();
-            files.insert(entry.href.clone(), rendered(template, "../", &entry.name, page)?);
+            files.insert(
+                entry.href.clone(),
+                rendered(template, "../", &entry.name, page)?,
+            );
             files.insert(entry.badge.clone(), badge::of(&entry.name, &entry.tally)?);
         }
     }
     for (at, case) in doc.cases.iter().enumerate() {
         let (name, page) = (view.place(at).name(), pair_page(&view, at, case));
-        files.insert(pair(&view, at), rendered("site/pair.html.j2", "../../", &name, page)?);
+        files.insert(
+            pair(&view, at),
+            rendered("site/pair.html.j2", "../../", &name, page)?,
+        );
     }
     files.insert("badge.svg".to_owned(), badge::render(doc)?);
-    files.insert("search-index.js".to_owned(), search_index(&models, &targets));
+    files.insert(
+        "search-index.js".to_owned(),
+        search_index(&models, &targets),
+    );
     if let Some(changes) = changes {
-        for (path, template) in [("changes.html", "site/changes.html.j2"), ("feed.xml", "site/feed.xml.j2")] {
+        for (path, template) in [
+            ("changes.html", "site/changes.html.j2"),
+            ("feed.xml", "site/feed.xml.j2"),
+        ] {
             let page = changes::page(&view, changes);
-            files.insert(path.to_owned(), rendered(template, "", "What changed", page)?);
+            files.insert(
+                path.to_owned(),
+                rendered(template, "", "What changed", page)?,
+            );
         }
     }
-    files.insert("how.html".to_owned(), rendered("site/how.html.j2", "", "how figures are made", Value::Null)?);
+    files.insert(
+        "how.html".to_owned(),
+        rendered("site/how.html.j2", "", "how figures are made", Value::Null)?,
+    );
     let page = json!({
         "counts": head::counts(&doc.summary), "families": families(&view, &columns), "targets": targets, "models": models,
     });
-    files.insert("index.html".to_owned(), rendered("site/index.html.j2", "", &doc.spec, page)?);
+    files.insert(
+        "index.html".to_owned(),
+        rendered("site/index.html.j2", "", &doc.spec, page)?,
+    );
     Ok(files)
 }
 
 /// Files that are the same for every site, and their templates.
-const STATIC: [(&str, &str); 3] =
-    [("style.css", "report/style.css"), ("site.css", "site/site.css"), ("search.js", "site/search.js")];
+const STATIC: [(&str, &str); 3] = [
+    ("style.css", "report/style.css"),
+    ("site.css", "site/site.css"),
+    ("search.js", "site/search.js"),
+];
 
 /// What draws the trend of a case over time.
 fn history_script() -> String {
     let source = |name: &str| template::source(name).expect("BUG: the site's files are embedded");
-    let parts = [html::PLOT, source("report/js/figures.js"), source("report/js/charts.js"), source("site/history.js")];
+    let parts = [
+        html::PLOT,
+        source("report/js/figures.js"),
+        source("report/js/charts.js"),
+        source("site/history.js"),
+    ];
     parts.join("\n")
 }
 
 fn models(view: &View<'_>) -> Vec<Entry> {
     let rows = view.rows.iter().zip(&view.cells);
-    rows.map(|(row, cells)| entry("models", row.name(), cells, |case| Some(about(case)))).collect()
+    rows.map(|(row, cells)| entry("models", row.name(), cells, |case| Some(about(case))))
+        .collect()
 }
 
 fn targets(view: &View<'_>, columns: &[Vec<Cell<'_>>]) -> Vec<Entry> {
     let about = |case: &CaseResult| view.stand_in(case).map(str::to_owned);
     let columns = view.variants.iter().zip(columns);
-    columns.map(|(variant, cells)| entry("targets", variant.name(), cells, about)).collect()
+    columns
+        .map(|(variant, cells)| entry("targets", variant.name(), cells, about))
+        .collect()
 }
 
 /// `about`: what its first case that says so is.
-fn entry(folder: &str, name: String, cells: &[Cell<'_>], about: impl Fn(&CaseResult) -> Option<String>) -> Entry {
-    let about = cells.iter().find_map(|cell| about(cell.case()?.1)).unwrap_or_default();
-    let (href, badge) = (path(folder, &name), format!("badges/{folder}/{}.svg", file(&name)));
-    Entry { href, badge, name, about, tally: Tally::of(cells) }
+fn entry(
+    folder: &str,
+    name: String,
+    cells: &[Cell<'_>],
+    about: impl Fn(&CaseResult) -> Option<String>,
+) -> Entry {
+    let about = cells
+        .iter()
+        .find_map(|cell| about(cell.case()?.1))
+        .unwrap_or_default();
+    let (href, badge) = (
+        path(folder, &name),
+        format!("badges/{folder}/{}.svg", file(&name)),
+    );
+    Entry {
+        href,
+        badge,
+        name,
+        about,
+        tally: Tally::of(cells),
+    }
 }
 
 fn path(folder: &str, name: &str) -> String {
@@ -171,7 +250,10 @@ fn families(view: &View<'_>, columns: &[Vec<Cell<'_>>]) -> Vec<Value> {
     let names: IndexSet<&str> = view.doc.cases.iter().map(|case| &*case.family).collect();
     let row = |name: &str| {
         let is_own = |cell: &&Cell<'_>| cell.case().is_some_and(|(_, case)| case.family == name);
-        let cells: Vec<_> = columns.iter().map(|cells| Tally::of(cells.iter().filter(is_own))).collect();
+        let cells: Vec<_> = columns
+            .iter()
+            .map(|cells| Tally::of(cells.iter().filter(is_own)))
+            .collect();
         json!({"name": name, "cells": cells})
     };
     names.into_iter().map(row).collect()
@@ -180,7 +262,12 @@ fn families(view: &View<'_>, columns: &[Vec<Cell<'_>>]) -> Vec<Value> {
 /// `decoder-only · text-generation · 105 k parameters, random weights`
 fn about(case: &CaseResult) -> String {
     let model = head::model(case.parameters, case.weights).map(|model| format!(" · {model}"));
-    format!("{} · {}{}", case.family, case.task, model.unwrap_or_default())
+    format!(
+        "{} · {}{}",
+        case.family,
+        case.task,
+        model.unwrap_or_default()
+    )
 }
 
 /// One pair in a table of a model or of a target.
@@ -218,6 +305,9 @@ fn pair_page(view: &View<'_>, at: usize, case: &CaseResult) -> Value {
 
 /// A script and no JSON: a page that was opened from a folder may read no other file.
 fn search_index(models: &[Entry], targets: &[Entry]) -> String {
-    let rows = models.iter().chain(targets).map(|it| [&it.name, &it.about, &it.href]);
+    let rows = models
+        .iter()
+        .chain(targets)
+        .map(|it| [&it.name, &it.about, &it.href]);
     format!("const INDEX = {};\n", json!(rows.collect::<Vec<_>>()))
 }

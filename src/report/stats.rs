@@ -69,14 +69,19 @@ pub fn statistic_on(rounds: &[Round], basis: Basis) -> Option<Statistic> {
 /// time of one thread says nothing where others compute too, or a device: there it is wall time again.
 pub fn basis(rounds: &[Round]) -> Basis {
     let is_short = rounds.iter().any(|round| round.min_ms < SHORT_MS);
-    if is_short || !rounds.iter().all(is_alone) { Basis::LeastWall } else { Basis::CpuP10 }
+    if is_short || !rounds.iter().all(is_alone) {
+        Basis::LeastWall
+    } else {
+        Basis::CpuP10
+    }
 }
 
 /// Whether the inferring thread did all of the work: the others of its process took no more than 5 % of its CPU time, and it
 /// waited less than once in two samples. Libraries have threads that only stand by, so their number does not tell.
 fn is_alone(round: &Round) -> bool {
     let is_alone = |used: UseOfCpu| {
-        used.others_ms <= 0.05 * used.own_ms && used.voluntary_switches <= u64::from(round.samples) / 2
+        used.others_ms <= 0.05 * used.own_ms
+            && used.voluntary_switches <= u64::from(round.samples) / 2
     };
     round.cpu_p10_ms.is_some() && round.use_of_cpu.is_some_and(is_alone)
 }
@@ -94,10 +99,19 @@ pub struct Ran<'a> {
 /// Statistics of a case's rounds, of which `batch` items go into an inference. A round that was not timed, has no samples or
 /// one that is not a finite number is no measurement; None where no round is one.
 pub fn metrics(rounds: &[Ran<'_>], batch: Option<u64>) -> Option<Metrics> {
-    let timed: Vec<(Ran<'_>, &Times)> = rounds.iter().filter_map(|ran| Some((*ran, usable(ran.raw)?))).collect();
+    let timed: Vec<(Ran<'_>, &Times)> = rounds
+        .iter()
+        .filter_map(|ran| Some((*ran, usable(ran.raw)?)))
+        .collect();
     let (_, first) = timed.first()?;
-    let rounds: Vec<Round> = timed.iter().map(|(ran, times)| round(*ran, times)).collect();
-    let samples_ms: Vec<f64> = timed.iter().flat_map(|(_, times)| times.samples_ms.iter().copied()).collect();
+    let rounds: Vec<Round> = timed
+        .iter()
+        .map(|(ran, times)| round(*ran, times))
+        .collect();
+    let samples_ms: Vec<f64> = timed
+        .iter()
+        .flat_map(|(_, times)| times.samples_ms.iter().copied())
+        .collect();
     let all = sorted(samples_ms.iter().copied());
     let over_rounds = |of: fn(&Round) -> f64| sorted(rounds.iter().map(of));
     let medians = over_rounds(|round| round.median_ms);
@@ -122,8 +136,14 @@ pub fn metrics(rounds: &[Ran<'_>], batch: Option<u64>) -> Option<Metrics> {
         samples: all.len() as u32,
         samples_ms,
         warmup: rounds[0].warmup,
-        peak_rss_bytes: timed.iter().filter_map(|(ran, _)| ran.raw.peak_rss_bytes).max(),
-        peak_device_bytes: timed.iter().filter_map(|(ran, _)| ran.raw.peak_device_bytes).max(),
+        peak_rss_bytes: timed
+            .iter()
+            .filter_map(|(ran, _)| ran.raw.peak_rss_bytes)
+            .max(),
+        peak_device_bytes: timed
+            .iter()
+            .filter_map(|(ran, _)| ran.raw.peak_device_bytes)
+            .max(),
         sync: first.sync.clone(),
         decoding: DecodingFigures::of(timed.iter().map(|(_, times)| *times)),
         remarks: remarks(&rounds),
@@ -145,13 +165,22 @@ pub fn median_of(values: impl IntoIterator<Item = f64>) -> Option<f64> {
 fn usable(raw: &RawMeasure) -> Option<&Times> {
     let times = raw.times.as_ref()?;
     let finite = |values: &[f64]| values.iter().all(|value| value.is_finite());
-    let is_usable =
-        !times.samples_ms.is_empty() && finite(&times.samples_ms) && finite(&[times.load_ms, times.first_ms]);
+    let is_usable = !times.samples_ms.is_empty()
+        && finite(&times.samples_ms)
+        && finite(&[times.load_ms, times.first_ms]);
     is_usable.then_some(times)
 }
 
-fn round(Ran { round, started, raw }: Ran<'_>, times: &Times) -> Round {
-    let [wall, cpu] = [&times.samples_ms, &times.cpu_ms].map(|samples| sorted(samples.iter().copied()));
+fn round(
+    Ran {
+        round,
+        started,
+        raw,
+    }: Ran<'_>,
+    times: &Times,
+) -> Round {
+    let [wall, cpu] =
+        [&times.samples_ms, &times.cpu_ms].map(|samples| sorted(samples.iter().copied()));
     Round {
         round,
         measured: started.to_owned(),
@@ -172,15 +201,35 @@ fn round(Ran { round, started, raw }: Ran<'_>, times: &Times) -> Round {
 
 /// What disturbed the rounds: the worst that each condition came to, and how many of several it was that were disturbed.
 fn remarks(rounds: &[Round]) -> Vec<String> {
-    let known: Vec<&Conditions> = rounds.iter().filter_map(|round| round.conditions.as_ref()).collect();
-    let of_host = |round: &Round| round.conditions.as_ref().map(Conditions::remarks).unwrap_or_default();
-    let of_device = |round: &Round| round.device.as_ref().map(DeviceState::remarks).unwrap_or_default();
+    let known: Vec<&Conditions> = rounds
+        .iter()
+        .filter_map(|round| round.conditions.as_ref())
+        .collect();
+    let of_host = |round: &Round| {
+        round
+            .conditions
+            .as_ref()
+            .map(Conditions::remarks)
+            .unwrap_or_default()
+    };
+    let of_device = |round: &Round| {
+        round
+            .device
+            .as_ref()
+            .map(DeviceState::remarks)
+            .unwrap_or_default()
+    };
     let is_disturbed = |round: &&Round| !of_host(round).is_empty() || !of_device(round).is_empty();
     let disturbed = rounds.iter().filter(is_disturbed).count();
-    let mut told = Conditions::worst(&known).map(|worst| worst.remarks()).unwrap_or_default();
+    let mut told = Conditions::worst(&known)
+        .map(|worst| worst.remarks())
+        .unwrap_or_default();
     told.extend(rounds.iter().flat_map(of_device).collect::<BTreeSet<_>>());
     if rounds.len() > 1 && disturbed > 0 {
-        told.push(format!("{disturbed} of {} rounds were disturbed", rounds.len()));
+        told.push(format!(
+            "{disturbed} of {} rounds were disturbed",
+            rounds.len()
+        ));
     }
     told
 }
@@ -214,7 +263,10 @@ pub(super) fn thinned(samples: &[f64]) -> Vec<f64> {
     let group = samples.len().div_ceil(POINTS / 2);
     let least = |group: &[f64]| group.iter().copied().fold(f64::INFINITY, f64::min);
     let most = |group: &[f64]| group.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    samples.chunks(group).flat_map(|group| [least(group), most(group)]).collect()
+    samples
+        .chunks(group)
+        .flat_map(|group| [least(group), most(group)])
+        .collect()
 }
 
 #[cfg(test)]

@@ -9,29 +9,63 @@ fn of(samples: Vec<f64>) -> Metrics {
 }
 
 fn ran(round: u32, raw: &RawMeasure) -> Ran<'_> {
-    Ran { round, started: "2026-01-02T03:04:05Z", raw }
+    Ran {
+        round,
+        started: "2026-01-02T03:04:05Z",
+        raw,
+    }
 }
 
 fn times(samples_ms: Vec<f64>) -> Times {
-    Times { load_ms: 5.0, first_ms: 2.0, warmup_ms: vec![1.0; 3], samples_ms, ..Times::default() }
+    Times {
+        load_ms: 5.0,
+        first_ms: 2.0,
+        warmup_ms: vec![1.0; 3],
+        samples_ms,
+        ..Times::default()
+    }
 }
 
 fn raw(samples_ms: Vec<f64>) -> RawMeasure {
-    RawMeasure { times: Some(times(samples_ms)), peak_rss_bytes: Some(1 << 20), ..RawMeasure::default() }
+    RawMeasure {
+        times: Some(times(samples_ms)),
+        peak_rss_bytes: Some(1 << 20),
+        ..RawMeasure::default()
+    }
 }
 
 /// A round whose thread did all of the work.
 fn single(wall: &[f64], cpu: &[f64]) -> RawMeasure {
-    using(wall, cpu, Some(UseOfCpu { involuntary_switches: 9, voluntary_switches: 0, own_ms: 100.0, others_ms: 1.0 }))
+    using(
+        wall,
+        cpu,
+        Some(UseOfCpu {
+            involuntary_switches: 9,
+            voluntary_switches: 0,
+            own_ms: 100.0,
+            others_ms: 1.0,
+        }),
+    )
 }
 
 fn using(wall: &[f64], cpu: &[f64], use_of_cpu: Option<UseOfCpu>) -> RawMeasure {
-    let times = Times { cpu_ms: cpu.to_vec(), use_of_cpu, ..times(wall.to_vec()) };
-    RawMeasure { times: Some(times), ..raw(vec![]) }
+    let times = Times {
+        cpu_ms: cpu.to_vec(),
+        use_of_cpu,
+        ..times(wall.to_vec())
+    };
+    RawMeasure {
+        times: Some(times),
+        ..raw(vec![])
+    }
 }
 
 fn over(rounds: &[RawMeasure]) -> Metrics {
-    let rounds: Vec<_> = rounds.iter().zip(1..).map(|(raw, round)| ran(round, raw)).collect();
+    let rounds: Vec<_> = rounds
+        .iter()
+        .zip(1..)
+        .map(|(raw, round)| ran(round, raw))
+        .collect();
     metrics(&rounds, Some(4)).unwrap()
 }
 
@@ -44,11 +78,28 @@ fn up_to(n: u32) -> Vec<f64> {
 fn the_figures_are_numpys() {
     let m = of(vec![4.0, 1.0, 3.0, 2.0]);
     assert_eq!((m.median_ms, m.min_ms, m.max_ms), (2.5, 1.0, 4.0));
-    assert_eq!((m.samples, m.warmup, m.peak_rss_bytes, m.per_second), (4, 3, Some(1 << 20), Some(400.0)));
+    assert_eq!(
+        (m.samples, m.warmup, m.peak_rss_bytes, m.per_second),
+        (4, 3, Some(1 << 20), Some(400.0))
+    );
     assert_eq!(m.samples_ms, [4.0, 1.0, 3.0, 2.0]);
     let sorted = [1.0, 2.0, 4.0, 8.0];
-    assert_eq!((quantile(&sorted, 0.25), quantile(&sorted, 0.75), quantile(&sorted, 0.875)), (1.75, 5.0, 6.5));
-    assert_eq!((quantile(&sorted, 0.0), quantile(&sorted, 1.0), quantile(&[7.0], 0.9)), (1.0, 8.0, 7.0));
+    assert_eq!(
+        (
+            quantile(&sorted, 0.25),
+            quantile(&sorted, 0.75),
+            quantile(&sorted, 0.875)
+        ),
+        (1.75, 5.0, 6.5)
+    );
+    assert_eq!(
+        (
+            quantile(&sorted, 0.0),
+            quantile(&sorted, 1.0),
+            quantile(&[7.0], 0.9)
+        ),
+        (1.0, 8.0, 7.0)
+    );
 }
 
 #[test]
@@ -62,32 +113,57 @@ fn tails_need_their_number_of_samples() {
     assert_eq!([59, 298].map(tails), [(true, true, false); 2]);
     assert_eq!(tails(299), (true, true, true));
     let m = of(up_to(301));
-    assert_eq!((m.p90_ms, m.p95_ms, m.p99_ms), (Some(271.0), Some(286.0), Some(298.0)));
+    assert_eq!(
+        (m.p90_ms, m.p95_ms, m.p99_ms),
+        (Some(271.0), Some(286.0), Some(298.0))
+    );
 }
 
 #[test]
 fn one_round_knows_nothing_of_how_rounds_differ() {
     let m = of(up_to(20));
-    assert_eq!((m.median_low_ms, m.median_high_ms, m.rounds.len()), (None, None, 1));
+    assert_eq!(
+        (m.median_low_ms, m.median_high_ms, m.rounds.len()),
+        (None, None, 1)
+    );
 }
 
 #[test]
 fn a_case_is_the_median_of_its_rounds_medians_and_their_range() {
     // The pooled median would be 1: a round counts once, however many samples it has.
-    let m = over(&[raw(vec![1.0; 50]), raw(vec![3.0, 3.0, 3.0]), raw(vec![9.0, 2.0, 2.0])]);
-    assert_eq!((m.median_ms, m.median_low_ms, m.median_high_ms), (2.0, Some(1.0), Some(3.0)));
+    let m = over(&[
+        raw(vec![1.0; 50]),
+        raw(vec![3.0, 3.0, 3.0]),
+        raw(vec![9.0, 2.0, 2.0]),
+    ]);
+    assert_eq!(
+        (m.median_ms, m.median_low_ms, m.median_high_ms),
+        (2.0, Some(1.0), Some(3.0))
+    );
     assert_eq!((m.samples, m.samples_ms.len(), m.max_ms), (56, 56, 9.0));
     assert_eq!(m.per_second, Some(2000.0), "four items of a batch in 2 ms");
     assert_eq!(
-        m.rounds.iter().map(|round| (round.round, round.samples)).collect::<Vec<_>>(),
+        m.rounds
+            .iter()
+            .map(|round| (round.round, round.samples))
+            .collect::<Vec<_>>(),
         [(1, 50), (2, 3), (3, 3)]
     );
 }
 
 #[test]
 fn short_samples_are_compared_by_least_wall_time() {
-    let m = over(&[single(&[1.9, 5.0], &[0.5, 0.5]), single(&[1.7, 9.0], &[0.5, 0.5])]);
-    assert_eq!(m.statistic, Some(Statistic { ms: 1.7, basis: Basis::LeastWall }));
+    let m = over(&[
+        single(&[1.9, 5.0], &[0.5, 0.5]),
+        single(&[1.7, 9.0], &[0.5, 0.5]),
+    ]);
+    assert_eq!(
+        m.statistic,
+        Some(Statistic {
+            ms: 1.7,
+            basis: Basis::LeastWall
+        })
+    );
 }
 
 #[test]
@@ -95,15 +171,38 @@ fn long_ones_by_cpu_time_where_one_thread_computes() {
     let cpu: Vec<f64> = (0..11).map(|i| 7.0 + f64::from(i)).collect();
     let quiet = single(&[25.0; 11], &cpu);
     let loud = single(&[25.0; 11], &[30.0; 11]);
-    assert_eq!(over(&[loud.clone(), quiet.clone()]).statistic, Some(Statistic { ms: 8.0, basis: Basis::CpuP10 }));
+    assert_eq!(
+        over(&[loud.clone(), quiet.clone()]).statistic,
+        Some(Statistic {
+            ms: 8.0,
+            basis: Basis::CpuP10
+        })
+    );
     let used = |voluntary_switches, others_ms| {
-        let used = UseOfCpu { involuntary_switches: 0, voluntary_switches, own_ms: 100.0, others_ms };
+        let used = UseOfCpu {
+            involuntary_switches: 0,
+            voluntary_switches,
+            own_ms: 100.0,
+            others_ms,
+        };
         using(&[25.0; 11], &cpu, Some(used))
     };
     let (others_compute, a_device_does) = (used(0, 80.0), used(11, 0.0));
-    for raw in [others_compute, a_device_does, using(&[25.0; 11], &cpu, None), single(&[25.0; 11], &[])] {
+    for raw in [
+        others_compute,
+        a_device_does,
+        using(&[25.0; 11], &cpu, None),
+        single(&[25.0; 11], &[]),
+    ] {
         let found = over(&[raw, quiet.clone()]).statistic;
-        assert_eq!(found, Some(Statistic { ms: 25.0, basis: Basis::LeastWall }), "one round without it is enough");
+        assert_eq!(
+            found,
+            Some(Statistic {
+                ms: 25.0,
+                basis: Basis::LeastWall
+            }),
+            "one round without it is enough"
+        );
     }
 }
 
@@ -111,19 +210,34 @@ fn long_ones_by_cpu_time_where_one_thread_computes() {
 fn the_other_side_is_compared_on_the_same_basis() {
     let rounds = over(&[single(&[1.9, 2.5], &[1.8, 1.8])]).rounds;
     assert_eq!(basis(&rounds), Basis::LeastWall);
-    assert_eq!(statistic_on(&rounds, Basis::CpuP10).map(|found| found.ms), Some(1.8));
-    assert_eq!(statistic_on(&over(&[raw(vec![3.0])]).rounds, Basis::CpuP10), None);
-    assert_eq!((statistic(&[]), statistic_on(&[], Basis::LeastWall)), (None, None));
+    assert_eq!(
+        statistic_on(&rounds, Basis::CpuP10).map(|found| found.ms),
+        Some(1.8)
+    );
+    assert_eq!(
+        statistic_on(&over(&[raw(vec![3.0])]).rounds, Basis::CpuP10),
+        None
+    );
+    assert_eq!(
+        (statistic(&[]), statistic_on(&[], Basis::LeastWall)),
+        (None, None)
+    );
 }
 
 #[test]
 fn what_disturbed_a_round_is_told_with_how_many_it_was() {
     let with = |others: f64| {
         let conditions = serde_json::json!({"yardstick_ms": [1.0, 1.0], "others_cores": others});
-        RawMeasure { conditions: Some(serde_json::from_value(conditions).unwrap()), ..raw(vec![1.0]) }
+        RawMeasure {
+            conditions: Some(serde_json::from_value(conditions).unwrap()),
+            ..raw(vec![1.0])
+        }
     };
     assert_eq!(over(&[with(0.0), with(0.1)]).remarks, [""; 0]);
-    let told = ["other processes kept 1.5 cores busy", "2 of 3 rounds were disturbed"];
+    let told = [
+        "other processes kept 1.5 cores busy",
+        "2 of 3 rounds were disturbed",
+    ];
     assert_eq!(over(&[with(1.5), with(0.0), with(0.5)]).remarks, told);
 }
 
@@ -139,9 +253,18 @@ fn no_samples_or_odd_ones_are_no_measurement() {
     let none = |raw: &RawMeasure| assert_eq!(metrics(&[ran(1, raw)], None), None);
     none(&raw(vec![]));
     none(&raw(vec![1.0, f64::NAN]));
-    let endless = Times { load_ms: f64::INFINITY, ..times(vec![1.0]) };
-    none(&RawMeasure { times: Some(endless), ..raw(vec![]) });
-    none(&RawMeasure { times: None, ..raw(vec![]) });
+    let endless = Times {
+        load_ms: f64::INFINITY,
+        ..times(vec![1.0])
+    };
+    none(&RawMeasure {
+        times: Some(endless),
+        ..raw(vec![])
+    });
+    none(&RawMeasure {
+        times: None,
+        ..raw(vec![])
+    });
     assert_eq!(metrics(&[], None), None);
 }
 

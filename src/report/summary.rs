@@ -91,7 +91,8 @@ pub struct Git {
 impl Summary {
     /// Counts the outcomes; steps and seconds are the caller's.
     pub fn of(cases: &[CaseResult], excluded: &[Excluded]) -> Self {
-        let count = |status: Outcome| cases.iter().filter(|case| case.status == status).count() as u32;
+        let count =
+            |status: Outcome| cases.iter().filter(|case| case.status == status).count() as u32;
         Self {
             cases: cases.len() as u32,
             passed: count(Outcome::Pass),
@@ -112,6 +113,7 @@ impl Summary {
 
     /// Whether anything ran, and nothing that ran is known to be wrong.
     pub fn is_well(&self) -> bool {
-        self.passed + self.fallbacks + self.flaky + self.indecisive + self.xfailed + self.xpassed > 0
+        self.passed + self.fallbacks + self.flaky + self.indecisive + self.xfailed + self.xpassed
+            > 0
     }
 }

@@ -45,7 +45,10 @@ pub struct Styles {
 
 impl Styles {
     pub fn plain() -> Self {
-        Self { width: WIDTH, ..Self::default() }
+        Self {
+            width: WIDTH,
+            ..Self::default()
+        }
     }
 
     pub fn colored() -> Self {
@@ -72,8 +75,16 @@ impl Styles {
 /// The whole summary, ending in a newline.
 pub fn render(doc: &ReportDoc, styles: &Styles) -> String {
     let about = [head::run(doc), head::weights(doc)].into_iter().flatten();
-    let about = about.map(|line| sentence(&line, styles.skip, styles)).collect();
-    [body(doc, styles), about, summary_line(&doc.summary, styles), "\n".to_owned()].concat()
+    let about = about
+        .map(|line| sentence(&line, styles.skip, styles))
+        .collect();
+    [
+        body(doc, styles),
+        about,
+        summary_line(&doc.summary, styles),
+        "\n".to_owned(),
+    ]
+    .concat()
 }
 
 /// All but the last line.
@@ -107,24 +118,43 @@ pub fn part(scope: &str) -> String {
     let terms: Vec<&str> = scope.split(" | ").collect();
     let shown = match terms.len() {
         0..=12 => scope.to_owned(),
-        all => format!("{} | … {} more … | {}", terms[..8].join(" | "), all - 12, terms[all - 4..].join(" | ")),
+        all => format!(
+            "{} | … {} more … | {}",
+            terms[..8].join(" | "),
+            all - 12,
+            terms[all - 4..].join(" | ")
+        ),
     };
     format!("{shown}: not the whole spec")
 }
 
 /// `45 passed · 2 failed · 75 unavailable   112 steps: 0 executed, 112 up to date   0.4 s`, in lines where that is too wide.
 pub fn summary_line(summary: &Summary, styles: &Styles) -> String {
-    let counts = head::counts(summary).into_iter().map(|Count { kind, count, word, .. }| {
-        let style = if count > 0 { styles.of(kind) } else { Style::new() };
-        format!("{style}{count} {word}{style:#}")
-    });
+    let counts = head::counts(summary).into_iter().map(
+        |Count {
+             kind, count, word, ..
+         }| {
+            let style = if count > 0 {
+                styles.of(kind)
+            } else {
+                Style::new()
+            };
+            format!("{style}{count} {word}{style:#}")
+        },
+    );
     // A run of chosen steps or of commands has no cases to count.
     let counts = (summary.cases > 0).then(|| counts.collect::<Vec<_>>().join(" · "));
-    let parts = counts.into_iter().chain([head::steps(summary, styles.fail), seconds(summary.seconds)]);
+    let parts = counts
+        .into_iter()
+        .chain([head::steps(summary, styles.fail), seconds(summary.seconds)]);
     if styles.width >= WIDTH {
         return parts.collect::<Vec<_>>().join("   ");
     }
-    parts.map(|part| wrapped("", &part, styles)).collect::<String>().trim_end().to_owned()
+    parts
+        .map(|part| wrapped("", &part, styles))
+        .collect::<String>()
+        .trim_end()
+        .to_owned()
 }
 
 /// Of many items, the gravest in full and the next in a line each. Interrupted steps are not news: lines will do.
@@ -143,7 +173,12 @@ fn list(out: &mut String, view: &View<'_>, items: &[Item<'_>], styles: &Styles) 
         }
         let style = styles.of(item.kind);
         let heading = wrapped("  ", whose(view, item).trim_start(), styles);
-        let _ = write!(out, "{style}{}{style:#} {}", item.mark(), heading.trim_start());
+        let _ = write!(
+            out,
+            "{style}{}{style:#} {}",
+            item.mark(),
+            heading.trim_start()
+        );
         if item.whose.is_none() && item.cases.len() > 1 {
             out.push_str(&wrapped("  ", &view.names(&item.cases, NAMES), styles));
         }
@@ -166,7 +201,10 @@ fn list(out: &mut String, view: &View<'_>, items: &[Item<'_>], styles: &Styles) 
 
 /// ` bert on cpu-fp32 at convert`, ` 39 cases at convert`
 fn whose(view: &View<'_>, item: &Item<'_>) -> String {
-    let stage = item.stage.map(|stage| format!(" at {stage}")).unwrap_or_default();
+    let stage = item
+        .stage
+        .map(|stage| format!(" at {stage}"))
+        .unwrap_or_default();
     let cases = || match &item.cases[..] {
         [at] => view.place(*at).name(),
         many => format!("{} cases", many.len()),
@@ -178,10 +216,16 @@ fn whose(view: &View<'_>, item: &Item<'_>) -> String {
 fn more_than(out: &mut String, left: &[Item<'_>], styles: &Styles) {
     let Some(item) = left.first() else { return };
     let style = styles.of(item.kind);
-    let cases = counted(left.iter().map(|item| item.cases.len()).sum::<usize>(), "case");
+    let cases = counted(
+        left.iter().map(|item| item.cases.len()).sum::<usize>(),
+        "case",
+    );
     let (glyph, causes) = (item.glyph, counted(left.len(), "cause"));
     let told = "more: the report's pages tell all of them";
-    let _ = writeln!(out, "\n{style}{glyph}{style:#} and {cases} of {causes} {told}");
+    let _ = writeln!(
+        out,
+        "\n{style}{glyph}{style:#} and {cases} of {causes} {told}"
+    );
 }
 
 /// Of the report as a whole.
@@ -216,17 +260,32 @@ mod tests {
 
     #[test]
     fn a_narrow_terminal_gets_narrow_lines() {
-        let text = render(&fixture(), &Styles { width: 60, ..Styles::plain() });
+        let text = render(
+            &fixture(),
+            &Styles {
+                width: 60,
+                ..Styles::plain()
+            },
+        );
         // Commands are there to be copied.
-        let wide: Vec<_> = text.lines().filter(|line| width(line) > 60 && !line.contains("repro: ")).collect();
+        let wide: Vec<_> = text
+            .lines()
+            .filter(|line| width(line) > 60 && !line.contains("repro: "))
+            .collect();
         assert!(wide.is_empty(), "{wide:#?}");
     }
 
     #[test]
     fn of_a_long_selection_the_ends_are_told() {
-        assert_eq!(part("model:a | target:b"), "model:a | target:b: not the whole spec");
+        assert_eq!(
+            part("model:a | target:b"),
+            "model:a | target:b: not the whole spec"
+        );
         let models: Vec<_> = (1..=253).map(|n| format!("model:m{n}")).collect();
         let told = part(&models.join(" | "));
-        assert!(told.contains("model:m8 | … 241 more … | model:m250 | ") && told.ends_with("m253: not the whole spec"));
+        assert!(
+            told.contains("model:m8 | … 241 more … | model:m250 | ")
+                && told.ends_with("m253: not the whole spec")
+        );
     }
 }

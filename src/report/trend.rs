@@ -38,22 +38,65 @@ pub(super) fn part<'a>(executions: &[Executed]) -> Option<Part<'a>> {
     }
     let values: Vec<f64> = shown.iter().map(|one| one.lowest_ms).collect();
     let before = |at: usize| at.checked_sub(1).map(|before| values[before]);
-    let rows = shown.iter().enumerate().rev().map(|(at, one)| row(one, before(at))).collect();
-    let columns = &["executed (UTC)", "git", "result", "median", "lowest", "change"];
+    let rows = shown
+        .iter()
+        .enumerate()
+        .rev()
+        .map(|(at, one)| row(one, before(at)))
+        .collect();
+    let columns = &[
+        "executed (UTC)",
+        "git",
+        "result",
+        "median",
+        "lowest",
+        "change",
+    ];
     let median = median_of(values.iter().copied())?;
-    let samples = Some(Samples { median, of: values.len(), values, what: "executions" });
-    let table = Some(Table { title: String::new(), columns, rows });
-    Some(Part { title: "History", note: Some(note(executions)), samples, table, ..Part::default() })
+    let samples = Some(Samples {
+        median,
+        of: values.len(),
+        values,
+        what: "executions",
+    });
+    let table = Some(Table {
+        title: String::new(),
+        columns,
+        rows,
+    });
+    Some(Part {
+        title: "History",
+        note: Some(note(executions)),
+        samples,
+        table,
+        ..Part::default()
+    })
 }
 
 /// How many there are, and where the level changed last.
 fn note(executions: &[Executed]) -> String {
-    let shift = executions.iter().rev().find_map(|one| Some((one, one.shift?)));
+    let shift = executions
+        .iter()
+        .rev()
+        .find_map(|one| Some((one, one.shift?)));
     let shift = shift.map(|(one, by)| {
-        let at = one.revision.as_ref().map(|revision| format!(" at {revision}")).unwrap_or_default();
-        format!("; since {}{at} {:.1} % {}", one.when, 100.0 * by.abs(), if by > 0.0 { "slower" } else { "faster" })
+        let at = one
+            .revision
+            .as_ref()
+            .map(|revision| format!(" at {revision}"))
+            .unwrap_or_default();
+        format!(
+            "; since {}{at} {:.1} % {}",
+            one.when,
+            100.0 * by.abs(),
+            if by > 0.0 { "slower" } else { "faster" }
+        )
     });
-    format!("{} executions on one machine{}", executions.len(), shift.unwrap_or_default())
+    format!(
+        "{} executions on one machine{}",
+        executions.len(),
+        shift.unwrap_or_default()
+    )
 }
 
 fn row(one: &Executed, before: Option<f64>) -> Vec<Cell> {
@@ -63,7 +106,9 @@ fn row(one: &Executed, before: Option<f64>) -> Vec<Cell> {
         one.state.clone().into(),
         Cell::or_dash(one.median_ms.map(ms)),
         ms(one.lowest_ms).into(),
-        Cell::or_dash(before.map(|before| format!("{:+.1} %", 100.0 * (one.lowest_ms / before - 1.0)))),
+        Cell::or_dash(
+            before.map(|before| format!("{:+.1} %", 100.0 * (one.lowest_ms / before - 1.0))),
+        ),
     ]
 }
 
@@ -87,10 +132,24 @@ mod tests {
     fn a_course_has_a_chart_and_a_table_that_begins_with_the_last() {
         assert!(part(&executions(&[1.0])).is_none());
         let told = part(&executions(&[1.0, 1.0, 1.0, 1.0, 1.2])).unwrap();
-        assert_eq!(told.note.unwrap(), "5 executions on one machine; since 2026-01-05 08:00 at 4abc 20.0 % slower");
+        assert_eq!(
+            told.note.unwrap(),
+            "5 executions on one machine; since 2026-01-05 08:00 at 4abc 20.0 % slower"
+        );
         assert_eq!(told.samples.unwrap().values, [1.0, 1.0, 1.0, 1.0, 1.2]);
         let rows = told.table.unwrap().rows;
-        assert_eq!((&*rows[0][0].text, &*rows[0][5].text, &*rows[4][5].text), ("2026-01-05 08:00", "+20.0 %", "–"));
-        assert_eq!(part(&executions(&[1.0; 100])).unwrap().table.unwrap().rows.len(), MOST);
+        assert_eq!(
+            (&*rows[0][0].text, &*rows[0][5].text, &*rows[4][5].text),
+            ("2026-01-05 08:00", "+20.0 %", "–")
+        );
+        assert_eq!(
+            part(&executions(&[1.0; 100]))
+                .unwrap()
+                .table
+                .unwrap()
+                .rows
+                .len(),
+            MOST
+        );
     }
 }

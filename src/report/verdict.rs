@@ -16,22 +16,48 @@ pub(super) fn lines(numerics: &Numerics) -> Vec<(&'static str, String)> {
         };
         lines.push(("asked", asked(numerics) + &looser));
     }
-    let snr = numerics.snr_db.map(|snr| format!(", SNR {snr:.0} dB")).unwrap_or_default();
+    let snr = numerics
+        .snr_db
+        .map(|snr| format!(", SNR {snr:.0} dB"))
+        .unwrap_or_default();
     let of_bound = bound(numerics.worst);
-    let tokens = numerics.tokens.map(|share| format!(", {} of the tokens equal", tokens(share))).unwrap_or_default();
-    lines.push(("met", format!("the farthest value at {of_bound}, cosine {}{snr}{tokens}", cosine(numerics.cosine))));
+    let tokens = numerics
+        .tokens
+        .map(|share| format!(", {} of the tokens equal", tokens(share)))
+        .unwrap_or_default();
+    lines.push((
+        "met",
+        format!(
+            "the farthest value at {of_bound}, cosine {}{snr}{tokens}",
+            cosine(numerics.cosine)
+        ),
+    ));
     match (&numerics.control, &numerics.no_control) {
         (Some(control), _) => {
-            let (off, ratio, shared) = (error(control.differs_by), bound(control.worst), in_common(control.tokens));
-            let names = |of: &str, names: &[String]| (!names.is_empty()).then(|| format!("{of} {}", names.join(", ")));
+            let (off, ratio, shared) = (
+                error(control.differs_by),
+                bound(control.worst),
+                in_common(control.tokens),
+            );
+            let names = |of: &str, names: &[String]| {
+                (!names.is_empty()).then(|| format!("{of} {}", names.join(", ")))
+            };
             let told = [
                 Some(format!("another input differs by {off}, {ratio}{shared}")),
-                control.max_abs.map(|off| format!("the run is off by {} there", error(off))),
-                control.by.as_ref().map(|by| format!("its outputs are those of {by}")),
+                control
+                    .max_abs
+                    .map(|off| format!("the run is off by {} there", error(off))),
+                control
+                    .by
+                    .as_ref()
+                    .map(|by| format!("its outputs are those of {by}")),
                 names("it has the given values of", &control.kept),
                 names("it would pass for", &control.undecided),
             ];
-            lines.push(("control", told.into_iter().flatten().collect::<Vec<_>>().join("; ")));
+            lines.push((
+                "control",
+                told.into_iter().flatten().collect::<Vec<_>>().join("; "),
+            ));
         }
         (None, Some(why)) => lines.push(("no control", why.clone())),
         (None, None) => {}
@@ -39,14 +65,31 @@ pub(super) fn lines(numerics: &Numerics) -> Vec<(&'static str, String)> {
     if let Some(dropped) = &numerics.dropped {
         let (layer, off) = (&dropped.layer, error(dropped.differs_by));
         let shared = in_common(dropped.tokens);
-        lines.push(("layer", format!("without `{layer}` it differs by {off}, {}{shared}", bound(dropped.worst))));
+        lines.push((
+            "layer",
+            format!(
+                "without `{layer}` it differs by {off}, {}{shared}",
+                bound(dropped.worst)
+            ),
+        ));
     }
     if let Some(generation) = &numerics.generation {
         lines.push(("generated", generated(generation)));
     }
-    let faint: Vec<_> = numerics.tensors.iter().filter(|(_, tensor)| tensor.faint_columns > 0).map(faint).collect();
+    let faint: Vec<_> = numerics
+        .tensors
+        .iter()
+        .filter(|(_, tensor)| tensor.faint_columns > 0)
+        .map(faint)
+        .collect();
     if !faint.is_empty() {
-        lines.push(("faint", format!("too small for the tolerance to tell their sign: {}", faint.join(", "))));
+        lines.push((
+            "faint",
+            format!(
+                "too small for the tolerance to tell their sign: {}",
+                faint.join(", ")
+            ),
+        ));
     }
     lines
 }
@@ -72,23 +115,46 @@ fn generated(generation: &Generation) -> String {
 
 fn faint((name, tensor): (&String, &TensorNumerics)) -> String {
     let width = tensor.shape.last().copied().unwrap_or(1);
-    format!("{} of the {width} columns of `{name}`", tensor.faint_columns)
+    format!(
+        "{} of the {width} columns of `{name}`",
+        tensor.faint_columns
+    )
 }
 
 fn in_common(share: Option<f64>) -> String {
-    share.map(|share| format!(", with {} of the tokens equal", tokens(share))).unwrap_or_default()
+    share
+        .map(|share| format!(", with {} of the tokens equal", tokens(share)))
+        .unwrap_or_default()
 }
 
 /// `atol 1e-3, rtol 1e-3, budget 0, cosine 0.9999, snr 50`, and `tokens 1` where an output has them.
 pub(super) fn asked(numerics: &Numerics) -> String {
-    let Some(Tolerance { atol, rtol, budget, cosine, snr, tokens }) = &numerics.tolerance else { return String::new() };
-    let tokens = if numerics.tokens.is_some() { format!(", tokens {tokens}") } else { String::new() };
+    let Some(Tolerance {
+        atol,
+        rtol,
+        budget,
+        cosine,
+        snr,
+        tokens,
+    }) = &numerics.tolerance
+    else {
+        return String::new();
+    };
+    let tokens = if numerics.tokens.is_some() {
+        format!(", tokens {tokens}")
+    } else {
+        String::new()
+    };
     let (atol, rtol, budget) = (short(*atol), short(*rtol), short(*budget));
     format!("atol {atol}, rtol {rtol}, budget {budget}, cosine {cosine}, snr {snr}{tokens}")
 }
 
 fn short(value: f64) -> String {
-    if value == 0.0 || value >= 0.01 { value.to_string() } else { format!("{value:e}") }
+    if value == 0.0 || value >= 0.01 {
+        value.to_string()
+    } else {
+        format!("{value:e}")
+    }
 }
 
 /// A ratio to its bound, with as many digits as mean something.

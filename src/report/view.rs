@@ -37,46 +37,76 @@ pub(super) enum Cell<'a> {
 
 impl<'a> Cell<'a> {
     pub(super) fn case(&self) -> Option<(usize, &'a CaseResult)> {
-        if let Self::Case(at, case) = self { Some((*at, case)) } else { None }
+        if let Self::Case(at, case) = self {
+            Some((*at, case))
+        } else {
+            None
+        }
     }
 }
 
 impl<'a> View<'a> {
     pub(super) fn new(doc: &'a ReportDoc) -> Self {
-        let places = doc.cases.iter().map(Place::from).chain(doc.excluded.iter().map(Place::from));
+        let places = doc
+            .cases
+            .iter()
+            .map(Place::from)
+            .chain(doc.excluded.iter().map(Place::from));
         let mut models: IndexMap<&str, IndexSet<Row<'a>>> = IndexMap::new();
         let mut targets: IndexMap<&str, IndexSet<Variant<'a>>> = IndexMap::new();
         for place in places {
             models.entry(place.row.model).or_default().insert(place.row);
-            targets.entry(place.variant.target).or_default().insert(place.variant);
+            targets
+                .entry(place.variant.target)
+                .or_default()
+                .insert(place.variant);
         }
         let rows: IndexSet<Row<'a>> = models.into_values().flatten().collect();
         let variants: IndexSet<Variant<'a>> = targets.into_values().flatten().collect();
         let mut cells = vec![vec![Cell::None; variants.len()]; rows.len()];
         let mut place = |place: Place<'a>, cell: Cell<'a>| {
-            let row = rows.get_index_of(&place.row).expect("BUG: every case has a row");
-            cells[row][variants.get_index_of(&place.variant).expect("BUG: every case has a column")] = cell;
+            let row = rows
+                .get_index_of(&place.row)
+                .expect("BUG: every case has a row");
+            cells[row][variants
+                .get_index_of(&place.variant)
+                .expect("BUG: every case has a column")] = cell;
         };
         for (at, excluded) in doc.excluded.iter().enumerate() {
-            place(excluded.into(), Cell::Excluded(doc.cases.len() + at, excluded));
+            place(
+                excluded.into(),
+                Cell::Excluded(doc.cases.len() + at, excluded),
+            );
         }
         // After the exclusions: what has a result was not excluded, whatever the list says.
         for (at, case) in doc.cases.iter().enumerate() {
             place(case.into(), Cell::Case(at, case));
         }
         let (rows, variants) = (rows.into_iter().collect(), variants.into_iter().collect());
-        Self { doc, rows, variants, cells, kinds: Kinds::of(doc), trends: None }
+        Self {
+            doc,
+            rows,
+            variants,
+            cells,
+            kinds: Kinds::of(doc),
+            trends: None,
+        }
     }
 
     /// With what a history tells of the cases.
     pub(super) fn with(doc: &'a ReportDoc, trends: &'a Trends) -> Self {
-        Self { trends: Some(trends), ..Self::new(doc) }
+        Self {
+            trends: Some(trends),
+            ..Self::new(doc)
+        }
     }
 
     /// How the case went on its machine.
     pub(super) fn trend(&self, case: &CaseResult) -> Option<&'a [Executed]> {
         let host = case.host.as_ref().unwrap_or(&self.doc.host.name);
-        self.trends?.get(&(case.case.clone(), host.clone())).map(Vec::as_slice)
+        self.trends?
+            .get(&(case.case.clone(), host.clone()))
+            .map(Vec::as_slice)
     }
 
     /// What the case ran on, when that was no hardware.
@@ -87,7 +117,9 @@ impl<'a> View<'a> {
     /// What stands beside its figure: that a stand-in ran it, or in which precision it was computed, where that is another.
     pub(super) fn label(&self, case: &CaseResult) -> Option<&'static str> {
         let of_weights = || case.reduced_range().map(|_| "reduced range");
-        self.stand_in(case).or_else(|| case.cast_to_fp32().map(|_| "cast to fp32")).or_else(of_weights)
+        self.stand_in(case)
+            .or_else(|| case.cast_to_fp32().map(|_| "cast to fp32"))
+            .or_else(of_weights)
     }
 
     /// A latency that may stand beside others: of a right result, on hardware.
@@ -97,7 +129,11 @@ impl<'a> View<'a> {
 
     /// Its median, ms, where that may stand beside others.
     pub(super) fn median(&self, case: &CaseResult) -> Option<f64> {
-        let median = case.metrics.as_ref().filter(|_| self.comparable(case))?.median_ms;
+        let median = case
+            .metrics
+            .as_ref()
+            .filter(|_| self.comparable(case))?
+            .median_ms;
         (median > 0.0).then_some(median)
     }
 
@@ -107,12 +143,20 @@ impl<'a> View<'a> {
 
     /// Cases of the given kind, in the order of the document.
     pub(super) fn cases(&self, pick: impl Fn(&CaseResult) -> bool) -> Vec<(usize, &'a CaseResult)> {
-        self.doc.cases.iter().enumerate().filter(|(_, case)| pick(case)).collect()
+        self.doc
+            .cases
+            .iter()
+            .enumerate()
+            .filter(|(_, case)| pick(case))
+            .collect()
     }
 
     /// What the prober said of the case's backend.
     pub(super) fn backend(&self, case: &CaseResult) -> Option<&'a Backend> {
-        self.doc.backends.iter().find(|backend| backend.name == case.backend)
+        self.doc
+            .backends
+            .iter()
+            .find(|backend| backend.name == case.backend)
     }
 
     /// Of a case, or, counted on after the cases, of an exclusion.
@@ -126,8 +170,16 @@ impl<'a> View<'a> {
     /// The first names, and how many more there are. One more takes no more room than to say so.
     pub(super) fn names(&self, at: &[usize], most: usize) -> String {
         let shown = if at.len() == most + 1 { at.len() } else { most };
-        let names: Vec<String> = at.iter().take(shown).map(|&at| self.place(at).name()).collect();
-        let more = if at.len() > shown { format!(" and {} more", at.len() - shown) } else { String::new() };
+        let names: Vec<String> = at
+            .iter()
+            .take(shown)
+            .map(|&at| self.place(at).name())
+            .collect();
+        let more = if at.len() > shown {
+            format!(" and {} more", at.len() - shown)
+        } else {
+            String::new()
+        };
         format!("{}{more}", names.join(", "))
     }
 }
@@ -135,7 +187,11 @@ impl<'a> View<'a> {
 impl<'a> Kinds<'a> {
     pub(crate) fn of(doc: &'a ReportDoc) -> Self {
         let devices = doc.backends.iter().flat_map(|backend| &backend.devices);
-        Self(devices.map(|device| (device.id.as_str(), device.kind)).collect())
+        Self(
+            devices
+                .map(|device| (device.id.as_str(), device.kind))
+                .collect(),
+        )
     }
 
     /// What the case ran on, when that was no hardware: by what the prober says of the device, else by its name.
@@ -146,7 +202,8 @@ impl<'a> Kinds<'a> {
             None => {
                 let device = device.to_lowercase();
                 let has = |words: &[&str]| words.iter().any(|word| device.contains(word));
-                let is_software = || has(&["software", "swiftshader", "llvmpipe", "lavapipe", "warp"]);
+                let is_software =
+                    || has(&["software", "swiftshader", "llvmpipe", "lavapipe", "warp"]);
                 let emulated = has(&["emulator", "emulated", "simulator"]).then_some("emulated");
                 emulated.or_else(|| is_software().then_some("software"))
             }
@@ -165,8 +222,14 @@ pub(super) fn stand_in(kind: DeviceKind) -> Option<&'static str> {
 
 /// The `versions` of a case's facts.
 pub(crate) fn case_versions(case: &CaseResult) -> impl Iterator<Item = (&str, &str)> {
-    let versions = case.facts.get("versions").and_then(|versions| versions.as_object());
-    versions.into_iter().flatten().filter_map(|(name, version)| Some((name.as_str(), version.as_str()?)))
+    let versions = case
+        .facts
+        .get("versions")
+        .and_then(|versions| versions.as_object());
+    versions
+        .into_iter()
+        .flatten()
+        .filter_map(|(name, version)| Some((name.as_str(), version.as_str()?)))
 }
 
 /// `bert on cpu-fp32`, `bert on cpu-fp32-b4`

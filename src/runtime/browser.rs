@@ -32,7 +32,10 @@ const SCRIPT: &str = include_str!("browser/page.mjs");
 const COMMON: &str = include_str!("browser/common.mjs");
 /// The bundle with the native WebGPU provider and WebNN, and what it loads. Its siblings use an older WebGPU provider.
 const BUNDLE: &str = "ort.webgpu.min.mjs";
-const LOADED: [&str; 2] = ["ort-wasm-simd-threaded.asyncify.mjs", "ort-wasm-simd-threaded.asyncify.wasm"];
+const LOADED: [&str; 2] = [
+    "ort-wasm-simd-threaded.asyncify.mjs",
+    "ort-wasm-simd-threaded.asyncify.wasm",
+];
 /// The level of graph optimisation, as in every other session of ONNX Runtime here.
 const OPTIMISATION: &str = "all";
 /// How a run here knows that the device is done.
@@ -73,7 +76,9 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
     let external = onnx_file::facts(&model)?.external;
     let closed = onnx_change::closed(&model, &inputs)?;
     let (bytes, described) = packed(&inputs);
-    let (control, described_control) = tensors::control_inputs(artefact)?.map(|control| packed(&control)).unzip();
+    let (control, described_control) = tensors::control_inputs(artefact)?
+        .map(|control| packed(&control))
+        .unzip();
     let settings = json!({
         "provider": options.provider(),
         "provider_name": options.provider_name(),
@@ -94,10 +99,23 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
     if let Some(model) = closed.model {
         files.insert("model/model.onnx".to_owned(), Served::Bytes(model));
     }
-    let page = Page { script: SCRIPT, params: &settings, files, imports: &[] };
+    let page = Page {
+        script: SCRIPT,
+        params: &settings,
+        files,
+        imports: &[],
+    };
     let talk = open(&params, &options, &page, progress)?;
-    let facts = json!({"graph_optimisation": OPTIMISATION, "without_fusions": options.without_fusions()});
-    finish(job, &manifest, &options, talk, facts, params.measure.map(|_| SYNC))
+    let facts =
+        json!({"graph_optimisation": OPTIMISATION, "without_fusions": options.without_fusions()});
+    finish(
+        job,
+        &manifest,
+        &options,
+        talk,
+        facts,
+        params.measure.map(|_| SYNC),
+    )
 }
 
 /// The browser of a worker that is kept, between its jobs.
@@ -119,13 +137,21 @@ pub(super) fn open(
 ) -> anyhow::Result<Talk> {
     let (Options { api, adapter }, program) = (*options, params.browser.as_path());
     let folder = || {
-        let scratch = tempfile::Builder::new().prefix("browser-").tempdir_in(".").context("failed to make a folder")?;
+        let scratch = tempfile::Builder::new()
+            .prefix("browser-")
+            .tempdir_in(".")
+            .context("failed to make a folder")?;
         progress("starting the browser");
         anyhow::Ok(scratch)
     };
     if !params.kept {
         let scratch = folder()?;
-        let launch = Launch { program, api, adapter, scratch: scratch.path() };
+        let launch = Launch {
+            program,
+            api,
+            adapter,
+            scratch: scratch.path(),
+        };
         return browser::open(&launch, page, progress).map_err(refused);
     }
     let mut place = lock(&KEPT);
@@ -134,8 +160,18 @@ pub(super) fn open(
         Some(kept) => kept,
         None => {
             let scratch = folder()?;
-            let pages = Pages::start(&Launch { program, api, adapter, scratch: scratch.path() }).map_err(refused)?;
-            Kept { pages, _scratch: scratch, is_for }
+            let pages = Pages::start(&Launch {
+                program,
+                api,
+                adapter,
+                scratch: scratch.path(),
+            })
+            .map_err(refused)?;
+            Kept {
+                pages,
+                _scratch: scratch,
+                is_for,
+            }
         }
     };
     // Only a browser whose page answered shows another one.
@@ -146,7 +182,10 @@ pub(super) fn open(
 
 /// The files that every page imports.
 pub(super) fn shared() -> BTreeMap<String, Served> {
-    BTreeMap::from([("common.mjs".to_owned(), Served::Bytes(COMMON.as_bytes().to_vec()))])
+    BTreeMap::from([(
+        "common.mjs".to_owned(),
+        Served::Bytes(COMMON.as_bytes().to_vec()),
+    )])
 }
 
 /// What the page fetches: the bundle, the model with its data, the inputs.
@@ -161,7 +200,10 @@ fn files(
     for name in [BUNDLE].iter().chain(&LOADED) {
         let path = params.scripts.join(name);
         if !path.is_file() {
-            let reason = format!("ONNX Runtime Web is not at `{}`: run `orch setup browser`", path.display());
+            let reason = format!(
+                "ONNX Runtime Web is not at `{}`: run `orch setup browser`",
+                path.display()
+            );
             return Err(Refusal::unavailable(reason));
         }
         files.insert(format!("ort/{name}"), Served::File(path));
@@ -217,27 +259,47 @@ pub(super) fn finish(
     facts["versions"]["chromium"] = json!(talk.version);
     facts["flags"] = json!(talk.flags);
     // What was started for this page: the browser, or in one that had shown others the page.
-    let started = if talk.before.is_some_and(|before| before > 0) { "page_start_ms" } else { "browser_start_ms" };
+    let started = if talk.before.is_some_and(|before| before > 0) {
+        "page_start_ms"
+    } else {
+        "browser_start_ms"
+    };
     facts[started] = json!(super::measure::millis(talk.start));
     if let Some(before) = talk.before {
         facts["pages_before"] = json!(before);
     }
     facts["processes"] = json!(talk.processes.kinds);
     facts["adapter_asked_for"] = json!(options.adapter);
-    facts["cpu_fallback"] = json!(if options.api == Api::Wasm { "asked for the CPU" } else { "disabled" });
+    facts["cpu_fallback"] = json!(if options.api == Api::Wasm {
+        "asked for the CPU"
+    } else {
+        "disabled"
+    });
     facts["placement"] = json!(answer.placement);
     facts["partitions"] = answer.partitions.clone();
     if !answer.complaints.is_empty() {
         facts["complaints"] = json!(answer.complaints);
     }
     let judged = answer.judge(options, sync).and_then(|measured| {
-        let (outputs, control) = answer.outputs(talk.outputs.as_deref().unwrap_or_default(), &manifest.outputs)?;
+        let (outputs, control) = answer.outputs(
+            talk.outputs.as_deref().unwrap_or_default(),
+            &manifest.outputs,
+        )?;
         tensors::write(&job.out.join(tensors::OUTPUTS), &outputs)?;
         if let Some(control) = control {
             tensors::write(&job.out.join(tensors::CONTROL_OUTPUTS), &control)?;
         }
         let peak_rss_bytes = talk.processes.peak_rss_bytes;
-        Ok(JobOutput::ok(Value::Null, Some(RawMeasure { peak_rss_bytes, ..measured })))
+        Ok(JobOutput::ok(
+            Value::Null,
+            Some(RawMeasure {
+                peak_rss_bytes,
+                ..measured
+            }),
+        ))
     });
-    Ok(JobOutput { facts, ..super::refusal::answer(judged) })
+    Ok(JobOutput {
+        facts,
+        ..super::refusal::answer(judged)
+    })
 }

@@ -33,7 +33,10 @@ pub fn reference<'m>(
     start: impl FnOnce(&Manifest) -> anyhow::Result<Box<Infer<'m>>>,
 ) -> anyhow::Result<Map<String, Value>> {
     let mut manifest = Manifest::read(artefact)?;
-    for name in bfs::files_below(artefact)?.iter().filter(|name| !CHANGED.contains(&&***name)) {
+    for name in bfs::files_below(artefact)?
+        .iter()
+        .filter(|name| !CHANGED.contains(&&***name))
+    {
         bfs::copy_file(&artefact.join(name), &out.join(name))
             .with_context(|| format!("failed to copy {name} of the model"))?;
     }
@@ -43,22 +46,34 @@ pub fn reference<'m>(
         other => match start(&manifest) {
             Ok(mut infer) => answered(artefact, out, other, by, &mut infer)?,
             // Another runtime may accept the model, and the user gave the expected outputs.
-            Err(error) if is_given => Err(format!("{} does not take the model: {error:#}", by.name)),
+            Err(error) if is_given => {
+                Err(format!("{} does not take the model: {error:#}", by.name))
+            }
             Err(error) => return Err(error),
         },
     };
     match &told {
         Ok(kept) => {
-            let by = if by.is_tested { format!("{}, which is tested itself", by.name) } else { by.name.to_owned() };
-            manifest.rest.insert("control".to_owned(), json!({"by": is_given.then_some(by), "kept": kept}));
+            let by = if by.is_tested {
+                format!("{}, which is tested itself", by.name)
+            } else {
+                by.name.to_owned()
+            };
+            manifest.rest.insert(
+                "control".to_owned(),
+                json!({"by": is_given.then_some(by), "kept": kept}),
+            );
         }
         Err(why) => {
             manifest.rest.entry("no_control").or_insert(json!(why));
         }
     }
     manifest.write(out)?;
-    let facts = json!({"no_control": told.err(), "inputs": manifest.inputs, "outputs": manifest.outputs});
-    let Value::Object(mut facts) = facts else { unreachable!() };
+    let facts =
+        json!({"no_control": told.err(), "inputs": manifest.inputs, "outputs": manifest.outputs});
+    let Value::Object(mut facts) = facts else {
+        unreachable!()
+    };
     facts.extend((!is_given).then(|| ("reference".to_owned(), json!(by.name))));
     Ok(facts)
 }
@@ -86,7 +101,12 @@ fn answered(
     };
     let (inputs, outputs, kept) = match find(&given, &other, &reference, infer) {
         Ok(control) => control,
-        Err(error) => return Ok(Err(format!("{} does not take the second input: {error:#}", by.name))),
+        Err(error) => {
+            return Ok(Err(format!(
+                "{} does not take the second input: {error:#}",
+                by.name
+            )));
+        }
     };
     tensors::write(&out.join("control-reference.safetensors"), &outputs)?;
     tensors::write(&out.join(tensors::CONTROL_INPUTS), &inputs)?;
@@ -103,19 +123,29 @@ fn find(
     infer: &mut Infer<'_>,
 ) -> anyhow::Result<(Tensors, Tensors, Vec<String>)> {
     let all = infer(other);
-    if !all.as_ref().is_ok_and(|outputs| same_shapes(outputs, reference)) {
+    if !all
+        .as_ref()
+        .is_ok_and(|outputs| same_shapes(outputs, reference))
+    {
         let mut found = None;
         let mut inputs = given.clone();
-        let is_other = |(name, tensor): &(&String, &Tensor)| is_floats(tensor) && given.get(*name) != Some(*tensor);
+        let is_other = |(name, tensor): &(&String, &Tensor)| {
+            is_floats(tensor) && given.get(*name) != Some(*tensor)
+        };
         for (name, tensor) in other.iter().filter(is_other) {
             let mut tried = inputs.clone();
             tried.insert(name.clone(), tensor.clone());
-            if let Some(outputs) = infer(&tried).ok().filter(|outputs| same_shapes(outputs, reference)) {
+            if let Some(outputs) = infer(&tried)
+                .ok()
+                .filter(|outputs| same_shapes(outputs, reference))
+            {
                 (inputs, found) = (tried, Some(outputs));
             }
         }
         if let Some(outputs) = found {
-            let kept = other.iter().filter(|(name, tensor)| inputs.get(*name) != Some(*tensor));
+            let kept = other
+                .iter()
+                .filter(|(name, tensor)| inputs.get(*name) != Some(*tensor));
             let kept = kept.map(|(name, _)| name.clone()).collect();
             return Ok((inputs, outputs, kept));
         }
@@ -124,12 +154,18 @@ fn find(
 }
 
 fn same_shapes(outputs: &Tensors, reference: &Tensors) -> bool {
-    reference.iter().all(|(name, tensor)| outputs.get(name).is_some_and(|output| output.shape() == tensor.shape()))
+    reference.iter().all(|(name, tensor)| {
+        outputs
+            .get(name)
+            .is_some_and(|output| output.shape() == tensor.shape())
+    })
 }
 
 fn is_floats(tensor: &Tensor) -> bool {
-    let is_float =
-        matches!(tensor.element(), Element::Float64 | Element::Float32 | Element::Float16 | Element::Bfloat16);
+    let is_float = matches!(
+        tensor.element(),
+        Element::Float64 | Element::Float32 | Element::Float16 | Element::Bfloat16
+    );
     is_float && !tensor.shape().is_empty()
 }
 
@@ -148,7 +184,10 @@ mod tests {
     }
 
     fn named<const N: usize>(tensors: [(&str, Tensor); N]) -> Tensors {
-        tensors.into_iter().map(|(name, tensor)| (name.to_owned(), tensor)).collect()
+        tensors
+            .into_iter()
+            .map(|(name, tensor)| (name.to_owned(), tensor))
+            .collect()
     }
 
     /// `y` is `x`, `n` times as long as `n` and `scale` say. More than three times nobody takes.
@@ -157,16 +196,28 @@ mod tests {
         if times > 3.0 {
             bail!("too long");
         }
-        Ok(named([("y", floats(&inputs["x"].to_f64().repeat(times as usize)))]))
+        Ok(named([(
+            "y",
+            floats(&inputs["x"].to_f64().repeat(times as usize)),
+        )]))
     }
 
     fn given() -> Tensors {
-        named([("x", floats(&[1.0, 2.0])), ("scale", floats(&[1.0])), ("n", number(2.0))])
+        named([
+            ("x", floats(&[1.0, 2.0])),
+            ("scale", floats(&[1.0])),
+            ("n", number(2.0)),
+        ])
     }
 
     fn found(scale: f64, n: f64) -> (Vec<String>, Vec<f64>) {
-        let other = named([("x", floats(&[2.0, 1.0])), ("scale", floats(&[scale])), ("n", number(n))]);
-        let (inputs, outputs, kept) = find(&given(), &other, &model(&given()).unwrap(), &mut model).unwrap();
+        let other = named([
+            ("x", floats(&[2.0, 1.0])),
+            ("scale", floats(&[scale])),
+            ("n", number(n)),
+        ]);
+        let (inputs, outputs, kept) =
+            find(&given(), &other, &model(&given()).unwrap(), &mut model).unwrap();
         assert_eq!(model(&inputs).unwrap(), outputs);
         (kept, outputs["y"].to_f64())
     }
@@ -180,16 +231,33 @@ mod tests {
     #[test]
     fn what_decides_a_shape_or_is_refused_is_kept() {
         let kept = || vec!["n".to_owned(), "scale".to_owned()];
-        assert_eq!(found(0.5, 3.0), (kept(), vec![2.0, 1.0, 2.0, 1.0]), "another shape");
-        assert_eq!(found(9.0, 3.0), (kept(), vec![2.0, 1.0, 2.0, 1.0]), "refused");
+        assert_eq!(
+            found(0.5, 3.0),
+            (kept(), vec![2.0, 1.0, 2.0, 1.0]),
+            "another shape"
+        );
+        assert_eq!(
+            found(9.0, 3.0),
+            (kept(), vec![2.0, 1.0, 2.0, 1.0]),
+            "refused"
+        );
     }
 
     #[test]
     fn shapes_that_the_model_computes_may_be_others_and_a_refusal_is_told() {
-        let many = named([("x", floats(&[1.0, 2.0])), ("scale", floats(&[1.0])), ("n", number(3.0))]);
-        let (_, outputs, kept) = find(&given(), &many, &model(&given()).unwrap(), &mut model).unwrap();
+        let many = named([
+            ("x", floats(&[1.0, 2.0])),
+            ("scale", floats(&[1.0])),
+            ("n", number(3.0)),
+        ]);
+        let (_, outputs, kept) =
+            find(&given(), &many, &model(&given()).unwrap(), &mut model).unwrap();
         assert_eq!((kept, outputs["y"].to_f64().len()), (vec![], 6));
-        let refused = named([("x", floats(&[1.0, 2.0])), ("scale", floats(&[1.0])), ("n", number(4.0))]);
+        let refused = named([
+            ("x", floats(&[1.0, 2.0])),
+            ("scale", floats(&[1.0])),
+            ("n", number(4.0)),
+        ]);
         let error = find(&given(), &refused, &model(&given()).unwrap(), &mut model).unwrap_err();
         assert_eq!(error.to_string(), "too long");
     }

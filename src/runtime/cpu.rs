@@ -25,7 +25,9 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn it_is_what_the_kernel_says() {
         let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let has = ["avx512_vnni", "avx_vnni"].iter().any(|flag| info.split_whitespace().any(|word| word == *flag));
+        let has = ["avx512_vnni", "avx_vnni"]
+            .iter()
+            .any(|flag| info.split_whitespace().any(|word| word == *flag));
         assert_eq!(vnni(), cfg!(target_arch = "x86_64").then_some(has));
         let mut facts = Map::new();
         note(&mut facts);

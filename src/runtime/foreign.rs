@@ -18,7 +18,10 @@ pub fn read(path: &Path, prefix: &str, names: &[String]) -> anyhow::Result<Tenso
     match path.extension().and_then(|e| e.to_str()) {
         Some("safetensors") => tensors::read(path),
         Some("npz") => read_npz(path),
-        _ => bail!("`{}` is none of .npz, .safetensors, or a folder of {prefix}_*.pb", path.display()),
+        _ => bail!(
+            "`{}` is none of .npz, .safetensors, or a folder of {prefix}_*.pb",
+            path.display()
+        ),
     }
 }
 
@@ -49,14 +52,18 @@ fn read_folder(dir: &Path, prefix: &str, names: &[String]) -> anyhow::Result<Ten
 
 fn read_npz(path: &Path) -> anyhow::Result<Tensors> {
     let failed = || format!("failed to read `{}`", path.display());
-    let mut archive = zip::ZipArchive::new(File::open(path).with_context(failed)?).with_context(failed)?;
+    let mut archive =
+        zip::ZipArchive::new(File::open(path).with_context(failed)?).with_context(failed)?;
     let mut found = Tensors::new();
     for index in 0..archive.len() {
         let entry = archive.by_index(index).with_context(failed)?;
         let file = entry.name().with_context(failed)?.into_owned();
-        let Some(name) = npyz::npz::array_name_from_file_name(&file).map(str::to_owned) else { continue };
-        let tensor =
-            npy_tensor(entry).with_context(|| format!("failed to read the array `{name}` of `{}`", path.display()))?;
+        let Some(name) = npyz::npz::array_name_from_file_name(&file).map(str::to_owned) else {
+            continue;
+        };
+        let tensor = npy_tensor(entry).with_context(|| {
+            format!("failed to read the array `{name}` of `{}`", path.display())
+        })?;
         found.insert(name, tensor);
     }
     if found.is_empty() {
@@ -70,16 +77,28 @@ fn npy_tensor(mut file: impl Read) -> anyhow::Result<Tensor> {
     if header.order() == npyz::Order::Fortran && header.shape().len() > 1 {
         bail!("it is in Fortran order; save it with numpy.ascontiguousarray");
     }
-    let shape: Vec<usize> = header.shape().iter().map(|dim| usize::try_from(*dim)).collect::<Result<_, _>>()?;
-    let npyz::DType::Plain(dtype) = header.dtype() else { bail!("it is a structured array") };
+    let shape: Vec<usize> = header
+        .shape()
+        .iter()
+        .map(|dim| usize::try_from(*dim))
+        .collect::<Result<_, _>>()?;
+    let npyz::DType::Plain(dtype) = header.dtype() else {
+        bail!("it is a structured array")
+    };
     let text = dtype.to_string();
     let element = match text.trim_start_matches(['<', '|', '>', '=']) {
         _ if text.starts_with('>') => bail!("its type {text} is big-endian"),
-        "V2" => bail!("its type `V2` may be bfloat16, which .npz files do not tell; save it as .safetensors"),
+        "V2" => bail!(
+            "its type `V2` may be bfloat16, which .npz files do not tell; save it as .safetensors"
+        ),
         code => Element::ALL
             .into_iter()
             .find(|element| numpy_code(*element) == code)
-            .with_context(|| format!("its type `{code}` is none of f8, f4, f2, i8, i4, i2, i1, u8, u4, u2, u1, b1"))?,
+            .with_context(|| {
+                format!(
+                    "its type `{code}` is none of f8, f4, f2, i8, i4, i2, i1, u8, u4, u2, u1, b1"
+                )
+            })?,
     };
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
@@ -98,9 +117,17 @@ mod tests {
     use std::io::Write;
 
     /// An array as numpy writes it.
-    fn npy<T: npyz::AutoSerialize + npyz::Serialize>(shape: &[u64], values: impl IntoIterator<Item = T>) -> Vec<u8> {
+    fn npy<T: npyz::AutoSerialize + npyz::Serialize>(
+        shape: &[u64],
+        values: impl IntoIterator<Item = T>,
+    ) -> Vec<u8> {
         let mut npy = Vec::new();
-        let mut array = npyz::WriteOptions::new().default_dtype().shape(shape).writer(&mut npy).begin_nd().unwrap();
+        let mut array = npyz::WriteOptions::new()
+            .default_dtype()
+            .shape(shape)
+            .writer(&mut npy)
+            .begin_nd()
+            .unwrap();
         array.extend(values).unwrap();
         array.finish().unwrap();
         npy
@@ -112,7 +139,9 @@ mod tests {
         let path = dir.path().join("x.npz");
         let npy = npy(&[1, 2], [1.5_f32, -2.0]);
         let mut archive = zip::ZipWriter::new(File::create(&path).unwrap());
-        archive.start_file("logits.npy", zip::write::SimpleFileOptions::default()).unwrap();
+        archive
+            .start_file("logits.npy", zip::write::SimpleFileOptions::default())
+            .unwrap();
         archive.write_all(&npy).unwrap();
         archive.finish().unwrap();
         let found = read(&path, "output", &[]).unwrap();
@@ -125,9 +154,21 @@ mod tests {
         fn one<T: npyz::AutoSerialize + npyz::Serialize>(value: T) -> Tensor {
             npy_tensor(npy(&[1], [value]).as_slice()).unwrap()
         }
-        let found = [one(2f64), one(2f32), one(2i64), one(2i32), one(2i16), one(2i8), one(2u64), one(2u32), one(2u16)];
+        let found = [
+            one(2f64),
+            one(2f32),
+            one(2i64),
+            one(2i32),
+            one(2i16),
+            one(2i8),
+            one(2u64),
+            one(2u32),
+            one(2u16),
+        ];
         let types: Vec<_> = found.iter().map(|tensor| tensor.element().word()).collect();
-        let expected = ["float64", "float32", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16"];
+        let expected = [
+            "float64", "float32", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16",
+        ];
         assert_eq!(types, expected);
         assert!(found.iter().all(|tensor| tensor.to_f64() == [2.0]));
         assert_eq!(one(half::f16::from_f32(0.5)).to_f64(), [0.5]);

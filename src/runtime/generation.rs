@@ -30,7 +30,8 @@ pub const TOKENS: &str = "tokens";
 /// Why the forms of a model besides ONNX and OpenVINO's are decoded without a cache.
 const OF_FIXED_LENGTH: &str = "orch makes this form of a model for one length only";
 /// The same of a model that a loop calls.
-pub const IN_A_LOOP: &str = "the loop of a model of several calls its components on their whole lengths";
+pub const IN_A_LOOP: &str =
+    "the loop of a model of several calls its components on their whole lengths";
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decoded {
@@ -42,7 +43,10 @@ pub struct Decoded {
 
 impl Decoded {
     pub fn without_cache(why: impl Into<String>) -> Self {
-        Self { cached: false, why: Some(why.into()) }
+        Self {
+            cached: false,
+            why: Some(why.into()),
+        }
     }
 
     /// None: nobody says.
@@ -50,7 +54,8 @@ impl Decoded {
         if !path.is_file() {
             return Ok(None);
         }
-        let text = std::fs::read_to_string(path).with_context(|| format!("failed to read `{}`", path.display()))?;
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("failed to read `{}`", path.display()))?;
         serde_json::from_str(&text)
             .with_context(|| format!("`{}` does not say how tokens were decoded", path.display()))
     }
@@ -69,17 +74,26 @@ struct Asked {
 
 impl Asked {
     fn of(job: &Job) -> anyhow::Result<Option<Self>> {
-        let Some(model) = job.inputs.get("model").filter(|model| model.join(REFERENCE).is_file()) else {
+        let Some(model) = job
+            .inputs
+            .get("model")
+            .filter(|model| model.join(REFERENCE).is_file())
+        else {
             return Ok(None);
         };
-        let asked = Manifest::read(model)?.rest.remove("generation").unwrap_or(Value::Null);
+        let asked = Manifest::read(model)?
+            .rest
+            .remove("generation")
+            .unwrap_or(Value::Null);
         serde_json::from_value(asked).context("the model's manifest does not say what to generate")
     }
 }
 
 /// Generates by whole inferences, where the model asks for it, and writes the tokens beside the outputs.
 pub fn run(job: &Job, artefact: &Path, infer: &mut Infer<'_>) -> anyhow::Result<()> {
-    let Some(asked) = Asked::of(job)? else { return Ok(()) };
+    let Some(asked) = Asked::of(job)? else {
+        return Ok(());
+    };
     whole_inferences(job, artefact, &asked, OF_FIXED_LENGTH.to_owned(), infer)
 }
 
@@ -92,7 +106,9 @@ pub fn run_with_cache<T: Take>(
     open: impl FnOnce(Decoder) -> anyhow::Result<Result<T, String>>,
     infer: &mut Infer<'_>,
 ) -> anyhow::Result<Option<Decoding>> {
-    let Some(asked) = Asked::of(job)? else { return Ok(None) };
+    let Some(asked) = Asked::of(job)? else {
+        return Ok(None);
+    };
     let opened = match Decoder::of(artefact)? {
         Ok(decoder) => open(decoder)?,
         Err(why) => Err(why),
@@ -104,7 +120,14 @@ pub fn run_with_cache<T: Take>(
     let prompt = prompt(&asked, &tensors::read(&artefact.join(tensors::INPUTS))?)?;
     let (made, times) = cached::decode(&mut decoder, &prompt, asked.tokens, measure)
         .context("right so far, but it fails to generate with a cache")?;
-    write(&job.out, made, &Decoded { cached: true, why: None })?;
+    write(
+        &job.out,
+        made,
+        &Decoded {
+            cached: true,
+            why: None,
+        },
+    )?;
     Ok(times)
 }
 
@@ -122,9 +145,13 @@ fn whole_inferences(
 
 /// Writes tokens into a result, and how they were decoded.
 pub fn write(out: &Path, tokens: Tensor, decoded: &Decoded) -> anyhow::Result<()> {
-    tensors::write(&out.join(GENERATED), &Tensors::from([(TOKENS.to_owned(), tokens)]))?;
+    tensors::write(
+        &out.join(GENERATED),
+        &Tensors::from([(TOKENS.to_owned(), tokens)]),
+    )?;
     let text = serde_json::to_string(decoded).context("BUG: how tokens are decoded is JSON")?;
-    std::fs::write(out.join(DECODED), text + "\n").context("failed to write how the tokens were decoded")
+    std::fs::write(out.join(DECODED), text + "\n")
+        .context("failed to write how the tokens were decoded")
 }
 
 /// The ids (row, place) that come first: all of the declared ones but those that are generated, and one more.
@@ -132,21 +159,40 @@ fn prompt(asked: &Asked, inputs: &Tensors) -> anyhow::Result<Tensor> {
     let (ids, shape) = ids(asked, inputs)?;
     let [rows, length] = shape;
     let known = length + 1 - asked.tokens;
-    let values = ids.to_f64().chunks(length).flat_map(|row| &row[..known]).copied().collect::<Vec<_>>();
+    let values = ids
+        .to_f64()
+        .chunks(length)
+        .flat_map(|row| &row[..known])
+        .copied()
+        .collect::<Vec<_>>();
     Tensor::of(Element::Int64, &[rows, known], &values)
 }
 
 fn ids<'t>(asked: &Asked, inputs: &'t Tensors) -> anyhow::Result<(&'t Tensor, [usize; 2])> {
-    let ids = inputs.get(&asked.input).with_context(|| format!("the artefact has no input `{}`", asked.input))?;
-    let &[rows, length] = ids.shape() else { anyhow::bail!("`{}` has the shape {:?}", asked.input, ids.shape()) };
+    let ids = inputs
+        .get(&asked.input)
+        .with_context(|| format!("the artefact has no input `{}`", asked.input))?;
+    let &[rows, length] = ids.shape() else {
+        anyhow::bail!("`{}` has the shape {:?}", asked.input, ids.shape())
+    };
     let fits = (1..=length).contains(&asked.tokens);
-    ensure!(fits, "{} tokens do not fit into `{}` of {:?}", asked.tokens, asked.input, ids.shape());
+    ensure!(
+        fits,
+        "{} tokens do not fit into `{}` of {:?}",
+        asked.tokens,
+        asked.input,
+        ids.shape()
+    );
     Ok((ids, [rows, length]))
 }
 
 fn greedy(asked: &Asked, mut inputs: Tensors, infer: &mut Infer<'_>) -> anyhow::Result<Tensor> {
     if let Some(mask) = asked.mask.as_ref().and_then(|mask| inputs.get_mut(mask)) {
-        *mask = Tensor::of(mask.element(), mask.shape(), &vec![1.0; mask.shape().iter().product()])?;
+        *mask = Tensor::of(
+            mask.element(),
+            mask.shape(),
+            &vec![1.0; mask.shape().iter().product()],
+        )?;
     }
     let (ids, shape) = ids(asked, &inputs)?;
     let ([rows, length], element) = (shape, ids.element());
@@ -155,7 +201,9 @@ fn greedy(asked: &Asked, mut inputs: Tensors, infer: &mut Infer<'_>) -> anyhow::
     let mut found = vec![0.0; rows * asked.tokens];
     for step in 0..asked.tokens {
         let outputs = infer(&inputs)?;
-        let scores = outputs.get(&asked.output).with_context(|| format!("there is no output `{}`", asked.output))?;
+        let scores = outputs
+            .get(&asked.output)
+            .with_context(|| format!("there is no output `{}`", asked.output))?;
         let place = first + step;
         for (row, token) in likeliest(scores, &shape, place)?.into_iter().enumerate() {
             found[row * asked.tokens + step] = token;
@@ -171,15 +219,32 @@ fn greedy(asked: &Asked, mut inputs: Tensors, infer: &mut Infer<'_>) -> anyhow::
 /// The first greatest score of each row at `place`.
 fn likeliest(scores: &Tensor, ids: &[usize], place: usize) -> anyhow::Result<Vec<f64>> {
     let shape = scores.shape();
-    ensure!(shape.len() == 3 && shape[..2] == *ids, "scores of the shape {shape:?} are not for each of {ids:?} tokens");
+    ensure!(
+        shape.len() == 3 && shape[..2] == *ids,
+        "scores of the shape {shape:?} are not for each of {ids:?} tokens"
+    );
     let (length, kinds) = (shape[1], shape[2]);
     let size = kinds * scores.element().size();
     let best = |row: usize| {
         let at = (row * length + place) * size;
         // Of a long prompt's scores only one place counts, and to read them all would take time.
-        let scores = Tensor::new(scores.element(), vec![kinds], scores.bytes()[at..at + size].to_vec())?.to_f64();
-        ensure!(!scores.iter().any(|score| score.is_nan()), "a score is NaN at place {place} of row {row}");
-        Ok((0..kinds).fold(0, |best, token| if scores[token] > scores[best] { token } else { best }) as f64)
+        let scores = Tensor::new(
+            scores.element(),
+            vec![kinds],
+            scores.bytes()[at..at + size].to_vec(),
+        )?
+        .to_f64();
+        ensure!(
+            !scores.iter().any(|score| score.is_nan()),
+            "a score is NaN at place {place} of row {row}"
+        );
+        Ok((0..kinds).fold(0, |best, token| {
+            if scores[token] > scores[best] {
+                token
+            } else {
+                best
+            }
+        }) as f64)
     };
     (0..ids[0]).map(best).collect()
 }
@@ -189,7 +254,12 @@ mod tests {
     use super::*;
 
     fn asked(tokens: usize) -> Asked {
-        Asked { input: "ids".to_owned(), mask: Some("mask".to_owned()), output: "logits".to_owned(), tokens }
+        Asked {
+            input: "ids".to_owned(),
+            mask: Some("mask".to_owned()),
+            output: "logits".to_owned(),
+            tokens,
+        }
     }
 
     fn inputs() -> Tensors {
@@ -208,29 +278,42 @@ mod tests {
                 scores[(row * 4 + place) * 10 + sum] = 1.0;
             }
         }
-        Ok(Tensors::from([("logits".to_owned(), Tensor::of(Element::Float32, &[2, 4, 10], &scores)?)]))
+        Ok(Tensors::from([(
+            "logits".to_owned(),
+            Tensor::of(Element::Float32, &[2, 4, 10], &scores)?,
+        )]))
     }
 
     #[test]
     fn each_token_is_seen_by_the_next_step_and_padding_by_none() {
         let made = greedy(&asked(3), inputs(), &mut sums).unwrap();
-        assert_eq!((made.shape(), made.to_f64()), (&[2, 3][..], vec![3.0, 6.0, 2.0, 8.0, 6.0, 2.0]));
+        assert_eq!(
+            (made.shape(), made.to_f64()),
+            (&[2, 3][..], vec![3.0, 6.0, 2.0, 8.0, 6.0, 2.0])
+        );
     }
 
     #[test]
     fn the_whole_length_may_be_generated_and_no_more() {
         let whole = greedy(&asked(4), inputs(), &mut sums).unwrap();
         assert_eq!(whole.to_f64(), [1.0, 2.0, 4.0, 8.0, 3.0, 6.0, 2.0, 4.0]);
-        let error = greedy(&asked(5), inputs(), &mut sums).unwrap_err().to_string();
+        let error = greedy(&asked(5), inputs(), &mut sums)
+            .unwrap_err()
+            .to_string();
         assert_eq!(error, "5 tokens do not fit into `ids` of [2, 4]");
     }
 
     #[test]
     fn scores_that_are_no_numbers_are_an_error() {
         let mut nan = |_: &Tensors| {
-            Ok(Tensors::from([("logits".to_owned(), Tensor::of(Element::Float32, &[2, 4, 1], &[f64::NAN; 2 * 4])?)]))
+            Ok(Tensors::from([(
+                "logits".to_owned(),
+                Tensor::of(Element::Float32, &[2, 4, 1], &[f64::NAN; 2 * 4])?,
+            )]))
         };
-        let error = greedy(&asked(1), inputs(), &mut nan).unwrap_err().to_string();
+        let error = greedy(&asked(1), inputs(), &mut nan)
+            .unwrap_err()
+            .to_string();
         assert_eq!(error, "a score is NaN at place 3 of row 0");
     }
 }

@@ -10,7 +10,9 @@ use anyhow::Context as _;
 use prost::Message;
 
 use crate::base::Precision;
-use crate::runtime::onnx_proto::{GraphProto, ModelProto, NodeProto, TensorProto, TensorShape, ValueInfoProto};
+use crate::runtime::onnx_proto::{
+    GraphProto, ModelProto, NodeProto, TensorProto, TensorShape, ValueInfoProto,
+};
 use crate::runtime::tensors::{self, Element, Tensor, Tensors};
 
 const ROWS: usize = 4;
@@ -24,27 +26,52 @@ const COARSE: f64 = 2e-5;
 pub fn lay(tree: &Path, element: Element) -> anyhow::Result<()> {
     std::fs::create_dir_all(tree)?;
     std::fs::write(tree.join("model.onnx"), model(element)?.encode_to_vec())?;
-    std::fs::write(tree.join("manifest.json"), r#"{"format":"onnx","inputs":["x"],"outputs":["y"]}"#)?;
+    std::fs::write(
+        tree.join("manifest.json"),
+        r#"{"format":"onnx","inputs":["x"],"outputs":["y"]}"#,
+    )?;
     let x = Tensor::of(element, &[ROWS, WIDTH], &input())?;
-    tensors::write(&tree.join("inputs.safetensors"), &Tensors::from([("x".to_owned(), x)]))
+    tensors::write(
+        &tree.join("inputs.safetensors"),
+        &Tensors::from([("x".to_owned(), x)]),
+    )
 }
 
 /// The error of outputs in half precision; otherwise why they are not.
 pub fn judge(out: &Path, precision: Precision) -> anyhow::Result<Result<f64, String>> {
     let outputs = tensors::read(&out.join("outputs.safetensors"))?;
-    let got = outputs.get("y").context("it answered without the output `y`")?.to_f64();
+    let got = outputs
+        .get("y")
+        .context("it answered without the output `y`")?
+        .to_f64();
     let want = expected();
     if got.len() != want.len() {
-        return Ok(Err(format!("{} values came out instead of {}", got.len(), want.len())));
+        return Ok(Err(format!(
+            "{} values came out instead of {}",
+            got.len(),
+            want.len()
+        )));
     }
     let off = got.iter().zip(&want).map(|(got, want)| (got - want).abs());
     // A NaN is no small error.
-    let off = off.fold(0.0_f64, |most, one| if one.is_nan() { f64::INFINITY } else { most.max(one) });
-    let bound = if precision == Precision::Bf16 { 0.1 } else { 0.02 };
+    let off = off.fold(0.0_f64, |most, one| {
+        if one.is_nan() {
+            f64::INFINITY
+        } else {
+            most.max(one)
+        }
+    });
+    let bound = if precision == Precision::Bf16 {
+        0.1
+    } else {
+        0.02
+    };
     let precision = precision.word();
     Ok(match off {
         _ if off > bound => Err(format!("its {precision} is off by {off:.3}")),
-        ..COARSE => Err(format!("asked for {precision}, it computes in fp32: the result is exact to {off:.0e}")),
+        ..COARSE => Err(format!(
+            "asked for {precision}, it computes in fp32: the result is exact to {off:.0e}"
+        )),
         _ => Ok(off),
     })
 }
@@ -58,8 +85,13 @@ fn model(element: Element) -> anyhow::Result<ModelProto> {
         let raw = Tensor::of(element, shape, values)?.bytes().to_vec();
         anyhow::Ok(TensorProto::of(name, element.onnx(), &dims, raw))
     };
-    let port =
-        |name: &str| ValueInfoProto::of(name, element.onnx(), Some(TensorShape::of(&[ROWS as i64, WIDTH as i64])));
+    let port = |name: &str| {
+        ValueInfoProto::of(
+            name,
+            element.onnx(),
+            Some(TensorShape::of(&[ROWS as i64, WIDTH as i64])),
+        )
+    };
     let graph = GraphProto {
         name: Some("half".to_owned()),
         node: vec![
@@ -76,12 +108,19 @@ fn model(element: Element) -> anyhow::Result<ModelProto> {
         ..GraphProto::default()
     };
     // The opset of the usual domain, as a message of its own: version 17.
-    Ok(ModelProto { ir_version: Some(8), opset_import: vec![vec![0x10, 17]], ..ModelProto::of(graph) })
+    Ok(ModelProto {
+        ir_version: Some(8),
+        opset_import: vec![vec![0x10, 17]],
+        ..ModelProto::of(graph)
+    })
 }
 
 /// Whole sixty-fourths within 1, spread by `step`.
 fn values(count: usize, step: usize) -> Vec<f64> {
-    (0..count).map(|at| ((at * step + 11) % 127) as f64).map(|value| (value - 63.0) / 64.0).collect()
+    (0..count)
+        .map(|at| ((at * step + 11) % 127) as f64)
+        .map(|value| (value - 63.0) / 64.0)
+        .collect()
 }
 
 fn input() -> Vec<f64> {
@@ -96,12 +135,23 @@ fn weight() -> Vec<f64> {
 fn expected() -> Vec<f64> {
     let (x, weight) = (input(), weight());
     let row = |row: &[f64]| {
-        let product =
-            |column: usize| row.iter().zip(0..).map(|(x, at): (_, usize)| x * weight[at * WIDTH + column]).sum();
+        let product = |column: usize| {
+            row.iter()
+                .zip(0..)
+                .map(|(x, at): (_, usize)| x * weight[at * WIDTH + column])
+                .sum()
+        };
         let product: Vec<f64> = (0..WIDTH).map(product).collect();
         let mean = product.iter().sum::<f64>() / WIDTH as f64;
-        let variance = product.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / WIDTH as f64;
-        product.into_iter().map(move |value| (value - mean) / (variance + EPSILON).sqrt()).collect::<Vec<_>>()
+        let variance = product
+            .iter()
+            .map(|value| (value - mean).powi(2))
+            .sum::<f64>()
+            / WIDTH as f64;
+        product
+            .into_iter()
+            .map(move |value| (value - mean) / (variance + EPSILON).sqrt())
+            .collect::<Vec<_>>()
     };
     x.chunks(WIDTH).flat_map(row).collect()
 }
@@ -110,11 +160,19 @@ fn expected() -> Vec<f64> {
 mod tests {
     use super::*;
 
-    fn judged(precision: Precision, element: Element, change: impl Fn(f64) -> f64) -> Result<f64, String> {
+    fn judged(
+        precision: Precision,
+        element: Element,
+        change: impl Fn(f64) -> f64,
+    ) -> Result<f64, String> {
         let out = tempfile::tempdir().unwrap();
         let values: Vec<f64> = expected().into_iter().map(change).collect();
         let y = Tensor::of(element, &[ROWS, WIDTH], &values).unwrap();
-        tensors::write(&out.path().join("outputs.safetensors"), &Tensors::from([("y".to_owned(), y)])).unwrap();
+        tensors::write(
+            &out.path().join("outputs.safetensors"),
+            &Tensors::from([("y".to_owned(), y)]),
+        )
+        .unwrap();
         judge(out.path(), precision).unwrap()
     }
 
@@ -123,15 +181,34 @@ mod tests {
         assert!(judged(Precision::Fp16, Element::Float16, |value| value).unwrap() > 1e-4);
         assert!(judged(Precision::Bf16, Element::Bfloat16, |value| value).unwrap() > 1e-3);
         let exact = judged(Precision::Fp16, Element::Float32, |value| value).unwrap_err();
-        assert!(exact.starts_with("asked for fp16, it computes in fp32: the result is exact to "), "{exact}");
-        assert!(judged(Precision::Fp16, Element::Float16, |value| value * 1.1).unwrap_err().contains("is off by 0."));
-        assert!(judged(Precision::Fp16, Element::Float16, |_| f64::NAN).unwrap_err().contains("is off by inf"));
+        assert!(
+            exact.starts_with("asked for fp16, it computes in fp32: the result is exact to "),
+            "{exact}"
+        );
+        assert!(
+            judged(Precision::Fp16, Element::Float16, |value| value * 1.1)
+                .unwrap_err()
+                .contains("is off by 0.")
+        );
+        assert!(
+            judged(Precision::Fp16, Element::Float16, |_| f64::NAN)
+                .unwrap_err()
+                .contains("is off by inf")
+        );
     }
 
     #[test]
     fn nothing_that_it_is_given_is_rounded() {
         let given = [input(), weight()].concat();
-        assert!(given.iter().all(|value| half::bf16::from_f64(*value).to_f64() == *value));
-        assert!(given.iter().all(|value| half::f16::from_f64(*value).to_f64() == *value));
+        assert!(
+            given
+                .iter()
+                .all(|value| half::bf16::from_f64(*value).to_f64() == *value)
+        );
+        assert!(
+            given
+                .iter()
+                .all(|value| half::f16::from_f64(*value).to_f64() == *value)
+        );
     }
 }

@@ -20,31 +20,48 @@ pub struct IrFacts {
 const ELEMENTS: &str = "f64 f32 f16 bf16 i64 i32 i16 i8 u64 u32 u16 u8 boolean fp64 fp32 fp16 bool dynamic unspecified";
 
 pub fn facts(path: &Path) -> anyhow::Result<IrFacts> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("failed to read `{}`", path.display()))?;
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("failed to read `{}`", path.display()))?;
     let not_ir = || format!("`{}` is not an OpenVINO IR", path.display());
     let document = Document::parse(&text).with_context(not_ir)?;
     let net = document.root_element();
     let layers = child(net, "layers").with_context(not_ir)?;
-    let of_kind = |kind| children(layers, "layer").filter(move |layer| layer.attribute("type") == Some(kind));
-    let edges: Vec<_> = child(net, "edges").into_iter().flat_map(|edges| children(edges, "edge")).collect();
+    let of_kind =
+        |kind| children(layers, "layer").filter(move |layer| layer.attribute("type") == Some(kind));
+    let edges: Vec<_> = child(net, "edges")
+        .into_iter()
+        .flat_map(|edges| children(edges, "edge"))
+        .collect();
 
-    let mut facts = IrFacts { inputs: vec![], outputs: vec![], inexpressible: vec![] };
+    let mut facts = IrFacts {
+        inputs: vec![],
+        outputs: vec![],
+        inexpressible: vec![],
+    };
     for layer in of_kind("Parameter") {
-        let mut called = port(layer, "output", None).map(|port| names(port, "names")).unwrap_or_default();
+        let mut called = port(layer, "output", None)
+            .map(|port| names(port, "names"))
+            .unwrap_or_default();
         if called.is_empty() {
             called.extend(layer.attribute("name").map(str::to_owned));
         }
         let element = child(layer, "data").and_then(|data| data.attribute("element_type"));
-        facts.inexpressible.extend(inexpressible("input", &called, element));
+        facts
+            .inexpressible
+            .extend(inexpressible("input", &called, element));
         facts.inputs.push(called);
     }
     for layer in of_kind("Result") {
         let mut called = names(layer, "output_names");
         if called.is_empty() {
-            called = made_by(layers, &edges, layer).map(|port| names(port, "names")).unwrap_or_default();
+            called = made_by(layers, &edges, layer)
+                .map(|port| names(port, "names"))
+                .unwrap_or_default();
         }
         let element = port(layer, "input", None).and_then(|port| port.attribute("precision"));
-        facts.inexpressible.extend(inexpressible("output", &called, element));
+        facts
+            .inexpressible
+            .extend(inexpressible("output", &called, element));
         facts.outputs.push(called);
     }
     Ok(facts)
@@ -58,9 +75,16 @@ fn inexpressible(side: &str, names: &[String], element: Option<&str>) -> Option<
 }
 
 /// The port that a layer's only input comes from.
-fn made_by<'a, 'i>(layers: Node<'a, 'i>, edges: &[Node<'a, 'i>], layer: Node<'a, 'i>) -> Option<Node<'a, 'i>> {
-    let edge = edges.iter().find(|edge| edge.attribute("to-layer") == layer.attribute("id"))?;
-    let from = children(layers, "layer").find(|layer| layer.attribute("id") == edge.attribute("from-layer"))?;
+fn made_by<'a, 'i>(
+    layers: Node<'a, 'i>,
+    edges: &[Node<'a, 'i>],
+    layer: Node<'a, 'i>,
+) -> Option<Node<'a, 'i>> {
+    let edge = edges
+        .iter()
+        .find(|edge| edge.attribute("to-layer") == layer.attribute("id"))?;
+    let from = children(layers, "layer")
+        .find(|layer| layer.attribute("id") == edge.attribute("from-layer"))?;
     port(from, "output", edge.attribute("from-port"))
 }
 
@@ -79,8 +103,15 @@ fn children<'a, 'i>(node: Node<'a, 'i>, tag: &'static str) -> impl Iterator<Item
 
 /// Names stand between commas; one within a name has a backslash before it.
 fn names(node: Node<'_, '_>, attribute: &str) -> Vec<String> {
-    let escaped = node.attribute(attribute).unwrap_or_default().replace("\\,", "\0");
-    escaped.split(',').filter(|name| !name.is_empty()).map(|name| name.replace('\0', ",")).collect()
+    let escaped = node
+        .attribute(attribute)
+        .unwrap_or_default()
+        .replace("\\,", "\0");
+    escaped
+        .split(',')
+        .filter(|name| !name.is_empty())
+        .map(|name| name.replace('\0', ","))
+        .collect()
 }
 
 #[cfg(test)]
@@ -90,7 +121,11 @@ mod tests {
     fn of(layers: &str, edges: &str) -> anyhow::Result<IrFacts> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("m.xml");
-        std::fs::write(&path, format!("<net><layers>{layers}</layers><edges>{edges}</edges></net>")).unwrap();
+        std::fs::write(
+            &path,
+            format!("<net><layers>{layers}</layers><edges>{edges}</edges></net>"),
+        )
+        .unwrap();
         facts(&path)
     }
 
@@ -102,13 +137,14 @@ mod tests {
     }
 
     fn result(id: u8, names: &str, precision: &str) -> String {
-        format!("<layer id='{id}' type='Result'{names}><input><port id='0' precision='{precision}'/></input></layer>")
+        format!(
+            "<layer id='{id}' type='Result'{names}><input><port id='0' precision='{precision}'/></input></layer>"
+        )
     }
 
     #[test]
     fn names_are_those_of_ports_in_the_file_s_order() {
-        let split =
-            "<layer id='2' type='Split'><output><port id='1' names='low'/><port id='2' names='high'/></output></layer>";
+        let split = "<layer id='2' type='Split'><output><port id='1' names='low'/><port id='2' names='high'/></output></layer>";
         let layers = [
             parameter(0, " names='b,alias'", "f32"),
             parameter(1, "", "i64"),
@@ -117,8 +153,9 @@ mod tests {
             result(4, " output_names='with\\, comma'", "BOOL"),
             result(5, "", "FP32"),
         ];
-        let edge =
-            |from, port, to| format!("<edge from-layer='{from}' from-port='{port}' to-layer='{to}' to-port='0'/>");
+        let edge = |from, port, to| {
+            format!("<edge from-layer='{from}' from-port='{port}' to-layer='{to}' to-port='0'/>")
+        };
         let found = of(&layers.concat(), &[edge(2, 2, 3), edge(2, 1, 4)].concat()).unwrap();
         assert_eq!(found.inputs, [vec!["b", "alias"], vec!["p1"]]);
         assert_eq!(found.outputs, [vec!["high"], vec!["with, comma"], vec![]]);
@@ -127,9 +164,18 @@ mod tests {
 
     #[test]
     fn what_no_tensor_holds_is_told_by_its_name() {
-        let layers = [parameter(0, " names='words'", "string"), result(1, " output_names='y'", "U4")];
+        let layers = [
+            parameter(0, " names='words'", "string"),
+            result(1, " output_names='y'", "U4"),
+        ];
         let told = of(&layers.concat(), "").unwrap().inexpressible;
-        assert_eq!(told, ["its input `words` is a tensor of string", "its output `y` is a tensor of u4"]);
+        assert_eq!(
+            told,
+            [
+                "its input `words` is a tensor of string",
+                "its output `y` is a tensor of u4"
+            ]
+        );
     }
 
     #[test]
@@ -138,7 +184,13 @@ mod tests {
         let path = dir.path().join("m.xml");
         for text in ["<html/>", "version https://git-lfs.github.com/spec/v1"] {
             std::fs::write(&path, text).unwrap();
-            assert!(facts(&path).unwrap_err().to_string().ends_with("m.xml` is not an OpenVINO IR"), "{text}");
+            assert!(
+                facts(&path)
+                    .unwrap_err()
+                    .to_string()
+                    .ends_with("m.xml` is not an OpenVINO IR"),
+                "{text}"
+            );
         }
     }
 }

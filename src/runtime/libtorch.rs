@@ -34,18 +34,25 @@ pub fn link(site_packages: &Path, root: &Path) -> Result<()> {
             site_packages.display()
         );
     }
-    let library =
-        torch.join("lib").join(if cfg!(target_os = "macos") { "libtorch_cpu.dylib" } else { "libtorch_cpu.so" });
+    let library = torch.join("lib").join(if cfg!(target_os = "macos") {
+        "libtorch_cpu.dylib"
+    } else {
+        "libtorch_cpu.so"
+    });
     let header = torch.join("include/torch/csrc/api/include/torch/torch.h");
     if let Some(missing) = [&library, &header].into_iter().find(|file| !file.is_file()) {
-        bail!("torch {version} lacks {}; install its wheel again", missing.display());
+        bail!(
+            "torch {version} lacks {}; install its wheel again",
+            missing.display()
+        );
     }
     fs::create_dir_all(root).with_context(|| format!("failed to create {}", root.display()))?;
     relink(&torch.join("include"), &root.join("include"))?;
     relink(&torch.join("lib"), &root.join("lib"))?;
     // torch-sys refuses another release by this file; the wheel itself has none.
     let stamp = root.join("build-version");
-    fs::write(&stamp, format!("{version}\n")).with_context(|| format!("failed to write {}", stamp.display()))
+    fs::write(&stamp, format!("{version}\n"))
+        .with_context(|| format!("failed to write {}", stamp.display()))
 }
 
 /// Variables of the caller that would lead the build to another libtorch, or elsewhere.
@@ -68,19 +75,34 @@ const MISLEADING: [&str; 7] = [
 pub fn build(cargo: &Path, source: &Path, root: &Path, is_release: bool) -> (Command, PathBuf) {
     let target = source.join("target");
     let mut command = Command::new(cargo);
-    command.args(["build", "--locked", "--package", WORKER, "--target-dir"]).arg(&target).current_dir(source);
-    command.args(is_release.then_some("--release")).env("LIBTORCH", root).env("LIBTORCH_CXX11_ABI", "1");
+    command
+        .args(["build", "--locked", "--package", WORKER, "--target-dir"])
+        .arg(&target)
+        .current_dir(source);
+    command
+        .args(is_release.then_some("--release"))
+        .env("LIBTORCH", root)
+        .env("LIBTORCH_CXX11_ABI", "1");
     for name in MISLEADING {
         command.env_remove(name);
     }
-    (command, target.join(if is_release { "release" } else { "debug" }).join(WORKER))
+    (
+        command,
+        target
+            .join(if is_release { "release" } else { "debug" })
+            .join(WORKER),
+    )
 }
 
 /// `__version__` of the wheel, read without Python: importing torch takes seconds and needs all of CUDA's wheels.
 fn wheel_version(torch: &Path) -> Result<String> {
     let file = torch.join("version.py");
-    let text = fs::read_to_string(&file)
-        .with_context(|| format!("failed to read {}; install torch=={TORCH_VERSION} there", file.display()))?;
+    let text = fs::read_to_string(&file).with_context(|| {
+        format!(
+            "failed to read {}; install torch=={TORCH_VERSION} there",
+            file.display()
+        )
+    })?;
     text.lines()
         .find_map(|line| line.strip_prefix("__version__ = '")?.strip_suffix('\''))
         .map(str::to_owned)
@@ -106,11 +128,19 @@ mod tests {
     fn wheel(version: &str) -> tempfile::TempDir {
         let site = tempfile::tempdir().unwrap();
         let torch = site.path().join("torch");
-        for file in ["lib/libtorch_cpu.so", "lib/libtorch_cpu.dylib", "include/torch/csrc/api/include/torch/torch.h"] {
+        for file in [
+            "lib/libtorch_cpu.so",
+            "lib/libtorch_cpu.dylib",
+            "include/torch/csrc/api/include/torch/torch.h",
+        ] {
             fs::create_dir_all(torch.join(file).parent().unwrap()).unwrap();
             fs::write(torch.join(file), "").unwrap();
         }
-        fs::write(torch.join("version.py"), format!("debug = False\n__version__ = '{version}'\n")).unwrap();
+        fs::write(
+            torch.join("version.py"),
+            format!("debug = False\n__version__ = '{version}'\n"),
+        )
+        .unwrap();
         site
     }
 
@@ -122,8 +152,14 @@ mod tests {
         link(old.path(), &at).unwrap();
         let new = wheel("2.13.0");
         link(new.path(), &at).unwrap();
-        assert_eq!(fs::read_link(at.join("lib")).unwrap(), new.path().join("torch/lib"));
-        assert_eq!(fs::read_to_string(at.join("build-version")).unwrap(), "2.13.0\n");
+        assert_eq!(
+            fs::read_link(at.join("lib")).unwrap(),
+            new.path().join("torch/lib")
+        );
+        assert_eq!(
+            fs::read_to_string(at.join("build-version")).unwrap(),
+            "2.13.0\n"
+        );
     }
 
     #[test]
@@ -131,24 +167,59 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let other = wheel("2.15.0");
         let error = link(other.path(), root.path()).unwrap_err().to_string();
-        assert!(error.contains("torch 2.15.0") && error.contains("install torch==2.13.0"), "{error}");
+        assert!(
+            error.contains("torch 2.15.0") && error.contains("install torch==2.13.0"),
+            "{error}"
+        );
 
         let half = wheel("2.13.0");
         fs::remove_dir_all(half.path().join("torch/include")).unwrap();
-        assert!(link(half.path(), root.path()).unwrap_err().to_string().contains("torch.h"));
+        assert!(
+            link(half.path(), root.path())
+                .unwrap_err()
+                .to_string()
+                .contains("torch.h")
+        );
     }
 
     #[test]
     fn the_command_builds_only_the_worker_and_ignores_the_callers_libtorch() {
-        let with = |is_release| build("cargo".as_ref(), "/src".as_ref(), "/lt".as_ref(), is_release);
+        let with = |is_release| {
+            build(
+                "cargo".as_ref(),
+                "/src".as_ref(),
+                "/lt".as_ref(),
+                is_release,
+            )
+        };
         let (command, binary) = with(false);
-        let arguments = ["build", "--locked", "--package", "orch-torch", "--target-dir", "/src/target"];
+        let arguments = [
+            "build",
+            "--locked",
+            "--package",
+            "orch-torch",
+            "--target-dir",
+            "/src/target",
+        ];
         assert!(command.get_args().eq(arguments));
         assert_eq!(binary, Path::new("/src/target/debug/orch-torch"));
-        let variable = |name: &str| command.get_envs().find(|(known, _)| *known == name).unwrap().1;
-        assert_eq!((variable("LIBTORCH"), variable("LIBTORCH_USE_PYTORCH")), (Some("/lt".as_ref()), None));
+        let variable = |name: &str| {
+            command
+                .get_envs()
+                .find(|(known, _)| *known == name)
+                .unwrap()
+                .1
+        };
+        assert_eq!(
+            (variable("LIBTORCH"), variable("LIBTORCH_USE_PYTORCH")),
+            (Some("/lt".as_ref()), None)
+        );
         let (command, binary) = with(true);
         assert_eq!(binary, Path::new("/src/target/release/orch-torch"));
-        assert!(command.get_args().eq(arguments.into_iter().chain(["--release"])));
+        assert!(
+            command
+                .get_args()
+                .eq(arguments.into_iter().chain(["--release"]))
+        );
     }
 }

@@ -55,9 +55,18 @@ struct Options {
 
 fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     let params: RunParams = job.params()?;
-    ensure!(params.device == DEVICE, "LiteRT has no device `{}` here; known: `{DEVICE}`", params.device);
-    let threads = params.options.num_threads.map_or_else(std::thread::available_parallelism, Ok);
-    let threads = threads.context("the system does not say how many threads there are")?.get();
+    ensure!(
+        params.device == DEVICE,
+        "LiteRT has no device `{}` here; known: `{DEVICE}`",
+        params.device
+    );
+    let threads = params
+        .options
+        .num_threads
+        .map_or_else(std::thread::available_parallelism, Ok);
+    let threads = threads
+        .context("the system does not say how many threads there are")?
+        .get();
     let tree = job.artefact()?;
     let manifest = Manifest::read(tree)?;
     let inputs = tensors::read(&tree.join(tensors::INPUTS))?;
@@ -75,8 +84,17 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
         ports.set_inputs(&mut compiled, &inputs)?;
         Ok(Session { ports, compiled })
     };
-    let (Session { ports, mut compiled }, (), timings) =
-        measure::run(params.measure.as_ref(), load, |session| Ok(session.compiled.run()?)).map_err(classified)?;
+    let (
+        Session {
+            ports,
+            mut compiled,
+        },
+        (),
+        timings,
+    ) = measure::run(params.measure.as_ref(), load, |session| {
+        Ok(session.compiled.run()?)
+    })
+    .map_err(classified)?;
 
     // Read after the last inference, so that a session that corrupts its state is noticed.
     tensors::write(&job.out.join(tensors::OUTPUTS), &ports.outputs(&compiled)?)?;
@@ -88,10 +106,17 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     tensors::run_control(tree, &job.out, &mut infer)?;
     generation::run(job, tree, &mut infer)?;
 
-    let mut profiled = compiled.of.compile(threads, true).map_err(|failure| classified(failure.into()))?;
+    let mut profiled = compiled
+        .of
+        .compile(threads, true)
+        .map_err(|failure| classified(failure.into()))?;
     ports.set_inputs(&mut profiled, &inputs)?;
     let placed = Placed::of(&profiled.profile()?)?;
-    ensure!(placed.half == 0, "XNNPACK computes {} operators in fp16, and was not told to", placed.half);
+    ensure!(
+        placed.half == 0,
+        "XNNPACK computes {} operators in fp16, and was not told to",
+        placed.half
+    );
     let mut facts = json!({
         "litert": version,
         "device": {"id": DEVICE},
@@ -101,8 +126,14 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     });
     if let Some(facts) = facts.as_object_mut() {
         cpu::note(facts);
-        if manifest.rest.get("precision").is_some_and(|precision| precision == "fp16") {
-            let told = format!("LiteRT {version} widens the fp16 weights, and computed all operators in fp32");
+        if manifest
+            .rest
+            .get("precision")
+            .is_some_and(|precision| precision == "fp16")
+        {
+            let told = format!(
+                "LiteRT {version} widens the fp16 weights, and computed all operators in fp32"
+            );
             facts.insert("cast_to_fp32".to_owned(), told.into());
         }
     }
@@ -114,17 +145,36 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
 /// The version of the wheel that holds the library, from the metadata folder beside it. The library itself does not
 /// tell, and calling another version would be undefined behaviour.
 fn version(library: &Path) -> Result<String> {
-    let absent = |why: String| Refusal::unavailable(format!("LiteRT at `{}` cannot be used: {why}", library.display()));
+    let absent = |why: String| {
+        Refusal::unavailable(format!(
+            "LiteRT at `{}` cannot be used: {why}",
+            library.display()
+        ))
+    };
     let site = library.ancestors().nth(2).filter(|_| library.is_file());
     let site = site.ok_or_else(|| absent("it is not there".to_owned()))?;
-    let entries = site.read_dir().with_context(|| format!("failed to read `{}`", site.display()))?;
+    let entries = site
+        .read_dir()
+        .with_context(|| format!("failed to read `{}`", site.display()))?;
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let version =
-        names.filter_map(|name| Some(name.strip_prefix(WHEEL)?.strip_suffix(".dist-info")?.to_owned())).next();
+    let version = names
+        .filter_map(|name| {
+            Some(
+                name.strip_prefix(WHEEL)?
+                    .strip_suffix(".dist-info")?
+                    .to_owned(),
+            )
+        })
+        .next();
     match version {
         Some(version) if version == api::VERSION => Ok(version),
-        Some(other) => Err(absent(format!("it is version {other}, and orch knows how to call {}", api::VERSION))),
-        None => Err(absent(format!("no `{WHEEL}….dist-info` says of which version it is"))),
+        Some(other) => Err(absent(format!(
+            "it is version {other}, and orch knows how to call {}",
+            api::VERSION
+        ))),
+        None => Err(absent(format!(
+            "no `{WHEEL}….dist-info` says of which version it is"
+        ))),
     }
 }
 
@@ -145,22 +195,34 @@ impl<'a> Ports<'a> {
     /// tensor (`shared`).
     fn of(model: &Model, manifest: &'a Manifest) -> Result<Self> {
         let shared: Vec<Vec<String>> = match manifest.rest.get("shared") {
-            Some(shared) => serde_json::from_value(shared.clone()).context("`shared` of the manifest")?,
+            Some(shared) => {
+                serde_json::from_value(shared.clone()).context("`shared` of the manifest")?
+            }
             None => Vec::new(),
         };
-        let is_same =
-            |a: &String, b: &String| a == b || shared.iter().any(|names| names.contains(a) && names.contains(b));
+        let is_same = |a: &String, b: &String| {
+            a == b
+                || shared
+                    .iter()
+                    .any(|names| names.contains(a) && names.contains(b))
+        };
         let placed = |names: &'a [String], known: &[String], ports: &[Port]| {
-            ensure!(names.len() == ports.len(), "the manifest names {names:?}, and the model has {ports:?}");
+            ensure!(
+                names.len() == ports.len(),
+                "the manifest names {names:?}, and the model has {ports:?}"
+            );
             let found = names.iter().zip(known).map(|(name, known)| {
                 // Of buffers for one tensor LiteRT fills the last.
                 let index = ports.iter().rposition(|port| is_same(&port.name, known));
-                let absent = || format!("the model has no `{known}`, which is `{name}`; it has {ports:?}");
+                let absent =
+                    || format!("the model has no `{known}`, which is `{name}`; it has {ports:?}");
                 Ok((name.as_str(), index.with_context(absent)?))
             });
             found.collect::<Result<Vec<_>>>()
         };
-        let places: Vec<_> = (0..manifest.inputs.len()).map(|place| format!("args_{place}")).collect();
+        let places: Vec<_> = (0..manifest.inputs.len())
+            .map(|place| format!("args_{place}"))
+            .collect();
         Ok(Self {
             inputs: placed(&manifest.inputs, &places, &model.inputs)?,
             outputs: placed(&manifest.outputs, &manifest.outputs, &model.outputs)?,
@@ -169,7 +231,9 @@ impl<'a> Ports<'a> {
 
     fn set_inputs(&self, compiled: &mut Compiled, inputs: &Tensors) -> Result<()> {
         for (name, index) in &self.inputs {
-            let tensor = inputs.get(*name).with_context(|| format!("the inputs lack `{name}`"))?;
+            let tensor = inputs
+                .get(*name)
+                .with_context(|| format!("the inputs lack `{name}`"))?;
             let port = &compiled.of.inputs[*index];
             ensure!(
                 (tensor.element(), tensor.shape()) == (port.element, &*port.shape),
@@ -179,13 +243,16 @@ impl<'a> Ports<'a> {
                 port.element.word(),
                 port.shape
             );
-            compiled.set_input(*index, tensor).with_context(|| format!("input `{name}`"))?;
+            compiled
+                .set_input(*index, tensor)
+                .with_context(|| format!("input `{name}`"))?;
         }
         Ok(())
     }
 
     fn outputs(&self, compiled: &Compiled) -> Result<Tensors> {
-        let output = |(name, index): &(&str, usize)| Ok(((*name).to_owned(), compiled.output(*index)?));
+        let output =
+            |(name, index): &(&str, usize)| Ok(((*name).to_owned(), compiled.output(*index)?));
         self.outputs.iter().map(output).collect()
     }
 }
@@ -204,8 +271,15 @@ struct Placed {
 impl Placed {
     /// By the first table of LiteRT's profile, of a line for each operator: its type first, then figures, then who it is of.
     fn of(summary: &str) -> Result<Self> {
-        let mut placed = Self { xnnpack: 0, half: 0, outside: BTreeMap::new() };
-        let in_order = summary.lines().skip_while(|line| !line.contains(" Run Order ")).skip(1);
+        let mut placed = Self {
+            xnnpack: 0,
+            half: 0,
+            outside: BTreeMap::new(),
+        };
+        let in_order = summary
+            .lines()
+            .skip_while(|line| !line.contains(" Run Order "))
+            .skip(1);
         for line in in_order.take_while(|line| !line.starts_with("====")) {
             let mut words = line.split_whitespace();
             match (words.next(), words.next_back()) {
@@ -226,8 +300,15 @@ impl Placed {
     }
 
     fn counts(&self) -> BTreeMap<String, u64> {
-        let counts = [("XNNPACK", self.xnnpack), ("LiteRT", self.outside.values().sum())];
-        counts.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| (name.to_owned(), count)).collect()
+        let counts = [
+            ("XNNPACK", self.xnnpack),
+            ("LiteRT", self.outside.values().sum()),
+        ];
+        counts
+            .into_iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(name, count)| (name.to_owned(), count))
+            .collect()
     }
 }
 
@@ -263,15 +344,24 @@ mod tests {
     #[test]
     fn operators_outside_xnnpack_are_counted_once_by_type() {
         let placed = Placed::of(SUMMARY).unwrap();
-        assert_eq!(placed.outside, [("RESHAPE".to_owned(), 1), ("SELECT_V2".to_owned(), 2)].into());
-        assert_eq!(placed.counts(), [("LiteRT".to_owned(), 3), ("XNNPACK".to_owned(), 2)].into());
+        assert_eq!(
+            placed.outside,
+            [("RESHAPE".to_owned(), 1), ("SELECT_V2".to_owned(), 2)].into()
+        );
+        assert_eq!(
+            placed.counts(),
+            [("LiteRT".to_owned(), 3), ("XNNPACK".to_owned(), 2)].into()
+        );
         assert_eq!(placed.half, 1);
     }
 
     #[test]
     fn a_profile_that_tells_nothing_is_an_error() {
         let error = Placed::of("===== Summary =====\n").unwrap_err().to_string();
-        assert!(error.starts_with("LiteRT's profile names no operator"), "{error}");
+        assert!(
+            error.starts_with("LiteRT's profile names no operator"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -279,27 +369,50 @@ mod tests {
         let site = tempfile::tempdir().unwrap();
         let library = site.path().join("ai_edge_litert/libLiteRt.so");
         let said = || version(&library).map_err(|error| error.to_string());
-        assert!(said().unwrap_err().ends_with("cannot be used: it is not there"));
+        assert!(
+            said()
+                .unwrap_err()
+                .ends_with("cannot be used: it is not there")
+        );
         std::fs::create_dir(library.parent().unwrap()).unwrap();
         std::fs::write(&library, "").unwrap();
-        assert!(said().unwrap_err().contains("no `ai_edge_litert-….dist-info`"));
-        let metadata = |version: &str| site.path().join(format!("ai_edge_litert-{version}.dist-info"));
+        assert!(
+            said()
+                .unwrap_err()
+                .contains("no `ai_edge_litert-….dist-info`")
+        );
+        let metadata = |version: &str| {
+            site.path()
+                .join(format!("ai_edge_litert-{version}.dist-info"))
+        };
         std::fs::create_dir(metadata("2.1.4")).unwrap();
-        assert!(said().unwrap_err().contains("it is version 2.1.4, and orch knows how to call 2.3.0"));
+        assert!(
+            said()
+                .unwrap_err()
+                .contains("it is version 2.1.4, and orch knows how to call 2.3.0")
+        );
         std::fs::rename(metadata("2.1.4"), metadata("2.3.0")).unwrap();
         assert_eq!(said(), Ok("2.3.0".to_owned()));
     }
 
     #[test]
     fn an_unknown_option_and_another_device_are_refused() {
-        let job = |params: Value| Job { op: "run".to_owned(), params, ..Job::default() };
+        let job = |params: Value| Job {
+            op: "run".to_owned(),
+            params,
+            ..Job::default()
+        };
         let params = |device: &str, options: Value| {
             let measure = json!({"warmup": 0, "samples": 1, "max_seconds": 1.0});
             json!({"library": "/nowhere/libLiteRt.so", "device": device, "options": options, "measure": measure})
         };
         for (device, options, said) in [
             ("cpu", json!({"threads": 2}), "unknown field `threads`"),
-            ("cpu", json!({"num_threads": 0}), "invalid value: integer `0`"),
+            (
+                "cpu",
+                json!({"num_threads": 0}),
+                "invalid value: integer `0`",
+            ),
             ("gpu", json!({}), "LiteRT has no device `gpu` here"),
         ] {
             let output = execute(&job(params(device, options)), &|_| ());

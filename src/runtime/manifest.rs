@@ -20,14 +20,16 @@ pub struct Manifest {
 impl Manifest {
     pub fn read(tree: &Path) -> anyhow::Result<Self> {
         let path = tree.join("manifest.json");
-        let text = std::fs::read_to_string(&path).with_context(|| format!("failed to read `{}`", path.display()))?;
+        let text = std::fs::read_to_string(&path)
+            .with_context(|| format!("failed to read `{}`", path.display()))?;
         serde_json::from_str(&text).with_context(|| format!("failed to read `{}`", path.display()))
     }
 
     pub fn write(&self, tree: &Path) -> anyhow::Result<()> {
         let path = tree.join("manifest.json");
         let text = serde_json::to_string_pretty(self).context("failed to serialise a manifest")?;
-        std::fs::write(&path, text + "\n").with_context(|| format!("failed to write `{}`", path.display()))
+        std::fs::write(&path, text + "\n")
+            .with_context(|| format!("failed to write `{}`", path.display()))
     }
 }
 
@@ -49,7 +51,9 @@ mod tests {
 
     #[test]
     fn a_missing_manifest_names_its_path() {
-        let error = Manifest::read(Path::new("/nowhere")).unwrap_err().to_string();
+        let error = Manifest::read(Path::new("/nowhere"))
+            .unwrap_err()
+            .to_string();
         assert_eq!(error, "failed to read `/nowhere/manifest.json`");
     }
 }

@@ -29,7 +29,13 @@ pub struct MeasureParams {
 /// Reads the `measure` of a job's params. `none`: the run is not to be timed.
 pub fn asked<'de, D: Deserializer<'de>>(given: D) -> Result<Option<MeasureParams>, D::Error> {
     let value = Value::deserialize(given)?;
-    if value == "none" { Ok(None) } else { serde_json::from_value(value).map(Some).map_err(D::Error::custom) }
+    if value == "none" {
+        Ok(None)
+    } else {
+        serde_json::from_value(value)
+            .map(Some)
+            .map_err(D::Error::custom)
+    }
 }
 
 /// Warming up goes on for so long even if fewer inferences were asked for: a CPU needs some time to reach its frequency.
@@ -57,7 +63,11 @@ impl RawMeasure {
         if let Some(times) = &mut self.times {
             times.sync = sync.to_owned();
         }
-        Self { requested_device: requested_device.to_owned(), actual_device: actual_device.to_owned(), ..self }
+        Self {
+            requested_device: requested_device.to_owned(),
+            actual_device: actual_device.to_owned(),
+            ..self
+        }
     }
 }
 
@@ -71,7 +81,14 @@ pub fn run<S, O>(
     let Some(params) = params else {
         let mut loaded = load()?;
         let outputs = infer(&mut loaded)?;
-        return Ok((loaded, outputs, RawMeasure { peak_rss_bytes: peak_rss_bytes(), ..RawMeasure::default() }));
+        return Ok((
+            loaded,
+            outputs,
+            RawMeasure {
+                peak_rss_bytes: peak_rss_bytes(),
+                ..RawMeasure::default()
+            },
+        ));
     };
     let threads = own_threads();
     let clock = Instant::now();
@@ -86,24 +103,49 @@ pub fn run<S, O>(
     let warmup_ms = warm_up(params, &mut once)?;
     let before = Meter::now();
     let (samples_ms, cpu_ms) = sample(params, &mut once)?;
-    let use_of_cpu = before.zip(Meter::now()).map(|(before, after)| after.since(&before));
+    let use_of_cpu = before
+        .zip(Meter::now())
+        .map(|(before, after)| after.since(&before));
     // The calling one, and those that loading and inferring started.
-    let threads = threads.zip(own_threads()).map(|(before, after)| 1 + after.saturating_sub(before));
-    let taken = Times { load_ms, first_ms, warmup_ms, samples_ms, cpu_ms, use_of_cpu, ..Times::default() };
-    let raw = RawMeasure { times: Some(taken), peak_rss_bytes: peak_rss_bytes(), threads, ..RawMeasure::default() };
+    let threads = threads
+        .zip(own_threads())
+        .map(|(before, after)| 1 + after.saturating_sub(before));
+    let taken = Times {
+        load_ms,
+        first_ms,
+        warmup_ms,
+        samples_ms,
+        cpu_ms,
+        use_of_cpu,
+        ..Times::default()
+    };
+    let raw = RawMeasure {
+        times: Some(taken),
+        peak_rss_bytes: peak_rss_bytes(),
+        threads,
+        ..RawMeasure::default()
+    };
     Ok((loaded, outputs, raw))
 }
 
 /// Infers until times are stable. Who asks for no warm-up gets none.
-fn warm_up<O>(params: &MeasureParams, infer: &mut impl FnMut() -> anyhow::Result<O>) -> anyhow::Result<Vec<f64>> {
+fn warm_up<O>(
+    params: &MeasureParams,
+    infer: &mut impl FnMut() -> anyhow::Result<O>,
+) -> anyhow::Result<Vec<f64>> {
     let begin = Instant::now();
     let (mut taken, mut least, mut stable) = (Vec::new(), f64::INFINITY, 0);
     let is_warm = |count: usize, stable: u32| {
-        count >= params.warmup as usize && (params.warmup == 0 || (stable >= STABLE && begin.elapsed() >= WARM))
+        count >= params.warmup as usize
+            && (params.warmup == 0 || (stable >= STABLE && begin.elapsed() >= WARM))
     };
     while !is_warm(taken.len(), stable) && begin.elapsed().as_secs_f64() < params.max_seconds {
         let (ms, _) = timed(infer)?;
-        stable = if ms < least * (1.0 - FASTER) { 0 } else { stable + 1 };
+        stable = if ms < least * (1.0 - FASTER) {
+            0
+        } else {
+            stable + 1
+        };
         least = least.min(ms);
         taken.push(ms);
     }
@@ -117,14 +159,21 @@ fn sample<O>(
 ) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
     let begin = Instant::now();
     let (mut wall, mut cpu) = (Vec::new(), Vec::new());
-    let is_asked = |count: u32| count < params.samples || (count < ENOUGH && begin.elapsed() < SAMPLED);
-    while wall.is_empty() || (is_asked(wall.len() as u32) && begin.elapsed().as_secs_f64() < params.max_seconds) {
+    let is_asked =
+        |count: u32| count < params.samples || (count < ENOUGH && begin.elapsed() < SAMPLED);
+    while wall.is_empty()
+        || (is_asked(wall.len() as u32) && begin.elapsed().as_secs_f64() < params.max_seconds)
+    {
         let (ms, cpu_ms) = timed(infer)?;
         wall.push(ms);
         cpu.extend(cpu_ms);
     }
     // Of some samples only it would not say of which.
-    cpu.truncate(if cpu.len() == wall.len() { wall.len() } else { 0 });
+    cpu.truncate(if cpu.len() == wall.len() {
+        wall.len()
+    } else {
+        0
+    });
     Ok((wall, cpu))
 }
 
@@ -134,7 +183,9 @@ fn timed<O>(infer: &mut impl FnMut() -> anyhow::Result<O>) -> anyhow::Result<(f6
     let clock = Instant::now();
     let outputs = infer()?;
     let wall = clock.elapsed();
-    let cpu = cpu.zip(thread_cpu()).map(|(before, after)| millis(after.saturating_sub(before)));
+    let cpu = cpu
+        .zip(thread_cpu())
+        .map(|(before, after)| millis(after.saturating_sub(before)));
     // Freeing the outputs is the caller's work in every runtime, so it stays outside the clock.
     drop(outputs);
     Ok((millis(wall), cpu))
@@ -149,7 +200,11 @@ struct Meter {
 
 impl Meter {
     fn now() -> Option<Self> {
-        Some(Self { switches: process::switches()?, thread: thread_cpu()?, process: process::process_cpu()? })
+        Some(Self {
+            switches: process::switches()?,
+            thread: thread_cpu()?,
+            process: process::process_cpu()?,
+        })
     }
 
     fn since(&self, before: &Self) -> UseOfCpu {
@@ -158,7 +213,11 @@ impl Meter {
             involuntary_switches: self.switches.involuntary - before.switches.involuntary,
             voluntary_switches: self.switches.voluntary - before.switches.voluntary,
             own_ms: millis(own),
-            others_ms: millis(self.process.saturating_sub(before.process).saturating_sub(own)),
+            others_ms: millis(
+                self.process
+                    .saturating_sub(before.process)
+                    .saturating_sub(own),
+            ),
         }
     }
 }
@@ -186,7 +245,12 @@ mod tests {
 
     #[test]
     fn it_loads_once_and_infers_first_warmup_and_samples() {
-        let params = MeasureParams { warmup: 2, samples: 3, max_seconds: 60.0, timeout_seconds: None };
+        let params = MeasureParams {
+            warmup: 2,
+            samples: 3,
+            max_seconds: 60.0,
+            timeout_seconds: None,
+        };
         let load = || {
             std::thread::sleep(NAP);
             Ok(0u32)
@@ -201,22 +265,42 @@ mod tests {
         let timings = timings.times.unwrap();
         let (warmup, samples) = (timings.warmup_ms.len(), timings.samples_ms.len());
         assert_eq!((count as usize, first), (1 + warmup + samples, 1));
-        assert!(warmup > 2 && millis(WARM) <= timings.warmup_ms.iter().sum::<f64>() + 1.0, "it warms up for some time");
+        assert!(
+            warmup > 2 && millis(WARM) <= timings.warmup_ms.iter().sum::<f64>() + 1.0,
+            "it warms up for some time"
+        );
         assert!(samples >= 3, "{samples}");
         assert_eq!(timings.cpu_ms.len(), samples);
-        assert!(timings.cpu_ms.iter().zip(&timings.samples_ms).all(|(cpu, wall)| cpu < wall), "it slept");
+        assert!(
+            timings
+                .cpu_ms
+                .iter()
+                .zip(&timings.samples_ms)
+                .all(|(cpu, wall)| cpu < wall),
+            "it slept"
+        );
         assert_eq!(
             (threads.is_some(), timings.use_of_cpu.is_some()),
             (cfg!(target_os = "linux"), cfg!(target_os = "linux"))
         );
-        assert!(timings.use_of_cpu.is_none_or(|used| used.voluntary_switches >= samples as u64), "it slept");
+        assert!(
+            timings
+                .use_of_cpu
+                .is_none_or(|used| used.voluntary_switches >= samples as u64),
+            "it slept"
+        );
         assert!(timings.load_ms >= 5.0 && timings.first_ms >= 5.0);
         assert!(timings.samples_ms.iter().all(|sample| *sample >= 5.0));
     }
 
     #[test]
     fn time_runs_out_after_one_sample_and_no_warmup_beyond_the_first() {
-        let params = MeasureParams { warmup: 50, samples: 50, max_seconds: 1e-9, timeout_seconds: None };
+        let params = MeasureParams {
+            warmup: 50,
+            samples: 50,
+            max_seconds: 1e-9,
+            timeout_seconds: None,
+        };
         let infer = |(): &mut ()| {
             std::thread::sleep(NAP);
             Ok(())
@@ -228,15 +312,28 @@ mod tests {
 
     #[test]
     fn who_asks_for_no_warm_up_gets_none_and_short_samples_are_many() {
-        let params = MeasureParams { warmup: 0, samples: 3, max_seconds: 60.0, timeout_seconds: None };
+        let params = MeasureParams {
+            warmup: 0,
+            samples: 3,
+            max_seconds: 60.0,
+            timeout_seconds: None,
+        };
         let (_, (), timings) = run(Some(&params), || Ok(()), |(): &mut ()| Ok(())).unwrap();
         let timings = timings.times.unwrap();
-        assert_eq!((timings.warmup_ms.len(), timings.samples_ms.len()), (0, ENOUGH as usize));
+        assert_eq!(
+            (timings.warmup_ms.len(), timings.samples_ms.len()),
+            (0, ENOUGH as usize)
+        );
     }
 
     #[test]
     fn warming_up_ends_when_times_are_stable() {
-        let params = MeasureParams { warmup: 1, samples: 1, max_seconds: 60.0, timeout_seconds: None };
+        let params = MeasureParams {
+            warmup: 1,
+            samples: 1,
+            max_seconds: 60.0,
+            timeout_seconds: None,
+        };
         // Ever faster, and then no more.
         let naps = [200, 120, 80, 50, 30, 30, 30, 30, 30, 30, 30, 30];
         let mut naps = naps.into_iter().map(Duration::from_millis);
@@ -250,13 +347,21 @@ mod tests {
 
     #[test]
     fn a_failure_while_sampling_is_the_run_s_failure() {
-        let params = MeasureParams { warmup: 0, samples: 3, max_seconds: 1.0, timeout_seconds: None };
+        let params = MeasureParams {
+            warmup: 0,
+            samples: 3,
+            max_seconds: 1.0,
+            timeout_seconds: None,
+        };
         let infer = |count: &mut u32| {
             *count += 1;
             ensure!(*count < 3, "device lost");
             Ok(())
         };
-        assert_eq!(run(Some(&params), || Ok(0), infer).unwrap_err().to_string(), "device lost");
+        assert_eq!(
+            run(Some(&params), || Ok(0), infer).unwrap_err().to_string(),
+            "device lost"
+        );
     }
 
     #[test]
@@ -268,22 +373,49 @@ mod tests {
         let (count, first, timings) = run(None, || Ok(0), infer).unwrap();
         assert_eq!((count, first, &timings.times), (1, 1, &None));
         let raw = serde_json::to_value(timings.on("call", "cpu", "cpu")).unwrap();
-        let told: Vec<_> = raw.as_object().unwrap().keys().map(String::as_str).collect();
-        assert_eq!(told, ["peak_rss_bytes", "requested_device", "actual_device", "placement"]);
-        assert!(serde_json::from_value::<RawMeasure>(raw).unwrap().times.is_none());
+        let told: Vec<_> = raw
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
+        assert_eq!(
+            told,
+            [
+                "peak_rss_bytes",
+                "requested_device",
+                "actual_device",
+                "placement"
+            ]
+        );
+        assert!(
+            serde_json::from_value::<RawMeasure>(raw)
+                .unwrap()
+                .times
+                .is_none()
+        );
     }
 
     #[test]
     fn params_are_strict() {
         let read = |text: &str| asked(&mut serde_json::Deserializer::from_str(text));
-        assert_eq!(read(r#"{"warmup": 1, "samples": 2, "max_seconds": 3.0}"#).unwrap().unwrap().samples, 2);
+        assert_eq!(
+            read(r#"{"warmup": 1, "samples": 2, "max_seconds": 3.0}"#)
+                .unwrap()
+                .unwrap()
+                .samples,
+            2
+        );
         assert_eq!(read(r#""none""#).unwrap(), None);
         assert!(read(r#""never""#).is_err() && read("{}").is_err() && read("null").is_err());
     }
 
     #[test]
     fn the_peak_follows_what_the_process_holds() {
-        assert_eq!(high_water_mark(std::process::id() as i32).is_some(), cfg!(target_os = "linux"));
+        assert_eq!(
+            high_water_mark(std::process::id() as i32).is_some(),
+            cfg!(target_os = "linux")
+        );
         assert!(peak_rss_bytes().is_some_and(|peak| peak > 100_000));
         assert!(own_peak().is_some_and(|peak| peak > 100_000));
     }

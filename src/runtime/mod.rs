@@ -74,13 +74,22 @@ impl Job {
     /// The tree with the model.
     pub fn artefact(&self) -> anyhow::Result<&Path> {
         let tree = self.inputs.get("artefact");
-        tree.map(PathBuf::as_path).with_context(|| format!("job `{}` has no input tree `artefact`", self.op))
+        tree.map(PathBuf::as_path)
+            .with_context(|| format!("job `{}` has no input tree `artefact`", self.op))
     }
 
-    pub fn perform(&self, worker: &str, known: &[(&str, Operation)], progress: &dyn Fn(&str)) -> JobOutput {
+    pub fn perform(
+        &self,
+        worker: &str,
+        known: &[(&str, Operation)],
+        progress: &dyn Fn(&str),
+    ) -> JobOutput {
         let Some((_, operation)) = known.iter().find(|(name, _)| *name == self.op) else {
             let hint = suggest::hint(&self.op, known.iter().map(|(name, _)| *name));
-            return JobOutput::failed(JobStatus::Error, format!("{worker} has no operation `{}`; {hint}", self.op));
+            return JobOutput::failed(
+                JobStatus::Error,
+                format!("{worker} has no operation `{}`; {hint}", self.op),
+            );
         };
         refusal::answer(operation(self, progress))
     }
@@ -90,7 +99,10 @@ impl Job {
 pub type Operation = fn(&Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput>;
 
 /// What a worker says on its result descriptor.
-#[expect(clippy::large_enum_variant, reason = "one at a time exists, and only for a moment")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one at a time exists, and only for a moment"
+)]
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Reply {
@@ -118,8 +130,10 @@ pub enum Reply {
 impl Reply {
     /// The job that it is about.
     pub fn id(&self) -> u32 {
-        let (Self::Progress { id, .. } | Self::Result { id, .. } | Self::Started { id, .. } | Self::Died { id, .. }) =
-            self;
+        let (Self::Progress { id, .. }
+        | Self::Result { id, .. }
+        | Self::Started { id, .. }
+        | Self::Died { id, .. }) = self;
         *id
     }
 }
@@ -241,11 +255,21 @@ pub struct Decoding {
 
 impl JobOutput {
     pub fn ok(facts: Value, measure: Option<RawMeasure>) -> Self {
-        Self { status: JobStatus::Ok, reason: None, facts, measure }
+        Self {
+            status: JobStatus::Ok,
+            reason: None,
+            facts,
+            measure,
+        }
     }
 
     pub fn failed(status: JobStatus, reason: impl Into<String>) -> Self {
-        Self { status, reason: Some(reason.into()), facts: Value::Null, measure: None }
+        Self {
+            status,
+            reason: Some(reason.into()),
+            facts: Value::Null,
+            measure: None,
+        }
     }
 }
 

@@ -48,7 +48,10 @@ const FOREIGN: &[(i32, &str)] = &[
 fn element(number: i32) -> Result<Element, String> {
     Element::of_onnx(number).ok_or_else(|| {
         let name = FOREIGN.iter().find(|(foreign, _)| *foreign == number);
-        name.map_or_else(|| format!("ONNX's element type {number}"), |(_, name)| (*name).to_owned())
+        name.map_or_else(
+            || format!("ONNX's element type {number}"),
+            |(_, name)| (*name).to_owned(),
+        )
     })
 }
 
@@ -65,29 +68,60 @@ fn inexpressible(kind: Option<&TypeProto>) -> Option<String> {
     if let Some((_, name)) = others.into_iter().find(|(given, _)| given.is_some()) {
         return Some(name.to_owned());
     }
-    let number = kind.tensor_type.as_ref()?.elem_type.filter(|number| *number != 0)?;
-    element(number).err().map(|name| format!("a tensor of {name}"))
+    let number = kind
+        .tensor_type
+        .as_ref()?
+        .elem_type
+        .filter(|number| *number != 0)?;
+    element(number)
+        .err()
+        .map(|name| format!("a tensor of {name}"))
 }
 
 pub fn facts(path: &Path) -> anyhow::Result<OnnxFacts> {
     let graph = read(path)?.graph.unwrap_or_default();
-    let initializers: BTreeSet<_> = graph.initializer.iter().filter_map(|t| t.name.as_deref()).collect();
+    let initializers: BTreeSet<_> = graph
+        .initializer
+        .iter()
+        .filter_map(|t| t.name.as_deref())
+        .collect();
     let taken = graph.input.iter().filter_map(|v| v.name.clone());
     let (optional, inputs) = taken.partition(|name| initializers.contains(name.as_str()));
     let outputs = graph.output.iter().filter_map(|v| v.name.clone()).collect();
-    let values = graph.input.iter().map(|v| ("input", v)).chain(graph.output.iter().map(|v| ("output", v)));
+    let values = graph
+        .input
+        .iter()
+        .map(|v| ("input", v))
+        .chain(graph.output.iter().map(|v| ("output", v)));
     let inexpressible = values.filter_map(|(side, value)| {
         let what = inexpressible(value.r#type.as_ref())?;
         Some(format!("its {side} `{}` is {what}", value.name()))
     });
     let inexpressible = inexpressible.collect();
-    let entries = graph.initializer.iter().flat_map(|tensor| &tensor.external_data);
+    let entries = graph
+        .initializer
+        .iter()
+        .flat_map(|tensor| &tensor.external_data);
     let places = entries.filter(|entry| entry.key() == "location");
-    let external = places.filter_map(|entry| entry.value.clone()).collect::<BTreeSet<_>>();
-    if let Some(outside) = external.iter().find(|name| name.contains("..") || Path::new(name).is_absolute()) {
-        bail!("`{}` keeps data outside its own folder: `{outside}`", path.display());
+    let external = places
+        .filter_map(|entry| entry.value.clone())
+        .collect::<BTreeSet<_>>();
+    if let Some(outside) = external
+        .iter()
+        .find(|name| name.contains("..") || Path::new(name).is_absolute())
+    {
+        bail!(
+            "`{}` keeps data outside its own folder: `{outside}`",
+            path.display()
+        );
     }
-    Ok(OnnxFacts { inputs, optional, outputs, external: external.into_iter().collect(), inexpressible })
+    Ok(OnnxFacts {
+        inputs,
+        optional,
+        outputs,
+        external: external.into_iter().collect(),
+        inexpressible,
+    })
 }
 
 /// An input as the graph declares it.
@@ -111,13 +145,28 @@ pub enum Size {
 /// The inputs that must be given, in graph order; without those that no tensor here can hold.
 pub fn ports(path: &Path) -> anyhow::Result<Vec<Port>> {
     let graph = read(path)?.graph.unwrap_or_default();
-    let has_value = |name: &str| graph.initializer.iter().any(|tensor| tensor.name.as_deref() == Some(name));
+    let has_value = |name: &str| {
+        graph
+            .initializer
+            .iter()
+            .any(|tensor| tensor.name.as_deref() == Some(name))
+    };
     let port = |value: &ValueInfoProto| {
         let name = value.name.clone().filter(|name| !has_value(name))?;
         let kind = value.tensor()?;
-        let sizes = kind.shape.iter().flat_map(|shape| &shape.dim).map(size).collect();
+        let sizes = kind
+            .shape
+            .iter()
+            .flat_map(|shape| &shape.dim)
+            .map(size)
+            .collect();
         let vocabulary = vocabulary(&graph, &name);
-        Some(Port { name, element: element(kind.elem_type?).ok()?, sizes, vocabulary })
+        Some(Port {
+            name,
+            element: element(kind.elem_type?).ok()?,
+            sizes,
+            vocabulary,
+        })
     };
     Ok(graph.input.iter().filter_map(port).collect())
 }
@@ -132,47 +181,102 @@ fn size(dim: &Dimension) -> Size {
 
 /// Of the table from which rows are gathered by this input, or by what it was cast to.
 fn vocabulary(graph: &GraphProto, input: &str) -> Option<u64> {
-    let reads = |node: &NodeProto, at: usize, name: &str| node.input.get(at).is_some_and(|input| input == name);
+    let reads = |node: &NodeProto, at: usize, name: &str| {
+        node.input.get(at).is_some_and(|input| input == name)
+    };
     let mut names = vec![input];
-    let casts = graph.node.iter().filter(|node| node.op_type() == "Cast" && reads(node, 0, input));
-    names.extend(casts.filter_map(|node| node.output.first()).map(String::as_str));
+    let casts = graph
+        .node
+        .iter()
+        .filter(|node| node.op_type() == "Cast" && reads(node, 0, input));
+    names.extend(
+        casts
+            .filter_map(|node| node.output.first())
+            .map(String::as_str),
+    );
     let gathers = graph.node.iter().filter(|node| node.op_type() == "Gather");
     let mut tables = gathers.filter(|node| names.iter().any(|name| reads(node, 1, name)));
-    let table =
-        tables.find_map(|node| graph.initializer.iter().find(|tensor| tensor.name.as_ref() == node.input.first()))?;
+    let table = tables.find_map(|node| {
+        graph
+            .initializer
+            .iter()
+            .find(|tensor| tensor.name.as_ref() == node.input.first())
+    })?;
     table.dims.first().map(|rows| *rows as u64)
 }
 
 /// Reads a model, which has a graph.
 pub(in crate::runtime) fn read(path: &Path) -> anyhow::Result<ModelProto> {
-    let bytes = std::fs::read(path).with_context(|| format!("failed to read `{}`", path.display()))?;
+    let bytes =
+        std::fs::read(path).with_context(|| format!("failed to read `{}`", path.display()))?;
     let not_onnx = || format!("`{}` is not an ONNX model", path.display());
     let model = ModelProto::decode(bytes.as_slice()).with_context(not_onnx)?;
-    if model.graph.is_some() { Ok(model) } else { bail!(not_onnx()) }
+    if model.graph.is_some() {
+        Ok(model)
+    } else {
+        bail!(not_onnx())
+    }
 }
 
 /// Reads a serialised `TensorProto`, as in ONNX's `test_data_set_*` folders. Gives its name too.
 pub fn read_pb(path: &Path) -> anyhow::Result<(String, Tensor)> {
-    let bytes = std::fs::read(path).with_context(|| format!("failed to read `{}`", path.display()))?;
-    let proto =
-        TensorProto::decode(bytes.as_slice()).with_context(|| format!("`{}` is not an ONNX tensor", path.display()))?;
-    let unknown =
-        |name| anyhow::anyhow!("`{}` holds {name}, and tensors here are of {}", path.display(), Element::known());
+    let bytes =
+        std::fs::read(path).with_context(|| format!("failed to read `{}`", path.display()))?;
+    let proto = TensorProto::decode(bytes.as_slice())
+        .with_context(|| format!("`{}` is not an ONNX tensor", path.display()))?;
+    let unknown = |name| {
+        anyhow::anyhow!(
+            "`{}` holds {name}, and tensors here are of {}",
+            path.display(),
+            Element::known()
+        )
+    };
     let element = element(proto.data_type.unwrap_or_default()).map_err(unknown)?;
-    let narrow =
-        |size: usize| proto.int32_data.iter().flat_map(move |v| v.to_le_bytes()[..size].to_vec()).collect::<Vec<u8>>();
+    let narrow = |size: usize| {
+        proto
+            .int32_data
+            .iter()
+            .flat_map(move |v| v.to_le_bytes()[..size].to_vec())
+            .collect::<Vec<u8>>()
+    };
     let data = match element {
-        _ if proto.raw_data.as_ref().is_some_and(|raw| !raw.is_empty()) => proto.raw_data.clone().unwrap_or_default(),
-        Element::Float32 => proto.float_data.iter().flat_map(|v| v.to_le_bytes()).collect(),
-        Element::Float64 => proto.double_data.iter().flat_map(|v| v.to_le_bytes()).collect(),
-        Element::Int64 => proto.int64_data.iter().flat_map(|v| v.to_le_bytes()).collect(),
-        Element::Uint64 => proto.uint64_data.iter().flat_map(|v| v.to_le_bytes()).collect(),
-        Element::Uint32 => proto.uint64_data.iter().flat_map(|v| (*v as u32).to_le_bytes()).collect(),
+        _ if proto.raw_data.as_ref().is_some_and(|raw| !raw.is_empty()) => {
+            proto.raw_data.clone().unwrap_or_default()
+        }
+        Element::Float32 => proto
+            .float_data
+            .iter()
+            .flat_map(|v| v.to_le_bytes())
+            .collect(),
+        Element::Float64 => proto
+            .double_data
+            .iter()
+            .flat_map(|v| v.to_le_bytes())
+            .collect(),
+        Element::Int64 => proto
+            .int64_data
+            .iter()
+            .flat_map(|v| v.to_le_bytes())
+            .collect(),
+        Element::Uint64 => proto
+            .uint64_data
+            .iter()
+            .flat_map(|v| v.to_le_bytes())
+            .collect(),
+        Element::Uint32 => proto
+            .uint64_data
+            .iter()
+            .flat_map(|v| (*v as u32).to_le_bytes())
+            .collect(),
         other => narrow(other.size()),
     };
-    let shape = proto.dims.iter().map(|dim| usize::try_from(*dim)).collect::<Result<_, _>>()?;
-    let tensor =
-        Tensor::new(element, shape, data).with_context(|| format!("`{}` is not a whole tensor", path.display()))?;
+    let shape = proto
+        .dims
+        .iter()
+        .map(|dim| usize::try_from(*dim))
+        .collect::<Result<_, _>>()?;
+    let tensor = Tensor::new(element, shape, data)
+        .with_context(|| format!("`{}` is not a whole tensor", path.display()))?;
     Ok((proto.name.unwrap_or_default(), tensor))
 }
 
@@ -183,7 +287,10 @@ mod tests {
 
     /// A file that holds this, for as long as it is kept.
     fn file(bytes: &[u8]) -> tempfile::TempPath {
-        let file = tempfile::Builder::new().suffix("m.onnx").tempfile().unwrap();
+        let file = tempfile::Builder::new()
+            .suffix("m.onnx")
+            .tempfile()
+            .unwrap();
         std::fs::write(file.path(), bytes).unwrap();
         file.into_temp_path()
     }
@@ -199,8 +306,10 @@ mod tests {
     #[test]
     fn names_come_in_graph_order_without_the_weights() {
         let value = ValueInfoProto::named;
-        let entry =
-            |key: &str, value: &str| StringStringEntryProto { key: Some(key.into()), value: Some(value.into()) };
+        let entry = |key: &str, value: &str| StringStringEntryProto {
+            key: Some(key.into()),
+            value: Some(value.into()),
+        };
         let weight = TensorProto {
             name: Some("w".into()),
             external_data: vec![entry("location", "model.onnx.data"), entry("offset", "0")],
@@ -222,14 +331,25 @@ mod tests {
     #[test]
     fn a_text_file_is_not_a_model() {
         let path = file(b"version https://git-lfs.github.com/spec/v1");
-        assert!(facts(&path).unwrap_err().to_string().ends_with("m.onnx` is not an ONNX model"));
+        assert!(
+            facts(&path)
+                .unwrap_err()
+                .to_string()
+                .ends_with("m.onnx` is not an ONNX model")
+        );
     }
 
     #[test]
     fn what_no_tensor_holds_is_told_by_its_name() {
         let value = |name, number| ValueInfoProto::of(name, number, None);
-        let sequence = TypeProto { sequence_type: Some(vec![]), ..Default::default() };
-        let list = ValueInfoProto { r#type: Some(sequence), ..ValueInfoProto::named("list") };
+        let sequence = TypeProto {
+            sequence_type: Some(vec![]),
+            ..Default::default()
+        };
+        let list = ValueInfoProto {
+            r#type: Some(sequence),
+            ..ValueInfoProto::named("list")
+        };
         let graph = GraphProto {
             input: vec![value("words", 8), value("x", 1), list],
             output: vec![value("z", 14)],
@@ -247,22 +367,50 @@ mod tests {
 
     #[test]
     fn every_element_type_is_read_from_its_own_field() {
-        let one = |number: i32| TensorProto { dims: vec![1], data_type: Some(number), ..Default::default() };
+        let one = |number: i32| TensorProto {
+            dims: vec![1],
+            data_type: Some(number),
+            ..Default::default()
+        };
         let cases = [
-            TensorProto { double_data: vec![2.0], ..one(11) },
-            TensorProto { int32_data: vec![2], ..one(5) },
-            TensorProto { int32_data: vec![2], ..one(4) },
-            TensorProto { uint64_data: vec![2], ..one(12) },
-            TensorProto { uint64_data: vec![2], ..one(13) },
-            TensorProto { int32_data: vec![0x4000], ..one(10) },
-            TensorProto { int32_data: vec![0x4000], ..one(16) },
+            TensorProto {
+                double_data: vec![2.0],
+                ..one(11)
+            },
+            TensorProto {
+                int32_data: vec![2],
+                ..one(5)
+            },
+            TensorProto {
+                int32_data: vec![2],
+                ..one(4)
+            },
+            TensorProto {
+                uint64_data: vec![2],
+                ..one(12)
+            },
+            TensorProto {
+                uint64_data: vec![2],
+                ..one(13)
+            },
+            TensorProto {
+                int32_data: vec![0x4000],
+                ..one(10)
+            },
+            TensorProto {
+                int32_data: vec![0x4000],
+                ..one(16)
+            },
         ];
         for case in cases {
             let (_, tensor) = tensor_of(&case).unwrap();
             assert_eq!(tensor.to_f64(), [2.0], "{:?}", case.data_type);
         }
         let error = tensor_of(&one(8)).unwrap_err().to_string();
-        assert!(error.contains("holds strings, and tensors here are of float64, float32"), "{error}");
+        assert!(
+            error.contains("holds strings, and tensors here are of float64, float32"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -276,7 +424,15 @@ mod tests {
         };
         let (name, tensor) = tensor_of(&typed).unwrap();
         assert_eq!((name.as_str(), tensor.to_f64()), ("y", vec![1.0, -2.0]));
-        let short = TensorProto { dims: vec![3], ..typed };
-        assert!(tensor_of(&short).unwrap_err().to_string().contains("not a whole tensor"));
+        let short = TensorProto {
+            dims: vec![3],
+            ..typed
+        };
+        assert!(
+            tensor_of(&short)
+                .unwrap_err()
+                .to_string()
+                .contains("not a whole tensor")
+        );
     }
 }

@@ -100,7 +100,12 @@ messages! {
 }
 
 impl NodeProto {
-    pub(in crate::runtime) fn of(operator: &str, name: &str, inputs: &[&str], output: &str) -> Self {
+    pub(in crate::runtime) fn of(
+        operator: &str,
+        name: &str,
+        inputs: &[&str],
+        output: &str,
+    ) -> Self {
         Self {
             input: inputs.iter().map(|name| (*name).to_owned()).collect(),
             output: vec![output.to_owned()],
@@ -126,13 +131,25 @@ impl TensorProto {
 impl ValueInfoProto {
     /// A tensor.
     pub(in crate::runtime) fn of(name: &str, element: i32, shape: Option<TensorShape>) -> Self {
-        let tensor_type = Some(TensorType { elem_type: Some(element), shape });
-        Self { r#type: Some(TypeProto { tensor_type, ..TypeProto::default() }), ..Self::named(name) }
+        let tensor_type = Some(TensorType {
+            elem_type: Some(element),
+            shape,
+        });
+        Self {
+            r#type: Some(TypeProto {
+                tensor_type,
+                ..TypeProto::default()
+            }),
+            ..Self::named(name)
+        }
     }
 
     /// It says no more than its name.
     pub(in crate::runtime) fn named(name: &str) -> Self {
-        Self { name: Some(name.to_owned()), ..Self::default() }
+        Self {
+            name: Some(name.to_owned()),
+            ..Self::default()
+        }
     }
 
     pub(in crate::runtime) fn tensor(&self) -> Option<&TensorType> {
@@ -142,18 +159,26 @@ impl ValueInfoProto {
 
 impl TensorShape {
     pub(in crate::runtime) fn of(sizes: &[i64]) -> Self {
-        Self { dim: sizes.iter().map(|size| Dimension::of(*size)).collect() }
+        Self {
+            dim: sizes.iter().map(|size| Dimension::of(*size)).collect(),
+        }
     }
 }
 
 impl Dimension {
     pub(in crate::runtime) fn of(size: i64) -> Self {
-        Self { dim_value: Some(size), ..Self::default() }
+        Self {
+            dim_value: Some(size),
+            ..Self::default()
+        }
     }
 }
 
 impl ModelProto {
     pub(in crate::runtime) fn of(graph: GraphProto) -> Self {
-        Self { graph: Some(graph), ..Self::default() }
+        Self {
+            graph: Some(graph),
+            ..Self::default()
+        }
     }
 }

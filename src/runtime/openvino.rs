@@ -33,7 +33,15 @@ use super::{Job, JobOutput, JobStatus, RawMeasure, cpu};
 use crate::openvino::{self, Core, Failure};
 
 pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
-    job.perform("openvino", &[("run", run), ("reference", reference), ("profile", profile::profile)], progress)
+    job.perform(
+        "openvino",
+        &[
+            ("run", run),
+            ("reference", reference),
+            ("profile", profile::profile),
+        ],
+        progress,
+    )
 }
 
 /// How infer returns: OpenVINO's synchronous call waits for every device itself.
@@ -84,23 +92,38 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
         "device `{}` lets OpenVINO spread the work; name one device, e.g. `CPU`, `GPU.0`, `NPU` or `AUTO`",
         params.device
     );
-    let mut properties = options::properties(&params.options, params.inference_precision.names().0, params.threads)?;
+    let mut properties = options::properties(
+        &params.options,
+        params.inference_precision.names().0,
+        params.threads,
+    )?;
     let tree = job.artefact()?;
 
     let clock = Instant::now();
     let version = load_library(&params.library)?;
     let core = Core::new().context("OpenVINO does not start")?;
     if options::is_auto(&params.device) {
-        properties.extend(options::AUTO.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        properties.extend(
+            options::AUTO
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
+        );
     } else {
         able(&core, &version, &params.device, params.inference_precision)?;
     }
-    let supported = core.property(params.device.split(':').next().unwrap_or_default(), "SUPPORTED_PROPERTIES")?;
+    let supported = core.property(
+        params.device.split(':').next().unwrap_or_default(),
+        "SUPPORTED_PROPERTIES",
+    )?;
     properties.extend(options::defaults(&params.options, &supported));
     let runtime_seconds = clock.elapsed().as_secs_f64();
 
     progress(&format!("compiling for {}", params.device));
-    let target = Target { core: &core, params: &params, properties: &properties };
+    let target = Target {
+        core: &core,
+        params: &params,
+        properties: &properties,
+    };
     let (mut sessions, timings) = match Loop::read(tree)? {
         Some(looped) => target.run_loop(job, tree, &looped)?,
         None => target.run_one(job, tree)?,
@@ -108,16 +131,29 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     let devices = sessions[0].devices.join(" ");
     for session in &sessions {
         let now = execution_devices(&session.runner.compiled)?.join(" ");
-        ensure!(now == devices, "the model was compiled for {devices}, and then ran on {now}");
-        ensure!(session.precision == sessions[0].precision, "components are computed in different precisions");
+        ensure!(
+            now == devices,
+            "the model was compiled for {devices}, and then ran on {now}"
+        );
+        ensure!(
+            session.precision == sessions[0].precision,
+            "components are computed in different precisions"
+        );
     }
     // The device that AUTO chose is known now; it too must compute in the requested precision.
     let (name, capabilities) = able(&core, &version, &devices, params.inference_precision)?;
     let mut raw = timings.on(SYNC, &params.device, &devices);
     // OpenVINO compiles a model as a whole for a device, so there is one piece per device.
-    raw.placement = sessions[0].devices.iter().map(|device| (device.clone(), sessions.len() as u64)).collect();
+    raw.placement = sessions[0]
+        .devices
+        .iter()
+        .map(|device| (device.clone(), sessions.len() as u64))
+        .collect();
     let seconds = |of: fn(&Session) -> f64| sessions.iter().map(of).sum::<f64>();
-    let (read, compile) = (seconds(|session| session.read_seconds), seconds(|session| session.compile_seconds));
+    let (read, compile) = (
+        seconds(|session| session.read_seconds),
+        seconds(|session| session.compile_seconds),
+    );
     let dynamic = sessions.iter().any(|session| session.dynamic);
     let session = &mut sessions[0];
     let mut facts = json!({
@@ -149,8 +185,10 @@ impl Target<'_> {
         let inputs = tensors::read(&tree.join(tensors::INPUTS))?;
         let measure = self.params.measure.as_ref();
         let load = || self.load(tree, &manifest, &inputs);
-        let (mut session, (), timings) = measure::run(measure, load, |session| Ok(session.runner.request.infer()?))
-            .map_err(|error| classified(error, "failed to run the model"))?;
+        let (mut session, (), timings) = measure::run(measure, load, |session| {
+            Ok(session.runner.request.infer()?)
+        })
+        .map_err(|error| classified(error, "failed to run the model"))?;
 
         // Read after the last inference, so that a session that corrupts its state is noticed.
         let runner = &mut session.runner;
@@ -163,31 +201,58 @@ impl Target<'_> {
     }
 
     /// The same of a compiled model for each component, and the loop that calls them.
-    fn run_loop(&self, job: &Job, tree: &Path, looped: &Loop) -> Result<(Vec<Session>, RawMeasure)> {
+    fn run_loop(
+        &self,
+        job: &Job,
+        tree: &Path,
+        looped: &Loop,
+    ) -> Result<(Vec<Session>, RawMeasure)> {
         let inputs = tensors::read(&tree.join(tensors::INPUTS))?;
         let components = looped.components(tree)?;
         let open = |Component { tree, manifest, .. }: &Component| {
             self.load(tree, manifest, &tensors::read(&tree.join(tensors::INPUTS))?)
         };
-        let infer =
-            |session: &mut Session, manifest: &Manifest, inputs: &Tensors| session.runner.infer(manifest, inputs);
+        let infer = |session: &mut Session, manifest: &Manifest, inputs: &Tensors| {
+            session.runner.infer(manifest, inputs)
+        };
         let (mut sessions, outputs, timings) = looped
-            .measure(&components, &inputs, self.params.measure.as_ref(), open, infer)
+            .measure(
+                &components,
+                &inputs,
+                self.params.measure.as_ref(),
+                open,
+                infer,
+            )
             .map_err(|error| classified(error, "failed to run the model"))?;
-        looped.write(job, tree, outputs, |inputs| looped.run_loaded(&mut sessions, inputs, infer))?;
-        Ok((sessions.into_values().map(|(_, session)| session).collect(), timings))
+        looped.write(job, tree, outputs, |inputs| {
+            looped.run_loaded(&mut sessions, inputs, infer)
+        })?;
+        Ok((
+            sessions.into_values().map(|(_, session)| session).collect(),
+            timings,
+        ))
     }
 
     fn load(&self, tree: &Path, manifest: &Manifest, inputs: &Tensors) -> Result<Session> {
-        let Self { core, params, properties } = self;
+        let Self {
+            core,
+            params,
+            properties,
+        } = self;
         let clock = Instant::now();
         let (ir, onnx) = (tree.join("model.xml"), tree.join("model.onnx"));
         let model = if ir.is_file() {
-            core.read(&ir, Some(&tree.join("model.bin"))).context("failed to read model.xml")?
+            core.read(&ir, Some(&tree.join("model.bin")))
+                .context("failed to read model.xml")?
         } else if onnx.is_file() {
-            core.read(&onnx, None).map_err(unread).context("failed to read model.onnx")?
+            core.read(&onnx, None)
+                .map_err(unread)
+                .context("failed to read model.onnx")?
         } else {
-            bail!("`{}` holds neither model.xml nor model.onnx", tree.display());
+            bail!(
+                "`{}` holds neither model.xml nor model.onnx",
+                tree.display()
+            );
         };
         let (dynamic, read_seconds) = (model.is_dynamic(), clock.elapsed().as_secs_f64());
 
@@ -203,16 +268,32 @@ impl Target<'_> {
             Ok(precision) => precision,
             // AUTO passes the hint on and does not report it; only the outputs show it.
             Err(_) if options::is_auto(&params.device) => {
-                format!("{} asked, and AUTO does not tell", params.inference_precision.names().0)
+                format!(
+                    "{} asked, and AUTO does not tell",
+                    params.inference_precision.names().0
+                )
             }
-            Err(error) => return Err(error.context("OpenVINO does not tell the precision in force")),
+            Err(error) => {
+                return Err(error.context("OpenVINO does not tell the precision in force"));
+            }
         };
         let compile_seconds = clock.elapsed().as_secs_f64();
-        Ok(Session { runner, devices, precision, properties: in_force, dynamic, read_seconds, compile_seconds })
+        Ok(Session {
+            runner,
+            devices,
+            precision,
+            properties: in_force,
+            dynamic,
+            read_seconds,
+            compile_seconds,
+        })
     }
 }
 
-const BY: Witness = Witness { name: "openvino cpu", is_tested: true };
+const BY: Witness = Witness {
+    name: "openvino cpu",
+    is_tested: true,
+};
 
 /// `reference`: what a ready IR gives on the control's inputs, on the CPU in fp32.
 fn reference(job: &Job, _: &dyn Fn(&str)) -> Result<JobOutput> {
@@ -248,19 +329,38 @@ struct Session {
 /// The devices that the compiled model executes on: the one that was asked for.
 fn placed(compiled: &Compiled, device: &str) -> Result<Vec<String>> {
     let devices = execution_devices(compiled)?;
-    let is_placed = if options::is_auto(device) { devices.len() == 1 } else { options::is_placed(&devices, device) };
-    ensure!(is_placed, "the model was asked onto {device}, and OpenVINO placed it on {}", devices.join(" "));
+    let is_placed = if options::is_auto(device) {
+        devices.len() == 1
+    } else {
+        options::is_placed(&devices, device)
+    };
+    ensure!(
+        is_placed,
+        "the model was asked onto {device}, and OpenVINO placed it on {}",
+        devices.join(" ")
+    );
     Ok(devices)
 }
 
 /// As the compiled model reports. AUTO puts a device in brackets that is only temporary.
 fn execution_devices(compiled: &Compiled) -> Result<Vec<String>> {
-    let list = compiled.property("EXECUTION_DEVICES").context("OpenVINO does not say where the model would run")?;
-    Ok(list.split([' ', ',']).filter(|device| !device.is_empty()).map(str::to_owned).collect())
+    let list = compiled
+        .property("EXECUTION_DEVICES")
+        .context("OpenVINO does not say where the model would run")?;
+    Ok(list
+        .split([' ', ','])
+        .filter(|device| !device.is_empty())
+        .map(str::to_owned)
+        .collect())
 }
 
 /// Name and capabilities of a device that is there and computes in the precision that was asked.
-fn able(core: &Core, version: &str, device: &str, precision: Precision) -> Result<(String, Vec<String>)> {
+fn able(
+    core: &Core,
+    version: &str,
+    device: &str,
+    precision: Precision,
+) -> Result<(String, Vec<String>)> {
     let (name, capabilities) = describe(core, version, device)?;
     let capability = precision.names().1;
     if !capabilities.iter().any(|known| known == capability) {
@@ -280,7 +380,8 @@ fn load_library(library: &Path) -> Result<String> {
         )));
     }
     // A file that is there and does not load is unavailable too: a library it needs is missing, or it is too old.
-    openvino::load(library).map_err(|error| Refusal::unavailable(format!("OpenVINO does not load: {error:#}")))
+    openvino::load(library)
+        .map_err(|error| Refusal::unavailable(format!("OpenVINO does not load: {error:#}")))
 }
 
 /// The device's own name and what it can, or why it is not there.
@@ -289,22 +390,40 @@ fn describe(core: &Core, version: &str, device: &str) -> Result<(String, Vec<Str
         // A plugin that loads and finds nothing answers this with an empty list, and the other with an odd error.
         let family = device.split('.').next().unwrap_or(device);
         let why = match core.property(family, "AVAILABLE_DEVICES") {
-            Ok(ids) if ids.trim().is_empty() => format!("its {family} plugin finds no chip with a driver"),
+            Ok(ids) if ids.trim().is_empty() => {
+                format!("its {family} plugin finds no chip with a driver")
+            }
             _ => format!("{error:#}"),
         };
-        Refusal::unavailable(format!("OpenVINO {version} has no device {device} here: {why}"))
+        Refusal::unavailable(format!(
+            "OpenVINO {version} has no device {device} here: {why}"
+        ))
     };
     let name = core.property(device, "FULL_DEVICE_NAME").map_err(absent)?;
-    let capabilities = core.property(device, "OPTIMIZATION_CAPABILITIES").map_err(absent)?;
-    Ok((name.trim().to_owned(), capabilities.split([' ', ',']).filter(|c| !c.is_empty()).map(str::to_owned).collect()))
+    let capabilities = core
+        .property(device, "OPTIMIZATION_CAPABILITIES")
+        .map_err(absent)?;
+    Ok((
+        name.trim().to_owned(),
+        capabilities
+            .split([' ', ','])
+            .filter(|c| !c.is_empty())
+            .map(str::to_owned)
+            .collect(),
+    ))
 }
 
 /// What OpenVINO's ONNX frontend says of a model that it does not take is its refusal: the file is a model, which others
 /// have read by now.
 fn unread(error: anyhow::Error) -> anyhow::Error {
-    let Some(failure) = error.downcast_ref::<Failure>() else { return error };
+    let Some(failure) = error.downcast_ref::<Failure>() else {
+        return error;
+    };
     let status = options::status_of(failure).unwrap_or(JobStatus::Unsupported);
-    Refusal::because(status, format!("OpenVINO does not convert the model: {failure}"))
+    Refusal::because(
+        status,
+        format!("OpenVINO does not convert the model: {failure}"),
+    )
 }
 
 /// OpenVINO's own word for a missing operator or for memory, as the status that says so.

@@ -48,7 +48,10 @@ pub struct Counted(BTreeMap<(String, String, String), (f64, f64)>);
 impl Counted {
     /// What an operator took together, ms, in so many calls.
     pub fn add(&mut self, name: &str, kind: &str, place: &str, (ms, calls): (f64, f64)) {
-        let sum = self.0.entry((name.to_owned(), kind.to_owned(), place.to_owned())).or_default();
+        let sum = self
+            .0
+            .entry((name.to_owned(), kind.to_owned(), place.to_owned()))
+            .or_default();
         *sum = (sum.0 + ms, sum.1 + calls);
     }
 
@@ -56,18 +59,31 @@ impl Counted {
         let of_one = |sum: f64| sum / f64::from(inferences.max(1));
         let operator = |((name, kind, place), (ms, calls)): (_, (f64, f64))| {
             let (ms, calls) = (of_one(ms.max(0.0)), of_one(calls));
-            Operator { name, kind, place, ms, calls }
+            Operator {
+                name,
+                kind,
+                place,
+                ms,
+                calls,
+            }
         };
         let mut operators: Vec<_> = self.0.into_iter().map(operator).collect();
         operators.sort_by(|a, b| b.ms.total_cmp(&a.ms));
-        Profile { by: by.into(), inferences, wall_ms: of_one(wall_ms), operators }
+        Profile {
+            by: by.into(),
+            inferences,
+            wall_ms: of_one(wall_ms),
+            operators,
+        }
     }
 }
 
 /// A model of several has no operators of its own.
 pub(super) fn refuse_loop(tree: &Path) -> anyhow::Result<()> {
     let several = "a model of several is not profiled as a whole: name a component";
-    Loop::read(tree)?.map_or(Ok(()), |_| Err(Refusal::because(JobStatus::Unsupported, several)))
+    Loop::read(tree)?.map_or(Ok(()), |_| {
+        Err(Refusal::because(JobStatus::Unsupported, several))
+    })
 }
 
 impl Profile {
@@ -79,8 +95,10 @@ impl Profile {
 
     pub fn read(folder: &Path) -> anyhow::Result<Self> {
         let path = folder.join(FILE);
-        let bytes = std::fs::read(&path).with_context(|| format!("failed to read `{}`", path.display()))?;
-        serde_json::from_slice(&bytes).with_context(|| format!("`{}` is no profile", path.display()))
+        let bytes =
+            std::fs::read(&path).with_context(|| format!("failed to read `{}`", path.display()))?;
+        serde_json::from_slice(&bytes)
+            .with_context(|| format!("`{}` is no profile", path.display()))
     }
 
     /// Time and number of operators, by a word of each; the slowest first.
@@ -91,7 +109,10 @@ impl Profile {
             *ms += operator.ms;
             *count += 1;
         }
-        let mut found: Vec<_> = found.into_iter().map(|(word, (ms, count))| (word, ms, count)).collect();
+        let mut found: Vec<_> = found
+            .into_iter()
+            .map(|(word, (ms, count))| (word, ms, count))
+            .collect();
         found.sort_by(|a, b| b.1.total_cmp(&a.1));
         found
     }
@@ -110,8 +131,18 @@ mod tests {
             counted.add("b", "Relu", "CPU", (0.5, 1.0));
         }
         let profile = counted.over(2, 8.0, "test");
-        assert_eq!((profile.wall_ms, profile.operators[0].ms, profile.operators[0].calls), (4.0, 2.0, 1.0));
-        assert_eq!((profile.operators[1].ms, profile.operators[1].calls), (1.0, 2.0));
+        assert_eq!(
+            (
+                profile.wall_ms,
+                profile.operators[0].ms,
+                profile.operators[0].calls
+            ),
+            (4.0, 2.0, 1.0)
+        );
+        assert_eq!(
+            (profile.operators[1].ms, profile.operators[1].calls),
+            (1.0, 2.0)
+        );
         assert_eq!(profile.by(|operator| &operator.place), [("CPU", 3.0, 2)]);
         let folder = tempfile::tempdir().unwrap();
         profile.write(folder.path()).unwrap();

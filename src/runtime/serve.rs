@@ -29,7 +29,8 @@ pub fn serve_one(execute: impl FnOnce(&Job, &dyn Fn(&str)) -> JobOutput) -> Exit
 pub fn serve_kept(execute: Execute) -> ExitCode {
     let serve = |channel: File| {
         let mut lines = io::stdin().lock().lines();
-        lines.try_for_each(|line| perform(&line.context("failed to read a job")?, &channel, execute))
+        lines
+            .try_for_each(|line| perform(&line.context("failed to read a job")?, &channel, execute))
     };
     ended(result_channel().and_then(serve))
 }
@@ -51,14 +52,19 @@ fn result_channel() -> Result<File> {
     let text = std::env::var(RESULT_FD).with_context(|| {
         format!("environment variable {RESULT_FD} is not set; a worker is started by orch, which passes it")
     })?;
-    let fd: RawFd = text.parse().with_context(|| format!("{RESULT_FD}={text} is not a descriptor's number"))?;
+    let fd: RawFd = text
+        .parse()
+        .with_context(|| format!("{RESULT_FD}={text} is not a descriptor's number"))?;
     if fd <= libc::STDERR_FILENO {
-        bail!("{RESULT_FD}={fd} is a standard stream, which belongs to the log; pass a descriptor of its own");
+        bail!(
+            "{RESULT_FD}={fd} is a standard stream, which belongs to the log; pass a descriptor of its own"
+        );
     }
     // SAFETY: fcntl on a number that may be no open descriptor fails with EBADF and touches nothing.
     let own = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) };
     if own < 0 {
-        return Err(io::Error::last_os_error()).with_context(|| format!("failed to take {RESULT_FD}={fd}"));
+        return Err(io::Error::last_os_error())
+            .with_context(|| format!("failed to take {RESULT_FD}={fd}"));
     }
     // SAFETY: the number came from the parent for this use only, and `own` was just made and has no other owner.
     unsafe {
@@ -73,7 +79,9 @@ fn serve(
     execute: impl FnOnce(&Job, &dyn Fn(&str)) -> JobOutput,
 ) -> Result<()> {
     let mut line = String::new();
-    input.read_line(&mut line).context("failed to read a job from stdin")?;
+    input
+        .read_line(&mut line)
+        .context("failed to read a job from stdin")?;
     if line.trim().is_empty() {
         bail!("stdin ended without a job");
     }
@@ -81,22 +89,45 @@ fn serve(
 }
 
 /// Does the job that a line holds, and sends its replies.
-fn perform(line: &str, channel: &File, execute: impl FnOnce(&Job, &dyn Fn(&str)) -> JobOutput) -> Result<()> {
+fn perform(
+    line: &str,
+    channel: &File,
+    execute: impl FnOnce(&Job, &dyn Fn(&str)) -> JobOutput,
+) -> Result<()> {
     let job: Job = match serde_json::from_str(line) {
         Ok(job) => job,
         Err(error) => {
             let reason = format!("the job line cannot be read: {error}");
             // With an id the sender can be answered; without one it is no job.
-            let Ok(Numbered { id }) = serde_json::from_str(line) else { bail!(reason) };
-            return send(channel, &Reply::Result { id, output: JobOutput::failed(JobStatus::Error, reason) });
+            let Ok(Numbered { id }) = serde_json::from_str(line) else {
+                bail!(reason)
+            };
+            return send(
+                channel,
+                &Reply::Result {
+                    id,
+                    output: JobOutput::failed(JobStatus::Error, reason),
+                },
+            );
         }
     };
     let progress = |text: &str| {
         // A lost progress line changes no result; a closed channel shows when the result is sent.
-        let _ = send(channel, &Reply::Progress { id: job.id, text: text.to_owned() });
+        let _ = send(
+            channel,
+            &Reply::Progress {
+                id: job.id,
+                text: text.to_owned(),
+            },
+        );
     };
-    let output = catch_unwind(AssertUnwindSafe(|| execute(&job, &progress)))
-        .unwrap_or_else(|panic| JobOutput::failed(JobStatus::Error, format!("worker panicked: {}", said(&*panic))));
+    let output =
+        catch_unwind(AssertUnwindSafe(|| execute(&job, &progress))).unwrap_or_else(|panic| {
+            JobOutput::failed(
+                JobStatus::Error,
+                format!("worker panicked: {}", said(&*panic)),
+            )
+        });
     send(channel, &Reply::Result { id: job.id, output })
 }
 
@@ -109,7 +140,9 @@ struct Numbered {
 fn send(mut channel: &File, reply: &Reply) -> Result<()> {
     let mut line = serde_json::to_vec(reply).context("BUG: a reply does not serialise")?;
     line.push(b'\n');
-    channel.write_all(&line).context("failed to write a reply to the result descriptor")
+    channel
+        .write_all(&line)
+        .context("failed to write a reply to the result descriptor")
 }
 
 /// The message of a panic, if it has one.
@@ -130,13 +163,19 @@ mod tests {
     use super::*;
 
     /// The replies to one line on stdin, or the protocol error.
-    fn replies(line: &str, execute: impl FnOnce(&Job, &dyn Fn(&str)) -> JobOutput) -> Result<Vec<Value>> {
+    fn replies(
+        line: &str,
+        execute: impl FnOnce(&Job, &dyn Fn(&str)) -> JobOutput,
+    ) -> Result<Vec<Value>> {
         let mut channel = tempfile::tempfile().unwrap();
         serve(line.as_bytes(), &channel, execute)?;
         let mut text = String::new();
         channel.rewind().unwrap();
         channel.read_to_string(&mut text).unwrap();
-        Ok(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+        Ok(text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect())
     }
 
     const JOB: &str = "{\"id\":7,\"op\":\"run\",\"out\":\"/nowhere\"}\n";
@@ -148,7 +187,10 @@ mod tests {
             JobOutput::ok(Value::Null, None)
         })
         .unwrap();
-        assert_eq!(replies[0], serde_json::json!({"event": "progress", "id": 7, "text": "run"}));
+        assert_eq!(
+            replies[0],
+            serde_json::json!({"event": "progress", "id": 7, "text": "run"})
+        );
         assert_eq!(replies[1]["event"], "result");
         assert_eq!(replies[1]["output"]["status"], "ok");
         assert_eq!(replies.len(), 2);
@@ -158,7 +200,10 @@ mod tests {
     fn a_panic_is_an_error_with_its_words() {
         let replies = replies(JOB, |job, _| panic!("no operator {}", job.id)).unwrap();
         assert_eq!(replies[0]["output"]["status"], "error");
-        assert_eq!(replies[0]["output"]["reason"], "worker panicked: no operator 7");
+        assert_eq!(
+            replies[0]["output"]["reason"],
+            "worker panicked: no operator 7"
+        );
     }
 
     #[test]
@@ -166,7 +211,12 @@ mod tests {
         let never = |_: &Job, _: &dyn Fn(&str)| unreachable!("no job was read");
         let answered = replies("{\"id\":9,\"op\":\"run\"}\n", never).unwrap();
         assert_eq!(answered[0]["id"], 9);
-        assert!(answered[0]["output"]["reason"].as_str().unwrap().contains("missing field `out`"));
+        assert!(
+            answered[0]["output"]["reason"]
+                .as_str()
+                .unwrap()
+                .contains("missing field `out`")
+        );
         assert!(replies("hello\n", never).is_err());
         assert!(replies("", never).is_err());
     }

@@ -41,7 +41,10 @@ const ELEMENTS: &[(Element, Dtype, i32)] = &[
 
 impl Element {
     fn row(self) -> &'static (Element, Dtype, i32) {
-        ELEMENTS.iter().find(|row| row.0 == self).expect("BUG: every element type has its row in ELEMENTS")
+        ELEMENTS
+            .iter()
+            .find(|row| row.0 == self)
+            .expect("BUG: every element type has its row in ELEMENTS")
     }
 
     /// The type that ONNX, and so ONNX Runtime, gives this number.
@@ -55,7 +58,11 @@ impl Element {
 
     /// All of them, by name.
     pub fn known() -> String {
-        Self::WORDS.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ")
+        Self::WORDS
+            .iter()
+            .map(|(word, _)| *word)
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     /// Bytes of one element.
@@ -80,7 +87,9 @@ pub type Infer<'a> = dyn FnMut(&Tensors) -> anyhow::Result<Tensors> + 'a;
 
 impl Tensor {
     pub fn new(element: Element, shape: Vec<usize>, bytes: Vec<u8>) -> anyhow::Result<Self> {
-        let count = shape.iter().try_fold(1usize, |count, size| count.checked_mul(*size));
+        let count = shape
+            .iter()
+            .try_fold(1usize, |count, size| count.checked_mul(*size));
         let expected = count.and_then(|count| count.checked_mul(element.size()));
         ensure!(
             expected == Some(bytes.len()),
@@ -88,7 +97,11 @@ impl Tensor {
             bytes.len(),
             element.word()
         );
-        Ok(Self { element, shape, bytes })
+        Ok(Self {
+            element,
+            shape,
+            bytes,
+        })
     }
 
     /// The inverse of [`Tensor::to_f64`] for the types that orch itself makes tensors of.
@@ -96,7 +109,9 @@ impl Tensor {
         let bytes = match element {
             Element::Float32 => bytes_of(values, |value| (value as f32).to_le_bytes()),
             Element::Float16 => bytes_of(values, |value| half::f16::from_f64(value).to_le_bytes()),
-            Element::Bfloat16 => bytes_of(values, |value| half::bf16::from_f64(value).to_le_bytes()),
+            Element::Bfloat16 => {
+                bytes_of(values, |value| half::bf16::from_f64(value).to_le_bytes())
+            }
             Element::Int64 => bytes_of(values, |value| (value as i64).to_le_bytes()),
             Element::Int32 => bytes_of(values, |value| (value as i32).to_le_bytes()),
             Element::Bool => bytes_of(values, |value| [u8::from(value != 0.0)]),
@@ -137,7 +152,12 @@ impl Tensor {
 }
 
 fn each<const N: usize>(bytes: &[u8], value: impl Fn([u8; N]) -> f64) -> Vec<f64> {
-    bytes.as_chunks::<N>().0.iter().map(|chunk| value(*chunk)).collect()
+    bytes
+        .as_chunks::<N>()
+        .0
+        .iter()
+        .map(|chunk| value(*chunk))
+        .collect()
 }
 
 fn bytes_of<const N: usize>(values: &[f64], bytes: impl Fn(f64) -> [u8; N]) -> Vec<u8> {
@@ -163,7 +183,9 @@ pub fn run_control(
     out: &Path,
     infer: impl FnOnce(&Tensors) -> anyhow::Result<Tensors>,
 ) -> anyhow::Result<()> {
-    let Some(inputs) = control_inputs(artefact)? else { return Ok(()) };
+    let Some(inputs) = control_inputs(artefact)? else {
+        return Ok(());
+    };
     let outputs = infer(&inputs).context("right so far, but it fails on the control's inputs")?;
     write(&out.join(CONTROL_OUTPUTS), &outputs)
 }
@@ -178,7 +200,11 @@ fn parse(content: &[u8]) -> anyhow::Result<Tensors> {
     let mut tensors = Tensors::new();
     for (name, view) in file.iter() {
         let Some((element, ..)) = ELEMENTS.iter().find(|row| row.1 == view.dtype()) else {
-            bail!("tensor `{name}` has the type {:?}; known: {}", view.dtype(), Element::known());
+            bail!(
+                "tensor `{name}` has the type {:?}; known: {}",
+                view.dtype(),
+                Element::known()
+            );
         };
         let tensor = Tensor::new(*element, view.shape().to_vec(), view.data().to_vec())
             .with_context(|| format!("tensor `{name}`"))?;
@@ -195,7 +221,8 @@ pub fn write(path: &Path, tensors: &Tensors) -> anyhow::Result<()> {
     });
     let views = views.collect::<anyhow::Result<Vec<_>>>()?;
     let content = safetensors::serialize(views, None).context("failed to serialise tensors")?;
-    std::fs::write(path, content).with_context(|| format!("failed to write tensors to `{}`", path.display()))
+    std::fs::write(path, content)
+        .with_context(|| format!("failed to write tensors to `{}`", path.display()))
 }
 
 #[cfg(test)]
@@ -206,7 +233,12 @@ mod tests {
         let bytes = |element: Element| (0..6 * element.size()).map(|i| (i % 2) as u8).collect();
         Element::WORDS
             .iter()
-            .map(|(word, of)| ((*word).to_owned(), Tensor::new(*of, vec![2, 3], bytes(*of)).unwrap()))
+            .map(|(word, of)| {
+                (
+                    (*word).to_owned(),
+                    Tensor::new(*of, vec![2, 3], bytes(*of)).unwrap(),
+                )
+            })
             .collect()
     }
 
@@ -218,28 +250,54 @@ mod tests {
         let back = read(&first).unwrap();
         assert_eq!(back, every_type());
         write(&second, &back).unwrap();
-        assert_eq!(std::fs::read(first).unwrap(), std::fs::read(second).unwrap());
+        assert_eq!(
+            std::fs::read(first).unwrap(),
+            std::fs::read(second).unwrap()
+        );
     }
 
     #[test]
     fn values_widen_by_their_own_type() {
-        let of = |element, bytes: &[u8]| Tensor::new(element, vec![1], bytes.to_vec()).unwrap().to_f64();
+        let of = |element, bytes: &[u8]| {
+            Tensor::new(element, vec![1], bytes.to_vec())
+                .unwrap()
+                .to_f64()
+        };
         assert_eq!(of(Element::Float32, &(-1.5f32).to_le_bytes()), [-1.5]);
-        assert_eq!(of(Element::Float16, &half::f16::from_f32(0.25).to_le_bytes()), [0.25]);
-        assert_eq!(of(Element::Bfloat16, &half::bf16::from_f32(-2.0).to_le_bytes()), [-2.0]);
+        assert_eq!(
+            of(Element::Float16, &half::f16::from_f32(0.25).to_le_bytes()),
+            [0.25]
+        );
+        assert_eq!(
+            of(Element::Bfloat16, &half::bf16::from_f32(-2.0).to_le_bytes()),
+            [-2.0]
+        );
         assert_eq!(of(Element::Int64, &(-7i64).to_le_bytes()), [-7.0]);
-        assert_eq!((of(Element::Int8, &[0xff]), of(Element::Uint8, &[0xff])), (vec![-1.0], vec![255.0]));
+        assert_eq!(
+            (of(Element::Int8, &[0xff]), of(Element::Uint8, &[0xff])),
+            (vec![-1.0], vec![255.0])
+        );
         assert_eq!(of(Element::Float64, &1e300f64.to_le_bytes()), [1e300]);
         assert_eq!(of(Element::Int16, &(-300i16).to_le_bytes()), [-300.0]);
         assert_eq!(of(Element::Uint16, &65535u16.to_le_bytes()), [65535.0]);
         assert_eq!(of(Element::Uint32, &u32::MAX.to_le_bytes()), [4294967295.0]);
-        assert_eq!(of(Element::Uint64, &(1u64 << 63).to_le_bytes()), [9223372036854775808.0]);
+        assert_eq!(
+            of(Element::Uint64, &(1u64 << 63).to_le_bytes()),
+            [9223372036854775808.0]
+        );
     }
 
     #[test]
     fn a_scalar_has_one_element_and_a_short_tensor_is_refused() {
-        assert_eq!(Tensor::new(Element::Int32, vec![], vec![1, 0, 0, 0]).unwrap().to_f64(), [1.0]);
-        let error = Tensor::new(Element::Float32, vec![2], vec![0; 4]).unwrap_err().to_string();
+        assert_eq!(
+            Tensor::new(Element::Int32, vec![], vec![1, 0, 0, 0])
+                .unwrap()
+                .to_f64(),
+            [1.0]
+        );
+        let error = Tensor::new(Element::Float32, vec![2], vec![0; 4])
+            .unwrap_err()
+            .to_string();
         assert_eq!(error, "4 bytes do not fill the shape [2] of float32");
     }
 
@@ -248,6 +306,9 @@ mod tests {
         let view = TensorView::new(Dtype::C64, vec![1], &[0; 8]).unwrap();
         let content = safetensors::serialize([("x", view)], None).unwrap();
         let error = parse(&content).unwrap_err().to_string();
-        assert!(error.starts_with("tensor `x` has the type C64; known: float64"), "{error}");
+        assert!(
+            error.starts_with("tensor `x` has the type C64; known: float64"),
+            "{error}"
+        );
     }
 }

@@ -23,16 +23,22 @@ pub const SCRIPT: &str = "@huggingface/transformers/dist/transformers.web.min.js
 /// The folder of ONNX Runtime Web's bundles there.
 pub const ORT_WEB: &str = "onnxruntime-web/dist";
 /// Of its bundles the one that Transformers.js imports, and what that loads.
-pub const ORT_FILES: [&str; 3] =
-    ["ort.webgpu.min.mjs", "ort-wasm-simd-threaded.asyncify.mjs", "ort-wasm-simd-threaded.asyncify.wasm"];
+pub const ORT_FILES: [&str; 3] = [
+    "ort.webgpu.min.mjs",
+    "ort-wasm-simd-threaded.asyncify.mjs",
+    "ort-wasm-simd-threaded.asyncify.wasm",
+];
 
 const PAGE: &str = include_str!("transformers_js/page.mjs");
 /// Transformers.js imports by bare names what a bundler would put in their place. Both are one bundle here, because tensors
 /// are told by their class.
-const IMPORTS: &[(&str, &str)] =
-    &[("onnxruntime-web/webgpu", "ort/ort.webgpu.min.mjs"), ("onnxruntime-common", "ort/ort.webgpu.min.mjs")];
+const IMPORTS: &[(&str, &str)] = &[
+    ("onnxruntime-web/webgpu", "ort/ort.webgpu.min.mjs"),
+    ("onnxruntime-common", "ort/ort.webgpu.min.mjs"),
+];
 /// What is timed, and how the page knows that the device is done.
-const SYNC: &str = "whole task: preprocessing, inference and postprocessing; the call resolves with the result";
+const SYNC: &str =
+    "whole task: preprocessing, inference and postprocessing; the call resolves with the result";
 
 pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
     job.perform("transformers-js", &[("run", run)], progress)
@@ -68,15 +74,28 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
         "measure": params.measure,
     });
     let files = files(&params, artefact, bytes)?;
-    let page = Page { script: PAGE, params: &settings, files, imports: IMPORTS };
+    let page = Page {
+        script: PAGE,
+        params: &settings,
+        files,
+        imports: IMPORTS,
+    };
     let talk = page::open(&params, &options, &page, progress)?;
     let mut facts = json!({
         "task": settings["task"], "call": settings["call"], "session_options": settings["session"],
     });
     if params.measure.is_some() {
-        facts["timed"] = json!("the whole call of the pipeline: preprocessing, inference and postprocessing");
+        facts["timed"] =
+            json!("the whole call of the pipeline: preprocessing, inference and postprocessing");
     }
-    page::finish(job, &manifest, &options, talk, facts, params.measure.map(|_| SYNC))
+    page::finish(
+        job,
+        &manifest,
+        &options,
+        talk,
+        facts,
+        params.measure.map(|_| SYNC),
+    )
 }
 
 /// Options of the session: a verbose log, which tells where nodes went, and no fallback to the CPU. All others are the
@@ -91,23 +110,41 @@ fn session(api: Api) -> Value {
 }
 
 /// What the page fetches: the scripts, the runtime, the artefact's files but for tensors, the inputs.
-fn files(params: &Params, artefact: &Path, inputs: Vec<u8>) -> anyhow::Result<BTreeMap<String, Served>> {
+fn files(
+    params: &Params,
+    artefact: &Path,
+    inputs: Vec<u8>,
+) -> anyhow::Result<BTreeMap<String, Served>> {
     let mut files = page::shared();
     files.insert("inputs".to_owned(), Served::Bytes(inputs));
-    let bundles = ORT_FILES.iter().map(|name| ("ort", format!("{ORT_WEB}/{name}")));
+    let bundles = ORT_FILES
+        .iter()
+        .map(|name| ("ort", format!("{ORT_WEB}/{name}")));
     for (folder, name) in bundles.chain([("transformers", SCRIPT.to_owned())]) {
         let path = params.scripts.join(&name);
         if !path.is_file() {
-            let reason = format!("Transformers.js lacks `{}`: run `orch setup transformers-js`", path.display());
+            let reason = format!(
+                "Transformers.js lacks `{}`: run `orch setup transformers-js`",
+                path.display()
+            );
             return Err(Refusal::unavailable(reason));
         }
         files.insert(format!("{folder}/{}", file_name(&name)), Served::File(path));
     }
     for folder in ["", "onnx"] {
         let place = artefact.join(folder);
-        let entries = std::fs::read_dir(&place).with_context(|| format!("failed to list `{}`", place.display()))?;
-        for path in entries.flatten().map(|entry| entry.path()).filter(|path| is_served(path)) {
-            let name = path.strip_prefix(artefact).unwrap_or(&path).display().to_string();
+        let entries = std::fs::read_dir(&place)
+            .with_context(|| format!("failed to list `{}`", place.display()))?;
+        for path in entries
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| is_served(path))
+        {
+            let name = path
+                .strip_prefix(artefact)
+                .unwrap_or(&path)
+                .display()
+                .to_string();
             files.insert(format!("model/{name}"), Served::File(path));
         }
     }
@@ -115,7 +152,10 @@ fn files(params: &Params, artefact: &Path, inputs: Vec<u8>) -> anyhow::Result<BT
 }
 
 fn is_served(path: &Path) -> bool {
-    path.is_file() && path.extension().is_some_and(|extension| extension != "safetensors")
+    path.is_file()
+        && path
+            .extension()
+            .is_some_and(|extension| extension != "safetensors")
 }
 
 fn file_name(path: &str) -> &str {
@@ -141,17 +181,38 @@ mod tests {
     #[test]
     fn a_device_is_what_was_asked_for_and_the_cpu_is_no_fallback() {
         for (backend, asked, device, provider) in [
-            ("webgpu-browser", "webgpu", "webgpu", "WebGpuExecutionProvider"),
+            (
+                "webgpu-browser",
+                "webgpu",
+                "webgpu",
+                "WebGpuExecutionProvider",
+            ),
             ("webnn", "cpu", "webnn-cpu", "WebNNExecutionProvider"),
             ("cpu", "wasm", "wasm", "CPUExecutionProvider"),
         ] {
             let options = super::options(&params(backend, asked, json!({}))).unwrap();
-            assert_eq!((options.device(), options.provider_name()), (device, provider));
-            let fallback = session(options.api)["extra"]["session"]["disable_cpu_ep_fallback"].clone();
-            assert_eq!(fallback, if backend == "cpu" { Value::Null } else { json!("1") }, "{backend}");
+            assert_eq!(
+                (options.device(), options.provider_name()),
+                (device, provider)
+            );
+            let fallback =
+                session(options.api)["extra"]["session"]["disable_cpu_ep_fallback"].clone();
+            assert_eq!(
+                fallback,
+                if backend == "cpu" {
+                    Value::Null
+                } else {
+                    json!("1")
+                },
+                "{backend}"
+            );
         }
-        let error =
-            |backend, device, options| super::options(&params(backend, device, options)).err().unwrap().to_string();
+        let error = |backend, device, options| {
+            super::options(&params(backend, device, options))
+                .err()
+                .unwrap()
+                .to_string()
+        };
         assert!(error("cpu", "cpu", json!({})).contains("write `device: wasm`, not `cpu`"));
         assert!(error("cpu", "wasm", json!({"threads": 4})).contains("takes no option `threads`"));
         assert!(error("cuda", "cuda", json!({})).contains("no backend `cuda`"));
@@ -163,22 +224,40 @@ mod tests {
         let artefact = tempfile::tempdir().unwrap();
         let packages = tempfile::tempdir().unwrap();
         std::fs::create_dir(artefact.path().join("onnx")).unwrap();
-        for name in ["config.json", "tokenizer.json", "reference.safetensors", "inputs.safetensors", "onnx/model.onnx"]
-        {
+        for name in [
+            "config.json",
+            "tokenizer.json",
+            "reference.safetensors",
+            "inputs.safetensors",
+            "onnx/model.onnx",
+        ] {
             std::fs::write(artefact.path().join(name), "").unwrap();
         }
         let mut params = params("cpu", "wasm", json!({}));
         params.scripts = packages.path().to_owned();
         let missing = files(&params, artefact.path(), vec![]).unwrap_err();
-        assert_eq!(missing.downcast_ref::<Refusal>().unwrap().status, JobStatus::Unavailable);
-        assert!(missing.to_string().contains("orch setup transformers-js"), "{missing}");
-        for name in ORT_FILES.iter().map(|name| format!("{ORT_WEB}/{name}")).chain([SCRIPT.to_owned()]) {
+        assert_eq!(
+            missing.downcast_ref::<Refusal>().unwrap().status,
+            JobStatus::Unavailable
+        );
+        assert!(
+            missing.to_string().contains("orch setup transformers-js"),
+            "{missing}"
+        );
+        for name in ORT_FILES
+            .iter()
+            .map(|name| format!("{ORT_WEB}/{name}"))
+            .chain([SCRIPT.to_owned()])
+        {
             let path = packages.path().join(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, "").unwrap();
         }
         let served = files(&params, artefact.path(), vec![]).unwrap();
-        let model: Vec<_> = served.keys().filter_map(|name| name.strip_prefix("model/")).collect();
+        let model: Vec<_> = served
+            .keys()
+            .filter_map(|name| name.strip_prefix("model/"))
+            .collect();
         assert_eq!(model, ["config.json", "onnx/model.onnx", "tokenizer.json"]);
         for (_, file) in IMPORTS {
             assert!(served.contains_key(*file), "{file}");

@@ -28,17 +28,38 @@ fn known(case: &Case, spec: &Spec, session: &Session, inventory: &[Backend]) -> 
     let latest = |stage: &str| session.store.latest(&name(stage)).ok().flatten();
     // Of another kind of machine nothing follows.
     let host = &session.host.fingerprint;
-    let is_here = |record: &Record| record.key.lines().any(|(name, value)| name == "host" && value == *host);
+    let is_here = |record: &Record| {
+        record
+            .key
+            .lines()
+            .any(|(name, value)| name == "host" && value == *host)
+    };
     // A check takes no figure away that was measured before it.
     let told = latest("run").filter(|last| !is_untimed(last));
-    let told = told.or_else(|| session.store.history(&name("run"), MEMORY).ok()?.into_iter().find(|r| !is_untimed(r)));
-    let Some(last) = told.filter(is_here) else { return Known::Unmeasured };
+    let told = told.or_else(|| {
+        session
+            .store
+            .history(&name("run"), MEMORY)
+            .ok()?
+            .into_iter()
+            .find(|r| !is_untimed(r))
+    });
+    let Some(last) = told.filter(is_here) else {
+        return Known::Unmeasured;
+    };
     // What was measured is worth nothing where it was wrong.
-    let verdict = latest("judge").map(|verdict| verdict.outcome).filter(|outcome| outcome.is_failure());
+    let verdict = latest("judge")
+        .map(|verdict| verdict.outcome)
+        .filter(|outcome| outcome.is_failure());
     let outcome = verdict.unwrap_or(last.outcome);
     match (outcome, last.measure.as_ref().and_then(stats::median)) {
         (outcome, Some(median_ms)) if outcome.is_made() => {
-            let day = last.started.split('T').next().unwrap_or_default().to_owned();
+            let day = last
+                .started
+                .split('T')
+                .next()
+                .unwrap_or_default()
+                .to_owned();
             Known::Measured { median_ms, day }
         }
         (outcome, None) if outcome.is_made() => Known::Unmeasured,
@@ -48,7 +69,10 @@ fn known(case: &Case, spec: &Spec, session: &Session, inventory: &[Backend]) -> 
 
 /// Whether it passed a run that was checked and not timed.
 fn is_untimed(record: &Record) -> bool {
-    record.measure.as_ref().is_some_and(|measure| measure.times.is_none())
+    record
+        .measure
+        .as_ref()
+        .is_some_and(|measure| measure.times.is_none())
 }
 
 /// Why no device of this backend can be the best one.
@@ -57,8 +81,16 @@ fn out(backend: &str, inventory: &[Backend]) -> Option<String> {
         return Some(format!("orch has no prober for `{backend}`"));
     };
     if !found.available {
-        return Some(found.reason.clone().unwrap_or_else(|| "its prober gave no reason".into()));
+        return Some(
+            found
+                .reason
+                .clone()
+                .unwrap_or_else(|| "its prober gave no reason".into()),
+        );
     }
-    let is_real = found.devices.iter().any(|device| device.kind == DeviceKind::Hardware);
+    let is_real = found
+        .devices
+        .iter()
+        .any(|device| device.kind == DeviceKind::Hardware);
     (!is_real).then(|| "it is a stand-in for hardware that is not here".to_owned())
 }

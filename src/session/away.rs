@@ -15,12 +15,19 @@ use crate::worker::Cancel;
 /// What the command line, the variables or the file of the current folder name.
 pub(super) fn configured(settings: &Settings) -> anyhow::Result<Option<ExecutorConfig>> {
     let here = std::env::current_dir()?;
-    Ok(config::executor(&here, super::sharing::variables(), &settings.executor).map_err(UsageError)?)
+    Ok(
+        config::executor(&here, super::sharing::variables(), &settings.executor)
+            .map_err(UsageError)?,
+    )
 }
 
 /// What of a run would go away by what is configured, for who looks and runs nothing. What cannot be read is told by a run.
 pub(super) fn usual_routing() -> Option<Routing> {
-    configured(&Settings::default()).ok().flatten().as_ref().map(Routing::of)
+    configured(&Settings::default())
+        .ok()
+        .flatten()
+        .as_ref()
+        .map(Routing::of)
 }
 
 type There = Box<dyn Elsewhere>;
@@ -28,12 +35,19 @@ type There = Box<dyn Elsewhere>;
 /// The executor of a run, and what goes there.
 pub(super) fn depart(settings: &Settings) -> anyhow::Result<(Option<Routing>, Option<There>)> {
     let config = configured(settings)?;
-    let sends = settings.executor.whereabouts.is_some_and(|place| place != config::Where::Local);
+    let sends = settings
+        .executor
+        .whereabouts
+        .is_some_and(|place| place != config::Where::Local);
     if config.is_none() && (sends || settings.executor.download.is_some()) {
-        let hint = "--executor grpc://host:8980, or [executor] in orch.toml: docs/remote-execution.md";
+        let hint =
+            "--executor grpc://host:8980, or [executor] in orch.toml: docs/remote-execution.md";
         usage!("no executor is named, and steps are to go there\n  hint: {hint}");
     }
-    Ok((config.as_ref().map(Routing::of), config.map(reached).transpose().map_err(UsageError)?))
+    Ok((
+        config.as_ref().map(Routing::of),
+        config.map(reached).transpose().map_err(UsageError)?,
+    ))
 }
 
 #[cfg(feature = "remote")]
@@ -49,12 +63,24 @@ fn reached(_: ExecutorConfig) -> Result<There, String> {
 /// Performs the order that lies in the folder `dir`, as a worker. True if its result may be kept.
 pub fn serve_order(dir: &Path, locations: &Locations) -> anyhow::Result<bool> {
     // What an order needs besides its inputs is its own, and goes with it.
-    let room = tempfile::Builder::new().prefix("orch-order-").tempdir_in(dir).context("failed to make a folder")?;
+    let room = tempfile::Builder::new()
+        .prefix("orch-order-")
+        .tempdir_in(dir)
+        .context("failed to make a folder")?;
     let cancel = Cancel::default();
     let store = DiskStore::open(room.path())?;
     let provision = machine::provision(locations, cancel.clone())?;
-    let (inventory, host) = (|| machine::inventory(&provision), machine::host_facts(&Host::real()));
-    let site = Site { store: &store, provision: &provision, host: &host, inventory: &inventory, cancel: &cancel };
+    let (inventory, host) = (
+        || machine::inventory(&provision),
+        machine::host_facts(&Host::real()),
+    );
+    let site = Site {
+        store: &store,
+        provision: &provision,
+        host: &host,
+        inventory: &inventory,
+        cancel: &cancel,
+    };
     serve(dir, &site)
 }
 
@@ -66,8 +92,11 @@ pub fn worker_properties(locations: &Locations) -> anyhow::Result<BTreeMap<Strin
 
 /// The same of any host, with what was found there.
 fn advertised(host: &Host, inventory: &[Backend]) -> BTreeMap<String, Vec<String>> {
-    let (real, emulated): (Vec<_>, Vec<_>) = offered(inventory).into_iter().partition(|(_, is_real)| *is_real);
-    let names = |list: Vec<(String, bool)>| list.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    let (real, emulated): (Vec<_>, Vec<_>) = offered(inventory)
+        .into_iter()
+        .partition(|(_, is_real)| *is_real);
+    let names =
+        |list: Vec<(String, bool)>| list.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
     let machine = device::fingerprint(host);
     let mut properties = BTreeMap::from([
         (DEVICE.to_owned(), names(real)),
@@ -75,9 +104,16 @@ fn advertised(host: &Host, inventory: &[Backend]) -> BTreeMap<String, Vec<String
         ("cpu".to_owned(), vec![host.arch.clone()]),
         ("os".to_owned(), vec![host.os.clone()]),
         ("cores".to_owned(), vec![machine.cores.to_string()]),
-        ("orch-host".to_owned(), vec![machine.digest.chars().take(12).collect()]),
+        (
+            "orch-host".to_owned(),
+            vec![machine.digest.chars().take(12).collect()],
+        ),
     ]);
-    if let Some(bytes) = machine.memory_bytes.checked_div(1 << 20).filter(|mb| *mb > 0) {
+    if let Some(bytes) = machine
+        .memory_bytes
+        .checked_div(1 << 20)
+        .filter(|mb| *mb > 0)
+    {
         properties.insert("mem_mb".into(), vec![bytes.to_string()]);
     }
     properties.retain(|_, values| !values.is_empty());
@@ -98,18 +134,39 @@ mod tests {
             properties.get(property).cloned().unwrap_or_default()
         };
         let emulated = format!("{DEVICE}-emulated");
-        for (name, device) in
-            [("nvidia", "cuda"), ("amd", "rocm"), ("snapdragon", "qnn"), ("mac", "mps"), ("neither", "cpu")]
-        {
-            assert!(of(name, DEVICE).iter().any(|real| real == device), "{name}: {:?}", of(name, DEVICE));
-            assert!(!of(name, &emulated).iter().any(|stands| stands == device), "{name}");
+        for (name, device) in [
+            ("nvidia", "cuda"),
+            ("amd", "rocm"),
+            ("snapdragon", "qnn"),
+            ("mac", "mps"),
+            ("neither", "cpu"),
+        ] {
+            assert!(
+                of(name, DEVICE).iter().any(|real| real == device),
+                "{name}: {:?}",
+                of(name, DEVICE)
+            );
+            assert!(
+                !of(name, &emulated).iter().any(|stands| stands == device),
+                "{name}"
+            );
         }
         assert_eq!(of("neither", DEVICE), ["cpu", "openvino", "webnn"]);
-        assert_eq!(of("neither", &emulated), ["qnn", "webgpu", "webgpu-browser"]);
+        assert_eq!(
+            of("neither", &emulated),
+            ["qnn", "webgpu", "webgpu-browser"]
+        );
         let chip = of("snapdragon", &emulated);
         assert!(!chip.contains(&"qnn".to_owned()), "{chip:?}");
-        assert_eq!([of("snapdragon", "cpu"), of("mac", "cpu")], [["aarch64"], ["aarch64"]]);
+        assert_eq!(
+            [of("snapdragon", "cpu"), of("mac", "cpu")],
+            [["aarch64"], ["aarch64"]]
+        );
         assert_eq!(of("mac", "os"), ["macos"]);
-        assert_ne!(of("nvidia", "orch-host"), of("neither", "orch-host"), "kinds of machines are told apart");
+        assert_ne!(
+            of("nvidia", "orch-host"),
+            of("neither", "orch-host"),
+            "kinds of machines are told apart"
+        );
     }
 }

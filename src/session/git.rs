@@ -69,11 +69,25 @@ impl Revision {
             }
         })?);
         let commit = commit(&root, base)?;
-        let below = scratch.dir("base").context("failed to make a folder for the revision")?;
-        let below = std::fs::canonicalize(&below).with_context(|| format!("failed to resolve {}", below.display()))?;
+        let below = scratch
+            .dir("base")
+            .context("failed to make a folder for the revision")?;
+        let below = std::fs::canonicalize(&below)
+            .with_context(|| format!("failed to resolve {}", below.display()))?;
         let short = &commit[..12];
-        let name = if commit.starts_with(base) { short.to_owned() } else { format!("{base} ({short})") };
-        let mut revision = Self { name, root: root.clone(), below, parts: vec![], missing: vec![], _scratch: scratch };
+        let name = if commit.starts_with(base) {
+            short.to_owned()
+        } else {
+            format!("{base} ({short})")
+        };
+        let mut revision = Self {
+            name,
+            root: root.clone(),
+            below,
+            parts: vec![],
+            missing: vec![],
+            _scratch: scratch,
+        };
         revision.add(root, &commit)?;
         Ok(revision)
     }
@@ -86,15 +100,24 @@ impl Revision {
         let mut entries = Vec::new();
         let mut submodules = Vec::new();
         for line in listed.split('\0').filter(|line| !line.is_empty()) {
-            let (about, path) = line.split_once('\t').context("BUG: git ls-files --stage prints a tab")?;
+            let (about, path) = line
+                .split_once('\t')
+                .context("BUG: git ls-files --stage prints a tab")?;
             let mut words = about.split(' ').map(str::to_owned);
-            let (mode, object) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+            let (mode, object) = (
+                words.next().unwrap_or_default(),
+                words.next().unwrap_or_default(),
+            );
             match mode.as_str() {
                 "160000" => submodules.push((dir.join(path), object)),
                 _ => entries.push((mode, dir.join(path))),
             }
         }
-        self.parts.push(Part { dir, index, entries });
+        self.parts.push(Part {
+            dir,
+            index,
+            entries,
+        });
         for (dir, commit) in submodules {
             // Without a repository of its own, git would answer for the one around it.
             let is_here = dir.join(".git").exists() && find(&dir, &commit)?.is_some();
@@ -109,25 +132,44 @@ impl Revision {
     /// Lays out the files whose real path is asked for. Where there are symbolic links any file may be read by way of
     /// another's name, so then it is all of them.
     pub(super) fn lay_out(&self, asked: &dyn Fn(&Path) -> bool) -> anyhow::Result<()> {
-        let links = self.parts.iter().flat_map(|part| &part.entries).any(|(mode, _)| mode == "120000");
+        let links = self
+            .parts
+            .iter()
+            .flat_map(|part| &part.entries)
+            .any(|(mode, _)| mode == "120000");
         for part in &self.parts {
             let chosen = part.entries.iter().filter(|(_, path)| links || asked(path));
             let mut names = Vec::new();
             for (_, path) in chosen {
-                let name = path.strip_prefix(&part.dir).expect("BUG: an entry is below its repository");
+                let name = path
+                    .strip_prefix(&part.dir)
+                    .expect("BUG: an entry is below its repository");
                 names.extend_from_slice(name.as_os_str().as_encoded_bytes());
                 names.push(0);
             }
             if !names.is_empty() {
                 let prefix = format!("--prefix={}/", self.at(&part.dir).display());
-                let args = ["checkout-index", "--force", "--quiet", "-z", "--stdin", &prefix];
-                let mut child = command(&part.dir, Some(&part.index), args).stdin(Stdio::piped()).spawn()?;
+                let args = [
+                    "checkout-index",
+                    "--force",
+                    "--quiet",
+                    "-z",
+                    "--stdin",
+                    &prefix,
+                ];
+                let mut child = command(&part.dir, Some(&part.index), args)
+                    .stdin(Stdio::piped())
+                    .spawn()?;
                 let mut stdin = child.stdin.take().expect("BUG: stdin is a pipe");
                 let writer = std::thread::spawn(move || stdin.write_all(&names));
                 let output = child.wait_with_output()?;
                 let _ = writer.join(); // what git did not read, its exit status tells
                 if !output.status.success() {
-                    anyhow::bail!("git could not lay out {}: {}", self.name, last_words(&output.stderr));
+                    anyhow::bail!(
+                        "git could not lay out {}: {}",
+                        self.name,
+                        last_words(&output.stderr)
+                    );
                 }
             }
         }
@@ -142,26 +184,51 @@ impl Revision {
     /// What the revision reads where it names this path: its own file inside the repository, the real one outside.
     pub(super) fn read(&self, path: &Path) -> PathBuf {
         let real = self.real(path);
-        if real.starts_with(&self.root) { self.at(&real) } else { real }
+        if real.starts_with(&self.root) {
+            self.at(&real)
+        } else {
+            real
+        }
     }
 
     /// The path that a laid out one stands for.
     pub(super) fn real(&self, path: &Path) -> PathBuf {
         let path = normal(path);
-        path.strip_prefix(&self.below).map(|rest| Path::new("/").join(rest)).unwrap_or(path)
+        path.strip_prefix(&self.below)
+            .map(|rest| Path::new("/").join(rest))
+            .unwrap_or(path)
     }
 }
 
 /// The commit that is checked out around a folder. None outside of git, where there is no git, and before the first commit.
 pub(super) fn head(folder: &Path) -> Option<Git> {
-    let status = git(folder, None, ["status", "--porcelain=v2", "--branch", "--untracked-files=no"]).ok()?.ok()?;
-    let told = |name: &str| status.lines().find_map(|line| line.strip_prefix("# branch.")?.strip_prefix(name));
-    let committed = git(folder, None, ["show", "--no-patch", "--format=%ct", "HEAD"]).ok()?.ok()?;
+    let status = git(
+        folder,
+        None,
+        [
+            "status",
+            "--porcelain=v2",
+            "--branch",
+            "--untracked-files=no",
+        ],
+    )
+    .ok()?
+    .ok()?;
+    let told = |name: &str| {
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix("# branch.")?.strip_prefix(name))
+    };
+    let committed = git(folder, None, ["show", "--no-patch", "--format=%ct", "HEAD"])
+        .ok()?
+        .ok()?;
     let committed = jiff::Timestamp::from_second(committed.parse().ok()?).ok()?;
     Some(Git {
         revision: told("oid ")?.to_owned(),
         committed: figures::moment(committed),
-        branch: told("head ").filter(|name| *name != "(detached)").map(str::to_owned),
+        branch: told("head ")
+            .filter(|name| *name != "(detached)")
+            .map(str::to_owned),
         dirty: status.lines().any(|line| !line.starts_with('#')),
     })
 }
@@ -171,7 +238,10 @@ pub(super) fn head(folder: &Path) -> Option<Git> {
 pub(super) fn revision(folder: &Path) -> Option<String> {
     let read = |path: PathBuf| Some(std::fs::read_to_string(path).ok()?.trim_end().to_owned());
     let folder = std::fs::canonicalize(folder).ok()?;
-    let dot = folder.ancestors().map(|above| above.join(".git")).find(|dot| dot.exists())?;
+    let dot = folder
+        .ancestors()
+        .map(|above| above.join(".git"))
+        .find(|dot| dot.exists())?;
     // Of a worktree it is a file that leads to its folder, and that one to the repository's.
     let dir = match read(dot.clone()) {
         Some(link) => dot.parent()?.join(link.strip_prefix("gitdir: ")?),
@@ -179,11 +249,15 @@ pub(super) fn revision(folder: &Path) -> Option<String> {
     };
     let common = read(dir.join("commondir")).map_or_else(|| dir.clone(), |common| dir.join(common));
     let head = read(dir.join("HEAD"))?;
-    let Some(name) = head.strip_prefix("ref: ") else { return Some(head) };
+    let Some(name) = head.strip_prefix("ref: ") else {
+        return Some(head);
+    };
     read(common.join(name)).or_else(|| {
         let packed = read(common.join("packed-refs"))?;
         let mut lines = packed.lines().filter_map(|line| line.split_once(' '));
-        lines.find(|(_, packed)| *packed == name).map(|(commit, _)| commit.to_owned())
+        lines
+            .find(|(_, packed)| *packed == name)
+            .map(|(commit, _)| commit.to_owned())
     })
 }
 
@@ -200,7 +274,10 @@ fn commit(root: &Path, base: &str) -> anyhow::Result<String> {
         }
         false => "give a branch, a tag or a commit; one of a remote may have to be fetched first",
     };
-    usage!("git has no revision `{base}`\n  hint: {}", suggest::hint_or(base, names.lines(), other))
+    usage!(
+        "git has no revision `{base}`\n  hint: {}",
+        suggest::hint_or(base, names.lines(), other)
+    )
 }
 
 /// The commit that git takes a name for.
@@ -208,30 +285,60 @@ pub(crate) fn find(dir: &Path, name: &str) -> anyhow::Result<Option<String>> {
     if name.starts_with('-') || name.is_empty() {
         return Ok(None); // to git it would be an option
     }
-    Ok(git(dir, None, ["rev-parse", "--verify", "--quiet", &format!("{name}^{{commit}}")])?.ok())
+    Ok(git(
+        dir,
+        None,
+        [
+            "rev-parse",
+            "--verify",
+            "--quiet",
+            &format!("{name}^{{commit}}"),
+        ],
+    )?
+    .ok())
 }
 
 /// What git says on stdout.
-pub(crate) fn must<const N: usize>(dir: &Path, index: Option<&Path>, args: [&str; N]) -> anyhow::Result<String> {
-    git(dir, index, args)?.map_err(|words| anyhow::anyhow!("`git {}` failed: {words}", args.join(" ")))
+pub(crate) fn must<const N: usize>(
+    dir: &Path,
+    index: Option<&Path>,
+    args: [&str; N],
+) -> anyhow::Result<String> {
+    git(dir, index, args)?
+        .map_err(|words| anyhow::anyhow!("`git {}` failed: {words}", args.join(" ")))
 }
 
 /// What git says on stdout, or its last words where it fails.
-fn git<const N: usize>(dir: &Path, index: Option<&Path>, args: [&str; N]) -> anyhow::Result<Result<String, String>> {
-    let output = command(dir, index, args).output().map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound => UsageError("git is needed for this, and is not on PATH".into()).into(),
-        _ => anyhow::Error::from(e).context("failed to start git"),
-    })?;
+fn git<const N: usize>(
+    dir: &Path,
+    index: Option<&Path>,
+    args: [&str; N],
+) -> anyhow::Result<Result<String, String>> {
+    let output = command(dir, index, args)
+        .output()
+        .map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => {
+                UsageError("git is needed for this, and is not on PATH".into()).into()
+            }
+            _ => anyhow::Error::from(e).context("failed to start git"),
+        })?;
     if !output.status.success() {
         return Ok(Err(last_words(&output.stderr)));
     }
-    let text = String::from_utf8(output.stdout).context("git names a file that is not valid UTF-8")?;
+    let text =
+        String::from_utf8(output.stdout).context("git names a file that is not valid UTF-8")?;
     Ok(Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned()))
 }
 
 fn command<const N: usize>(dir: &Path, index: Option<&Path>, args: [&str; N]) -> Command {
     let mut command = Command::new("git");
-    command.arg("-C").arg(dir).args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .arg("-C")
+        .arg(dir)
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     // A git hook starts orch with these set for its own repository.
     for name in HOOK_VARIABLES {
         command.env_remove(name);
@@ -244,7 +351,9 @@ fn command<const N: usize>(dir: &Path, index: Option<&Path>, args: [&str; N]) ->
 }
 
 fn last_words(stderr: &[u8]) -> String {
-    last_line(&String::from_utf8_lossy(stderr)).unwrap_or("it gave no reason").to_owned()
+    last_line(&String::from_utf8_lossy(stderr))
+        .unwrap_or("it gave no reason")
+        .to_owned()
 }
 
 /// Whether `path` or a folder above it is in `set`.

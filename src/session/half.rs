@@ -57,7 +57,10 @@ pub(super) fn resolve_half(matrix: &mut Matrix, spec: &Spec, session: &Session, 
             return computes.clone();
         }
         let computes = match session.mocked.contains(target.backend.name) {
-            true => Computes::No(format!("{} is mocked, and computes nothing", target.backend.name)),
+            true => Computes::No(format!(
+                "{} is mocked, and computes nothing",
+                target.backend.name
+            )),
             false => halves.of(target, &question, ask),
         };
         known.borrow_mut().push((question, computes.clone()));
@@ -66,12 +69,22 @@ pub(super) fn resolve_half(matrix: &mut Matrix, spec: &Spec, session: &Session, 
 }
 
 fn question(target: &Target, precision: Precision) -> HalfQuestion {
-    let Target { runtime, backend, device, .. } = target;
+    let Target {
+        runtime,
+        backend,
+        device,
+        ..
+    } = target;
     let asked = match runtime.on(backend).map(|pair| &pair.half) {
         Some(Half::AskedOf(other)) => other,
         _ => runtime,
     };
-    HalfQuestion { runtime: asked.name.into(), backend: backend.name.into(), device: device.clone(), precision }
+    HalfQuestion {
+        runtime: asked.name.into(),
+        backend: backend.name.into(),
+        device: device.clone(),
+        precision,
+    }
 }
 
 impl Halves<'_> {
@@ -79,18 +92,27 @@ impl Halves<'_> {
         if let Some(why) = target.artefact.always_half {
             return Computes::Yes(why.to_owned());
         }
-        let Some(backend) = self.inventory.iter().find(|known| known.name == question.backend) else {
+        let Some(backend) = self
+            .inventory
+            .iter()
+            .find(|known| known.name == question.backend)
+        else {
             return Computes::No(format!("orch has no prober for `{}`", question.backend));
         };
         if !backend.available {
-            let reason = backend.reason.as_deref().unwrap_or("its prober gave no reason");
+            let reason = backend
+                .reason
+                .as_deref()
+                .unwrap_or("its prober gave no reason");
             return Computes::No(format!("no device to ask: {reason}"));
         }
         if let Some(kept) = self.kept(question) {
             return computes(kept);
         }
-        let missing: Vec<_> =
-            half::requirements(question).into_iter().filter(|r| !self.provision.is_ready(*r)).collect();
+        let missing: Vec<_> = half::requirements(question)
+            .into_iter()
+            .filter(|r| !self.provision.is_ready(*r))
+            .collect();
         for requirement in missing {
             let what = provision::title(requirement);
             let Ask::Installing(tell) = ask else {
@@ -98,8 +120,14 @@ impl Halves<'_> {
                     "not known yet: the {what} is not installed; `orch run` installs it and asks"
                 ));
             };
-            tell(&format!("{what}: installing, to ask {} what it computes in", question.device));
-            if let Err(e) = self.provision.ensure(requirement, &|line| tell(&format!("  {line}"))) {
+            tell(&format!(
+                "{what}: installing, to ask {} what it computes in",
+                question.device
+            ));
+            if let Err(e) = self
+                .provision
+                .ensure(requirement, &|line| tell(&format!("  {line}")))
+            {
                 return Computes::No(format!("not known: the {what} could not be set up: {e:#}"));
             }
         }
@@ -113,11 +141,26 @@ impl Halves<'_> {
 
     /// Asks it. Everything that this requires must be installed.
     fn ask(&self, question: &HalfQuestion) -> HalfAnswer {
-        let (found, lasts) = match self.store.scratch().and_then(|scratch| Ok((scratch.dir("half")?, scratch))) {
+        let (found, lasts) = match self
+            .store
+            .scratch()
+            .and_then(|scratch| Ok((scratch.dir("half")?, scratch)))
+        {
             Err(e) => (Computes::No(format!("no folder to work in: {e}")), false),
             Ok((folder, _scratch)) => {
-                let Self { provision, inventory, cancel, .. } = *self;
-                let tried = Bench { provision, inventory, cancel, scratch: &folder }.ask(question);
+                let Self {
+                    provision,
+                    inventory,
+                    cancel,
+                    ..
+                } = *self;
+                let tried = Bench {
+                    provision,
+                    inventory,
+                    cancel,
+                    scratch: &folder,
+                }
+                .ask(question);
                 (tried.computes, tried.lasts)
             }
         };
@@ -125,7 +168,11 @@ impl Halves<'_> {
             Computes::Yes(how) => (true, how),
             Computes::No(why) => (false, why),
         };
-        let answer = HalfAnswer { question: question.clone(), computes, why };
+        let answer = HalfAnswer {
+            question: question.clone(),
+            computes,
+            why,
+        };
         if lasts {
             let place = self.place(question);
             // An answer that cannot be kept costs the next call a probe.
@@ -135,7 +182,10 @@ impl Halves<'_> {
     }
 
     fn place(&self, question: &HalfQuestion) -> std::path::PathBuf {
-        let tools: Vec<_> = half::tools(question).into_iter().map(|tool| self.provision.identity(tool)).collect();
+        let tools: Vec<_> = half::tools(question)
+            .into_iter()
+            .map(|tool| self.provision.identity(tool))
+            .collect();
         let libraries = half::libraries(question, self.provision);
         let all = json!({"question": question, "host": self.host, "tools": tools, "libraries": libraries});
         probed::place(&self.provision.dir().join("probes"), "half", &all)
@@ -143,19 +193,40 @@ impl Halves<'_> {
 }
 
 fn computes(answer: HalfAnswer) -> Computes {
-    if answer.computes { Computes::Yes(answer.why) } else { Computes::No(answer.why) }
+    if answer.computes {
+        Computes::Yes(answer.why)
+    } else {
+        Computes::No(answer.why)
+    }
 }
 
 /// What is known of every device, and with `ask` what those say whose runtime is installed.
-pub fn tell(backends: &mut [Backend], host: &Fingerprint, base: (&Provision, &DiskStore), ask: bool) {
+pub fn tell(
+    backends: &mut [Backend],
+    host: &Fingerprint,
+    base: (&Provision, &DiskStore),
+    ask: bool,
+) {
     let inventory = backends.to_vec();
     let (provision, store) = base;
     let cancel = Cancel::default();
-    let halves = Halves { provision, store, inventory: &inventory, host: &host.digest, cancel: &cancel };
+    let halves = Halves {
+        provision,
+        store,
+        inventory: &inventory,
+        host: &host.digest,
+        cancel: &cancel,
+    };
     for backend in backends {
         for question in half::questions(backend) {
-            let can_ask = || ask && half::requirements(&question).into_iter().all(|needed| provision.is_ready(needed));
-            let answer = halves.kept(&question).or_else(|| can_ask().then(|| halves.ask(&question)));
+            let can_ask = || {
+                ask && half::requirements(&question)
+                    .into_iter()
+                    .all(|needed| provision.is_ready(needed))
+            };
+            let answer = halves
+                .kept(&question)
+                .or_else(|| can_ask().then(|| halves.ask(&question)));
             backend.half.extend(answer);
         }
     }

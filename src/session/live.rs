@@ -46,8 +46,9 @@ pub struct Pages {
 impl Pages {
     /// Below the site's folder.
     pub fn site(&self) -> Result<&Files, &str> {
-        let made =
-            self.site.get_or_init(|| site::site(&self.doc, None, &self.trends).map_err(|error| error.to_string()));
+        let made = self.site.get_or_init(|| {
+            site::site(&self.doc, None, &self.trends).map_err(|error| error.to_string())
+        });
         made.as_ref().map_err(String::as_str)
     }
 
@@ -58,13 +59,24 @@ impl Pages {
 
 impl Live {
     pub fn new(locations: Locations, request: Request) -> Self {
-        Self { locations, request, shown: None, seen: None, rests_until: Instant::now(), turn: 0 }
+        Self {
+            locations,
+            request,
+            shown: None,
+            seen: None,
+            rests_until: Instant::now(),
+            turn: 0,
+        }
     }
 
     /// The pages of what there is now.
     pub fn shown(&mut self) -> Arc<Shown> {
         if let Some(shown) = &self.shown
-            && (Instant::now() < self.rests_until || self.seen.as_ref().is_some_and(|seen| *seen == self.look(&seen.1)))
+            && (Instant::now() < self.rests_until
+                || self
+                    .seen
+                    .as_ref()
+                    .is_some_and(|seen| *seen == self.look(&seen.1)))
         {
             return shown.clone();
         }
@@ -73,19 +85,39 @@ impl Live {
         let files = self.seen.take().map(|(_, files)| files).unwrap_or_default();
         let before = self.look(&files);
         let made = self.make();
-        let files = made.as_ref().map_or(vec![self.request.spec.clone()], |(_, files)| files.clone());
-        let stamped = files.into_iter().map(|path| (path.clone(), modified(&path))).collect();
+        let files = made
+            .as_ref()
+            .map_or(vec![self.request.spec.clone()], |(_, files)| files.clone());
+        let stamped = files
+            .into_iter()
+            .map(|path| (path.clone(), modified(&path)))
+            .collect();
         self.seen = Some((before.0, stamped));
         self.turn += 1;
         self.rests_until = Instant::now() + began.elapsed() * REST;
-        let what = made.map(|(pages, _)| pages).map_err(|error| format!("{error:#}"));
-        self.shown.insert(Arc::new(Shown { version: self.turn, what })).clone()
+        let what = made
+            .map(|(pages, _)| pages)
+            .map_err(|error| format!("{error:#}"));
+        self.shown
+            .insert(Arc::new(Shown {
+                version: self.turn,
+                what,
+            }))
+            .clone()
     }
 
     fn look(&self, files: &[(PathBuf, Option<SystemTime>)]) -> Seen {
-        let root = absolute(&self.locations.cache_dir).map(|dir| DiskStore::root_below(&dir)).ok();
+        let root = absolute(&self.locations.cache_dir)
+            .map(|dir| DiskStore::root_below(&dir))
+            .ok();
         let log = root.and_then(|root| DiskStore::log_extent(&root));
-        (log, files.iter().map(|(path, _)| (path.clone(), modified(path))).collect())
+        (
+            log,
+            files
+                .iter()
+                .map(|(path, _)| (path.clone(), modified(path)))
+                .collect(),
+        )
     }
 
     fn make(&self) -> anyhow::Result<(Pages, Vec<PathBuf>)> {
@@ -98,8 +130,18 @@ impl Live {
         let report = html::render_with(&doc, &trends)?;
         let files = project.files.iter().map(|file| file.path.clone());
         // A run leaves its file there when it ends.
-        let files = files.chain([runs_dir(&history_dir(&self.locations)?)]).collect();
-        Ok((Pages { report, doc, trends, site: std::sync::OnceLock::new() }, files))
+        let files = files
+            .chain([runs_dir(&history_dir(&self.locations)?)])
+            .collect();
+        Ok((
+            Pages {
+                report,
+                doc,
+                trends,
+                site: std::sync::OnceLock::new(),
+            },
+            files,
+        ))
     }
 }
 

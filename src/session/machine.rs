@@ -16,7 +16,10 @@ pub(super) const MOCKED: &str = "ORCH_MOCK_DEVICES";
 
 pub(super) fn mocked() -> anyhow::Result<BTreeSet<String>> {
     let value = std::env::var(MOCKED).unwrap_or_default();
-    let names = value.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let names = value
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty());
     names
         .map(|name| match BackendRow::named(name).is_some() {
             true => Ok(name.to_owned()),
@@ -37,7 +40,10 @@ pub(super) fn inventory(provision: &Provision) -> Vec<Backend> {
 pub fn browsers(provision: &Provision) -> Libraries {
     let browser = Requirement::Env(EnvName::Browser);
     Libraries {
-        browser: provision.is_ready(browser).then(|| provision.browser().ok()).flatten(),
+        browser: provision
+            .is_ready(browser)
+            .then(|| provision.browser().ok())
+            .flatten(),
         answers: Some(provision.dir().join("answers")),
         ..Libraries::default()
     }
@@ -46,17 +52,27 @@ pub fn browsers(provision: &Provision) -> Libraries {
 /// What is, or can be, installed for the steps of any spec.
 pub fn provision(locations: &Locations, cancel: Cancel) -> anyhow::Result<Provision> {
     let cache = absolute(&locations.cache_dir)?;
-    let env_dir = locations.env_dir.as_deref().map(absolute).transpose()?.unwrap_or_else(|| cache.join("envs"));
-    let provision = Provision::new(env_dir, locations.python.clone(), cancel)?.opening(own_browser()?);
+    let env_dir = locations
+        .env_dir
+        .as_deref()
+        .map(absolute)
+        .transpose()?
+        .unwrap_or_else(|| cache.join("envs"));
+    let provision =
+        Provision::new(env_dir, locations.python.clone(), cancel)?.opening(own_browser()?);
     Ok(match &locations.locks {
         Some(folder) => provision.locked(Locks::of(folder).map_err(UsageError)?),
-        None => provision.without_cuda(index_for_cpus()).map_err(UsageError)?,
+        None => provision
+            .without_cuda(index_for_cpus())
+            .map_err(UsageError)?,
     })
 }
 
 /// Where PyTorch without CUDA is to be had, by ORCH_TORCH_INDEX; None for `pypi`, which has none.
 fn index_for_cpus() -> Option<String> {
-    let named = std::env::var("ORCH_TORCH_INDEX").ok().filter(|value| !value.is_empty());
+    let named = std::env::var("ORCH_TORCH_INDEX")
+        .ok()
+        .filter(|value| !value.is_empty());
     Some(named.unwrap_or_else(|| FOR_CPUS.to_owned())).filter(|index| index != "pypi")
 }
 
@@ -68,7 +84,8 @@ pub(super) fn own_browser() -> anyhow::Result<Option<PathBuf>> {
 
 pub(super) fn host_facts(host: &Host) -> HostFacts {
     let fingerprint = device::fingerprint(host);
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned());
+    let name =
+        std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned());
     let report = crate::report::Host {
         name: name.unwrap_or_else(|_| "unnamed".into()),
         os: fingerprint.os,
@@ -76,5 +93,7 @@ pub(super) fn host_facts(host: &Host) -> HostFacts {
         cores: fingerprint.cores,
         memory_bytes: fingerprint.memory_bytes,
     };
-    HostFacts::new(fingerprint.digest, fingerprint.computing, report, |name| std::env::var_os(name))
+    HostFacts::new(fingerprint.digest, fingerprint.computing, report, |name| {
+        std::env::var_os(name)
+    })
 }

@@ -33,27 +33,54 @@ impl Project {
             return Ok(Meant::Steps(steps.into_iter().collect()));
         }
         let has_all = |case: &Case| words(given).all(|word| has(case, word));
-        let cases: Vec<_> = self.plan.cases.iter().filter(|planned| has_all(&planned.case)).collect();
+        let cases: Vec<_> = self
+            .plan
+            .cases
+            .iter()
+            .filter(|planned| has_all(&planned.case))
+            .collect();
         match cases.as_slice() {
             [] => Err(self.unknown(given, has_all)),
             [one] => Ok(Meant::Case(one)),
-            all if given.contains(['*', '?']) => Ok(Meant::Steps(all.iter().map(|planned| planned.run).collect())),
+            all if given.contains(['*', '?']) => Ok(Meant::Steps(
+                all.iter().map(|planned| planned.run).collect(),
+            )),
             several => Err(ambiguous(given, several)),
         }
     }
 
     fn unknown(&self, given: &str, has_all: impl Fn(&Case) -> bool) -> anyhow::Error {
-        if let Some(excluded) = self.plan.excluded.iter().find(|excluded| has_all(&excluded.case)) {
+        if let Some(excluded) = self
+            .plan
+            .excluded
+            .iter()
+            .find(|excluded| has_all(&excluded.case))
+        {
             let (case, reason) = (excluded.case.id(), &excluded.reason);
-            return UsageError(format!("`{case}` is excluded, so it has no steps: {reason}")).into();
+            return UsageError(format!(
+                "`{case}` is excluded, so it has no steps: {reason}"
+            ))
+            .into();
         }
-        let cases: Vec<_> = self.plan.cases.iter().map(|planned| planned.case.id()).collect();
+        let cases: Vec<_> = self
+            .plan
+            .cases
+            .iter()
+            .map(|planned| planned.case.id())
+            .collect();
         let known = || self.plan.names().chain(cases.iter().map(String::as_str));
         let (model, rest) = given.split_once(char::is_whitespace).unwrap_or((given, ""));
         let as_case = format!("{model}:{}", words(rest).collect::<Vec<_>>().join("-"));
-        let meant = if suggest::nearest(given, known()).is_some() { given } else { &as_case };
+        let meant = if suggest::nearest(given, known()).is_some() {
+            given
+        } else {
+            &as_case
+        };
         let hint = suggest::hint_or(meant, known(), "`orch plan --all` lists the steps");
-        UsageError(format!("no step or case is called `{given}`\n  hint: {hint}")).into()
+        UsageError(format!(
+            "no step or case is called `{given}`\n  hint: {hint}"
+        ))
+        .into()
     }
 }
 
@@ -61,18 +88,33 @@ impl Project {
 const LISTED: usize = 12;
 
 fn ambiguous(given: &str, cases: &[&PlannedCase]) -> anyhow::Error {
-    let mut names: Vec<_> = cases.iter().take(LISTED).map(|planned| format!("`{}`", planned.case.id())).collect();
+    let mut names: Vec<_> = cases
+        .iter()
+        .take(LISTED)
+        .map(|planned| format!("`{}`", planned.case.id()))
+        .collect();
     names.extend((cases.len() > LISTED).then(|| format!("{} more", cases.len() - LISTED)));
     let names = names.join(", ");
-    UsageError(format!("`{given}` may be any of {} cases\n  hint: name one: {names}", cases.len())).into()
+    UsageError(format!(
+        "`{given}` may be any of {} cases\n  hint: name one: {names}",
+        cases.len()
+    ))
+    .into()
 }
 
 /// Without what only joins them.
 fn words(given: &str) -> impl Iterator<Item = &str> {
-    given.split_whitespace().filter(|word| !["@", "on"].contains(word))
+    given
+        .split_whitespace()
+        .filter(|word| !["@", "on"].contains(word))
 }
 
 fn has(case: &Case, word: &str) -> bool {
-    let plain = [case.model.as_str(), &case.target, case.precision.word(), &case.name];
+    let plain = [
+        case.model.as_str(),
+        &case.target,
+        case.precision.word(),
+        &case.name,
+    ];
     plain.contains(&word) || case.instance() == word || glob::matches(word, &case.id())
 }

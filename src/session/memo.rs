@@ -10,7 +10,9 @@ use crate::memo::{Ended, Here, Memo, MemoPath};
 use crate::provision::Provision;
 use crate::report::{ReportDoc, Summary};
 use crate::session::machine::{self, MOCKED};
-use crate::session::{Locations, Request, Run, Session, Settings, Tell, absolute, away, provision, recorded, sharing};
+use crate::session::{
+    Locations, Request, Run, Session, Settings, Tell, absolute, away, provision, recorded, sharing,
+};
 use crate::store::DiskStore;
 use crate::toolchain::EnvName;
 use crate::worker::Cancel;
@@ -18,10 +20,18 @@ use crate::worker::Cancel;
 /// Where the memo of this run stands. None where there can be none.
 fn path(locations: &Locations, request: &Request, settings: &Settings) -> Option<MemoPath> {
     // What runs anew finds what any run would.
-    let request = Request { rerun: Vec::new(), anew: false, ..request.clone() };
+    let request = Request {
+        rerun: Vec::new(),
+        anew: false,
+        ..request.clone()
+    };
     let (browser, mocked) = (machine::own_browser().ok()?, std::env::var_os(MOCKED));
     let root = DiskStore::root_below(&absolute(&locations.cache_dir).ok()?);
-    MemoPath::new(root, &(locations, request, &settings.out_dir, browser, mocked)).ok()
+    MemoPath::new(
+        root,
+        &(locations, request, &settings.out_dir, browser, mocked),
+    )
+    .ok()
 }
 
 /// What the last run found, and that it is there still.
@@ -34,14 +44,23 @@ pub struct Recalled {
 }
 
 /// What the last run of the same found, if nothing of it changed. None means that the run is to be done.
-pub fn recall(locations: &Locations, request: &Request, settings: &Settings) -> anyhow::Result<Option<Recalled>> {
-    let is_usual = request.is_whole() && request.rerun.is_empty() && !request.anew && settings.trace.is_none();
+pub fn recall(
+    locations: &Locations,
+    request: &Request,
+    settings: &Settings,
+) -> anyhow::Result<Option<Recalled>> {
+    let is_usual =
+        request.is_whole() && request.rerun.is_empty() && !request.anew && settings.trace.is_none();
     if !is_usual || sharing::owes(locations, settings.no_remote) || !is_here(settings) {
         return Ok(None);
     }
     let clock = Instant::now();
-    let Some(path) = path(locations, request, settings) else { return Ok(None) };
-    let Some(memo) = path.open() else { return Ok(None) };
+    let Some(path) = path(locations, request, settings) else {
+        return Ok(None);
+    };
+    let Some(memo) = path.open() else {
+        return Ok(None);
+    };
     let host = machine::host_facts(&Host::real());
     let (mut inventory, mut pythons) = (Vec::new(), Vec::new());
     if memo.has_cases() {
@@ -49,23 +68,43 @@ pub fn recall(locations: &Locations, request: &Request, settings: &Settings) -> 
         inventory = machine::inventory(&provision);
         pythons = interpreters(&provision);
     }
-    let mut recalled = Recalled { memo, host, inventory, pythons, clock };
+    let mut recalled = Recalled {
+        memo,
+        host,
+        inventory,
+        pythons,
+        clock,
+    };
     if !recalled.memo.holds(&path, recalled.here()) {
         return Ok(None);
     }
     if let Some(revision) = recorded::new_revision(recalled.memo.recorded(), &request.spec) {
-        recorded::repeat(&mut recalled.memo, &path, revision, locations, request, settings);
+        recorded::repeat(
+            &mut recalled.memo,
+            &path,
+            revision,
+            locations,
+            request,
+            settings,
+        );
     }
     Ok(Some(recalled))
 }
 
 impl Recalled {
     fn here(&self) -> Here<'_> {
-        Here { host: &self.host, inventory: &self.inventory, pythons: &self.pythons }
+        Here {
+            host: &self.host,
+            inventory: &self.inventory,
+            pythons: &self.pythons,
+        }
     }
 
     pub fn summary(&self) -> Summary {
-        Summary { seconds: self.clock.elapsed().as_secs_f64(), ..self.memo.summary().clone() }
+        Summary {
+            seconds: self.clock.elapsed().as_secs_f64(),
+            ..self.memo.summary().clone()
+        }
     }
 
     /// What an ordinary run would print before its last line. None if it is damaged.
@@ -75,7 +114,10 @@ impl Recalled {
 
     /// The document of an ordinary run. None if it is damaged.
     pub fn doc(&self) -> Option<ReportDoc> {
-        Some(ReportDoc { summary: self.summary(), ..self.memo.doc(self.here())? })
+        Some(ReportDoc {
+            summary: self.summary(),
+            ..self.memo.doc(self.here())?
+        })
     }
 }
 
@@ -85,36 +127,63 @@ fn is_here(settings: &Settings) -> bool {
 }
 
 fn interpreters(provision: &Provision) -> Vec<Option<PathBuf>> {
-    EnvName::ALL.iter().map(|name| provision.env(*name).ok().map(|env| env.python)).collect()
+    EnvName::ALL
+        .iter()
+        .map(|name| provision.env(*name).ok().map(|env| env.python))
+        .collect()
 }
 
 impl Session {
     /// Keeps what the run found, if the same run would find nothing to do.
     pub fn keep(&self, run: Run, request: &Request, settings: &Settings, tell: Tell<'_>) {
-        let Run { planned, finished, handed, options, before, recorded, .. } = run;
+        let Run {
+            planned,
+            finished,
+            handed,
+            options,
+            before,
+            recorded,
+            ..
+        } = run;
         let project = &planned.project;
         let has_cases = !project.plan.cases.is_empty();
         // What a device computes in is asked each time: a driver may change it, which no memo looks at.
-        let may_keep = request.is_whole() && !project.probes && !handed.in_the_way && !self.store.is_read_only();
+        let may_keep = request.is_whole()
+            && !project.probes
+            && !handed.in_the_way
+            && !self.store.is_read_only();
         // The packages of a Python of the user's, or a browser, may be exchanged at any time, and nothing that is looked at would show it.
-        let is_foreign = self.locations.python.is_some() || !matches!(machine::own_browser(), Ok(None));
+        let is_foreign =
+            self.locations.python.is_some() || !matches!(machine::own_browser(), Ok(None));
         if !may_keep || (has_cases && is_foreign) || !is_here(settings) {
             return;
         }
-        let Some(path) = path(&self.locations, request, settings) else { return };
-        let pythons = if has_cases { interpreters(&self.provision) } else { Vec::new() };
+        let Some(path) = path(&self.locations, request, settings) else {
+            return;
+        };
+        let pythons = if has_cases {
+            interpreters(&self.provision)
+        } else {
+            Vec::new()
+        };
         let kept = path.keep(Ended {
             // The run is over: no listener gets further messages.
             context: &self.context(project, &options, &|_: Event| {}),
             finished,
             specs: &project.files,
-            here: Here { host: &self.host, inventory: self.inventory_for(has_cases), pythons: &pythons },
+            here: Here {
+                host: &self.host,
+                inventory: self.inventory_for(has_cases),
+                pythons: &pythons,
+            },
             out: &handed.placed,
             before,
             recorded,
         });
         if let Err(e) = kept {
-            tell(&format!("warning: the memo of this run was not written, so the next run checks everything: {e}"));
+            tell(&format!(
+                "warning: the memo of this run was not written, so the next run checks everything: {e}"
+            ));
         }
     }
 }

@@ -103,19 +103,41 @@ impl Session {
         let store = Arc::new(locations.store()?);
         let provision = provision(locations, cancel.clone())?;
         let (inventory, host) = (OnceLock::new(), machine::host_facts(&Host::real()));
-        Ok(Self { store, provision, host, cancel, locations: locations.clone(), inventory, mocked: machine::mocked()? })
+        Ok(Self {
+            store,
+            provision,
+            host,
+            cancel,
+            locations: locations.clone(),
+            inventory,
+            mocked: machine::mocked()?,
+        })
     }
 
     /// On a machine that is described instead of looked at: nothing is probed.
-    pub fn described(store: DiskStore, provision: Provision, host: HostFacts, inventory: Vec<Backend>) -> Self {
+    pub fn described(
+        store: DiskStore,
+        provision: Provision,
+        host: HostFacts,
+        inventory: Vec<Backend>,
+    ) -> Self {
         let (store, inventory) = (Arc::new(store), OnceLock::from(inventory));
         let (cancel, locations, mocked) = Default::default();
-        Self { store, provision, host, cancel, locations, inventory, mocked }
+        Self {
+            store,
+            provision,
+            host,
+            cancel,
+            locations,
+            inventory,
+            mocked,
+        }
     }
 
     /// What the probers say, asked when it is first needed.
     pub fn inventory(&self) -> &[Backend] {
-        self.inventory.get_or_init(|| machine::inventory(&self.provision))
+        self.inventory
+            .get_or_init(|| machine::inventory(&self.provision))
     }
 
     /// A plan without cases is the same on every machine, and nothing is probed for it.
@@ -134,19 +156,32 @@ impl Session {
     }
 
     /// The report of what the store already holds.
-    pub fn held(&self, project: &Project, options: &Options, listener: &dyn Listener) -> anyhow::Result<ReportDoc> {
+    pub fn held(
+        &self,
+        project: &Project,
+        options: &Options,
+        listener: &dyn Listener,
+    ) -> anyhow::Result<ReportDoc> {
         Ok(exec::held(&self.context(project, options, listener))?)
     }
 
     /// What its steps need to be installed here: of the cases whose hardware is here.
     pub fn requirements(&self, project: &Project) -> BTreeSet<Requirement> {
         let plan = &project.plan;
-        let is_here = |backend: &str| self.inventory().iter().any(|known| known.name == backend && known.available);
+        let is_here = |backend: &str| {
+            self.inventory()
+                .iter()
+                .any(|known| known.name == backend && known.available)
+        };
         let runs = plan.cases.iter().filter(|planned| {
             let step = plan.step(planned.run);
-            step.stage == Stage::Run && !step.run().is_elsewhere() && is_here(step.run().backend.name)
+            step.stage == Stage::Run
+                && !step.run().is_elsewhere()
+                && is_here(step.run().backend.name)
         });
-        let steps = runs.flat_map(|planned| &planned.chain).map(|id| plan.step(*id));
+        let steps = runs
+            .flat_map(|planned| &planned.chain)
+            .map(|id| plan.step(*id));
         steps.flat_map(|step| step.kind.requires(step)).collect()
     }
 
@@ -176,7 +211,9 @@ impl Session {
 impl exec::Probe for Session {
     fn ask(&self, backend: &str) -> Backend {
         match Probes::new(&self.store, &self.provision, self.cancel.clone()) {
-            Ok(probes) => device::probe_one(backend, &Host::real(), &|name, params| probes.ask(name, params)),
+            Ok(probes) => device::probe_one(backend, &Host::real(), &|name, params| {
+                probes.ask(name, params)
+            }),
             Err(e) => Backend::unavailable(backend, format!("{e:#}")),
         }
     }

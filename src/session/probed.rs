@@ -19,11 +19,15 @@ const LONGEST: Duration = Duration::from_secs(15 * 60);
 /// Changes by the minute.
 const FLEETING: &[&str] = &["memory_free_bytes"];
 /// Files that change with a driver, and the boot in which it was loaded.
-const FILES: &[&str] =
-    &["/proc/sys/kernel/random/boot_id", "/proc/driver/nvidia/version", "/sys/module/amdgpu/version"];
+const FILES: &[&str] = &[
+    "/proc/sys/kernel/random/boot_id",
+    "/proc/driver/nvidia/version",
+    "/sys/module/amdgpu/version",
+];
 /// Beginnings of variables that vendors' libraries and browsers read.
 const VARIABLES: &[&str] = &[
-    "CUDA", "DISPLAY", "HIP", "HSA", "LD_", "MESA", "NVIDIA", "OCL", "ORT", "OPENVINO", "ROC", "VK_", "WAYLAND", "ZE",
+    "CUDA", "DISPLAY", "HIP", "HSA", "LD_", "MESA", "NVIDIA", "OCL", "ORT", "OPENVINO", "ROC",
+    "VK_", "WAYLAND", "ZE",
 ];
 
 /// Where in a folder an answer is kept that stands as long as nothing of all that changes.
@@ -32,27 +36,46 @@ pub(super) fn place(folder: &Path, name: &str, params: &Value) -> PathBuf {
 }
 
 /// The answer that is kept there, or that of `ask`.
-pub(super) fn or_ask(path: &Path, ask: impl FnOnce() -> Result<Backend, String>) -> Result<Backend, String> {
+pub(super) fn or_ask(
+    path: &Path,
+    ask: impl FnOnce() -> Result<Backend, String>,
+) -> Result<Backend, String> {
     if let Some(kept) = kept(path) {
         return Ok(kept);
     }
     let answer = ask()?;
     if answer.available {
         // A cache that cannot be written costs the next call a probe.
-        let _ = bfs::write_atomic(path, &serde_json::to_vec(&lasting(answer.clone())).unwrap_or_default());
+        let _ = bfs::write_atomic(
+            path,
+            &serde_json::to_vec(&lasting(answer.clone())).unwrap_or_default(),
+        );
     }
     Ok(answer)
 }
 
 fn key(name: &str, params: &Value) -> Digest {
     let mut lines = vec![name.to_owned(), params.to_string()];
-    let exe = std::env::current_exe().ok().and_then(|exe| Stamp::of(&exe).ok());
+    let exe = std::env::current_exe()
+        .ok()
+        .and_then(|exe| Stamp::of(&exe).ok());
     lines.push(format!("{exe:?}"));
-    lines.extend(paths(params).into_iter().map(|path| format!("{path} {:?}", Stamp::of(path.as_ref()).ok())));
-    lines.extend(FILES.iter().map(|path| std::fs::read_to_string(path).unwrap_or_default()));
+    lines.extend(
+        paths(params)
+            .into_iter()
+            .map(|path| format!("{path} {:?}", Stamp::of(path.as_ref()).ok())),
+    );
+    lines.extend(
+        FILES
+            .iter()
+            .map(|path| std::fs::read_to_string(path).unwrap_or_default()),
+    );
     let read = |(name, value): (OsString, OsString)| {
         let name = name.into_string().ok()?;
-        VARIABLES.iter().any(|start| name.starts_with(start)).then(|| format!("{name}={value:?}"))
+        VARIABLES
+            .iter()
+            .any(|start| name.starts_with(start))
+            .then(|| format!("{name}={value:?}"))
     };
     let mut variables: Vec<_> = std::env::vars_os().filter_map(read).collect();
     variables.sort();
@@ -72,7 +95,10 @@ fn paths(params: &Value) -> Vec<&str> {
 
 fn kept(path: &Path) -> Option<Backend> {
     let given = std::fs::metadata(path).ok()?.modified().ok()?;
-    let age = SystemTime::now().duration_since(given).ok().filter(|age| *age < LONGEST)?;
+    let age = SystemTime::now()
+        .duration_since(given)
+        .ok()
+        .filter(|age| *age < LONGEST)?;
     let mut backend: Backend = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
     backend.fact("probed_seconds_ago", age.as_secs());
     Some(backend)
@@ -80,7 +106,9 @@ fn kept(path: &Path) -> Option<Backend> {
 
 fn lasting(mut backend: Backend) -> Backend {
     for device in &mut backend.devices {
-        FLEETING.iter().for_each(|name| drop(device.facts.remove(*name)));
+        FLEETING
+            .iter()
+            .for_each(|name| drop(device.facts.remove(*name)));
     }
     backend
 }
@@ -102,20 +130,36 @@ mod tests {
         let asked = Cell::new(0);
         let ask = |answer: Result<Backend, String>| {
             let params = json!({"libraries": [library.to_str().unwrap()]});
-            or_ask(&place(&folder.path().join("probes"), "cuda", &params), || {
-                asked.set(asked.get() + 1);
-                answer
-            })
+            or_ask(
+                &place(&folder.path().join("probes"), "cuda", &params),
+                || {
+                    asked.set(asked.get() + 1);
+                    answer
+                },
+            )
         };
         assert!(ask(Err("it died".to_owned())).is_err());
-        assert!(!ask(Ok(Backend::unavailable("cuda", "no driver"))).unwrap().available);
+        assert!(
+            !ask(Ok(Backend::unavailable("cuda", "no driver")))
+                .unwrap()
+                .available
+        );
         let mut device = Device::new("cuda:0", "NVIDIA H200", DeviceKind::Hardware);
         device.fact("memory_free_bytes", 7).fact("uuid", "GPU-1");
         let good = || Ok(Backend::available("cuda", vec![device.clone()]));
-        assert_eq!(ask(good()).unwrap().devices[0].facts["memory_free_bytes"], 7);
+        assert_eq!(
+            ask(good()).unwrap().devices[0].facts["memory_free_bytes"],
+            7
+        );
         let kept = ask(Err("not asked".to_owned())).unwrap();
-        assert_eq!((asked.get(), &kept.devices[0].facts["uuid"]), (3, &json!("GPU-1")));
-        assert!(!kept.devices[0].facts.contains_key("memory_free_bytes"), "it would be an old figure");
+        assert_eq!(
+            (asked.get(), &kept.devices[0].facts["uuid"]),
+            (3, &json!("GPU-1"))
+        );
+        assert!(
+            !kept.devices[0].facts.contains_key("memory_free_bytes"),
+            "it would be an old figure"
+        );
         assert!(kept.facts.contains_key("probed_seconds_ago"));
         std::fs::write(&library, "22").unwrap();
         ask(good()).unwrap();

@@ -30,29 +30,53 @@ impl Probes {
     pub fn new(store: &DiskStore, provision: &Provision, cancel: Cancel) -> anyhow::Result<Self> {
         let exe = std::env::current_exe().context("failed to find orch's own executable")?;
         let scratch = store.scratch()?;
-        Ok(Self { exe, scratch, kept: provision.dir().join("probes"), cancel })
+        Ok(Self {
+            exe,
+            scratch,
+            kept: provision.dir().join("probes"),
+            cancel,
+        })
     }
 
     /// What the prober's library says, or said a short while ago; or why there is no answer.
     pub fn ask(&self, name: &str, params: Value) -> Result<Backend, String> {
-        probed::or_ask(&probed::place(&self.kept, name, &params), || self.ask_now(name, params))
+        probed::or_ask(&probed::place(&self.kept, name, &params), || {
+            self.ask_now(name, params)
+        })
     }
 
     fn ask_now(&self, name: &str, params: Value) -> Result<Backend, String> {
         let out = self.scratch.dir("probe").map_err(|e| e.to_string())?;
         let (inputs, env) = Default::default();
         let sandbox = Grants::everything();
-        let job = Job { id: 0, op: name.into(), params, inputs, out: out.clone(), log: None, env, sandbox };
+        let job = Job {
+            id: 0,
+            op: name.into(),
+            params,
+            inputs,
+            out: out.clone(),
+            log: None,
+            env,
+            sandbox,
+        };
         let mut command = Command::new(&self.exe);
         // Browsers leave their profile there.
         command.args(["worker", "probe"]).current_dir(&out);
         let log = out.join("log");
         let limits = Limits::of_time(PATIENCE, &self.cancel, &log);
         match run_oneshot(command, &job, &limits) {
-            Ended::Answered(output) => serde_json::from_value(output.facts).map_err(|e| e.to_string()),
-            Ended::Died { signal: Some(signal), .. } => Err(format!("the probe was ended by signal {signal}")),
+            Ended::Answered(output) => {
+                serde_json::from_value(output.facts).map_err(|e| e.to_string())
+            }
+            Ended::Died {
+                signal: Some(signal),
+                ..
+            } => Err(format!("the probe was ended by signal {signal}")),
             Ended::Died { code, .. } => Err(format!("the probe ended with code {code:?}")),
-            Ended::TimedOut => Err(format!("the probe did not answer within {} s", PATIENCE.as_secs())),
+            Ended::TimedOut => Err(format!(
+                "the probe did not answer within {} s",
+                PATIENCE.as_secs()
+            )),
             Ended::Interrupted => Err("interrupted".into()),
             Ended::Broken(what) | Ended::OutOfMemory(what) | Ended::ServerDied(what) => Err(what),
         }

@@ -28,18 +28,28 @@ impl Session {
         (listener, tell): (&dyn Listener, Tell<'_>),
     ) -> anyhow::Result<(String, Profile)> {
         let mut request = request.clone();
-        request.selection.queries.push(Query::Is { facet: Facet::Case, glob: case.to_owned() });
+        request.selection.queries.push(Query::Is {
+            facet: Facet::Case,
+            glob: case.to_owned(),
+        });
         let mut planned = self.plan(&request, Ask::Installing(tell), tell)?;
         let plan = &planned.project.plan;
         let [chosen] = &plan.cases[..] else {
-            let names: Vec<_> = plan.cases.iter().take(NAMED).map(|planned| planned.case.id()).collect();
+            let names: Vec<_> = plan
+                .cases
+                .iter()
+                .take(NAMED)
+                .map(|planned| planned.case.id())
+                .collect();
             let (count, names) = (counted(plan.cases.len(), "case"), names.join("`, `"));
             usage!("`{case}` matches {count}: name one, such as `{names}`");
         };
         let (run, name) = (plan.step(chosen.run).clone(), chosen.case.id());
         can(&run).map_err(|why| UsageError(format!("`{name}` cannot be profiled: {why}")))?;
         let loads = run.inputs.iter().find(|(label, _)| &**label == "artefact");
-        let Some((_, Source::Step(made_by))) = loads else { anyhow::bail!("BUG: {name} loads nothing") };
+        let Some((_, Source::Step(made_by))) = loads else {
+            anyhow::bail!("BUG: {name} loads nothing")
+        };
         let made_by = *made_by;
         planned.options.wanted = Some(BTreeSet::from([made_by]));
         planned.has_pages = false;
@@ -54,8 +64,15 @@ impl Session {
         let (artefact, folder) = (scratch.dir("artefact")?, scratch.dir("profile")?);
         self.store.lay_out(&tree, &artefact, LaidAs::Copies)?;
         let inventory = self.inventory();
-        let bench = Bench { provision: &self.provision, inventory, cancel: &self.cancel, scratch: &folder };
-        let profile = bench.profile(&run, &artefact, samples).with_context(|| format!("`{name}` was not profiled"))?;
+        let bench = Bench {
+            provision: &self.provision,
+            inventory,
+            cancel: &self.cancel,
+            scratch: &folder,
+        };
+        let profile = bench
+            .profile(&run, &artefact, samples)
+            .with_context(|| format!("`{name}` was not profiled"))?;
         Ok((name, profile))
     }
 }

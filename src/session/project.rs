@@ -52,9 +52,13 @@ impl Project {
         }
         let mut selection: Selection = request.selection.clone();
         let matrix = Matrix::with(spec, &selection.targets);
-        matrix.each_expectation_counts(spec).map_err(|e| UsageError(e.to_string()))?;
+        matrix
+            .each_expectation_counts(spec)
+            .map_err(|e| UsageError(e.to_string()))?;
         selection.targets.retain(|target| target != AUTO);
-        let mut matrix = matrix.select(spec, &selection).map_err(|e| UsageError(e.to_string()))?;
+        let mut matrix = matrix
+            .select(spec, &selection)
+            .map_err(|e| UsageError(e.to_string()))?;
         let probes = matrix.asks_for_half(spec);
         if let Some((session, ask)) = here {
             half::resolve_half(&mut matrix, spec, session, ask);
@@ -65,7 +69,14 @@ impl Project {
         let plan = plan::build_with(spec, &matrix, request.fallback, &clock);
         let plan = plan.map_err(|e| UsageError(e.to_string()))?;
         let sweep = request.sweep.clone();
-        Ok(Self { plan, clock, sweep, name: request.spec.display().to_string(), files: spec.files.clone(), probes })
+        Ok(Self {
+            plan,
+            clock,
+            sweep,
+            name: request.spec.display().to_string(),
+            files: spec.files.clone(),
+            probes,
+        })
     }
 
     /// Options of who looks and does not touch.
@@ -86,7 +97,11 @@ impl Project {
         for pattern in globs {
             let chosen = self.matching(pattern);
             if chosen.is_empty() {
-                let hint = suggest::hint_or(pattern, self.plan.names(), "`orch plan --all` lists the steps");
+                let hint = suggest::hint_or(
+                    pattern,
+                    self.plan.names(),
+                    "`orch plan --all` lists the steps",
+                );
                 usage!("no step is called `{pattern}`\n  hint: {hint}");
             }
             found.extend(chosen);
@@ -96,30 +111,54 @@ impl Project {
 
     pub(super) fn matching(&self, pattern: &str) -> Vec<StepId> {
         let plan = &self.plan;
-        let stages = [Stage::Generate, Stage::Convert, Stage::Run, Stage::Judge, Stage::Command];
+        let stages = [
+            Stage::Generate,
+            Stage::Convert,
+            Stage::Run,
+            Stage::Judge,
+            Stage::Command,
+        ];
         if let Some(stage) = stages.into_iter().find(|stage| stage.word() == pattern) {
-            return plan.ids().filter(|id| plan.step(*id).stage == stage).collect();
+            return plan
+                .ids()
+                .filter(|id| plan.step(*id).stage == stage)
+                .collect();
         }
         if let Some(case) = pattern.strip_prefix("case:") {
-            let named = plan.cases.iter().filter(|planned| glob::matches(case, &planned.case.id()));
+            let named = plan
+                .cases
+                .iter()
+                .filter(|planned| glob::matches(case, &planned.case.id()));
             return named.map(|planned| planned.run).collect();
         }
-        plan.ids().filter(|id| glob::matches(pattern, &plan.step(*id).name)).collect()
+        plan.ids()
+            .filter(|id| glob::matches(pattern, &plan.step(*id).name))
+            .collect()
     }
 }
 
 impl Session {
     /// The project for this host: `half` of targets is resolved, and `-t auto` chooses one target for each case.
     pub fn project(&self, request: &Request, ask: Ask<'_>) -> anyhow::Result<Project> {
-        Project::of(request, Some((self, ask)), |spec| clock(spec, request, self))
+        Project::of(request, Some((self, ask)), |spec| {
+            clock(spec, request, self)
+        })
     }
 }
 
 fn clock(spec: &Spec, request: &Request, session: &Session) -> Clock {
-    request.clock().on(session.inventory_for(!spec.models.is_empty()))
+    request
+        .clock()
+        .on(session.inventory_for(!spec.models.is_empty()))
 }
 
 pub fn spec(path: &Path) -> anyhow::Result<Spec> {
-    let told = |e: SpecErrors| UsageError(format!("{} has {}\n\n{e}\n", path.display(), counted(e.0.len(), "error")));
+    let told = |e: SpecErrors| {
+        UsageError(format!(
+            "{} has {}\n\n{e}\n",
+            path.display(),
+            counted(e.0.len(), "error")
+        ))
+    };
     Ok(Spec::load(path).map_err(told)?)
 }

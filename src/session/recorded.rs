@@ -14,7 +14,9 @@ use crate::history::{self, About, Executed, Execution, Reader, RunFile};
 use crate::memo::{Memo, MemoPath, Recorded};
 use crate::plan::{Plan, PlannedCase};
 use crate::report::{CaseResult, Git, Ran, Trends};
-use crate::session::{Locations, Planned, Request, Session, Settings, Tell, absolute, git, provision};
+use crate::session::{
+    Locations, Planned, Request, Session, Settings, Tell, absolute, git, provision,
+};
 use crate::step::{Stage, StepId};
 use crate::toolchain::EnvName;
 use crate::worker::Cancel;
@@ -43,7 +45,13 @@ impl Recording {
         let folder = parent(Path::new(spec)).to_owned();
         let started = figures::exactly_now();
         let asked = Some(std::thread::spawn(move || git::head(&folder)));
-        Some(Self { run: history::name(&started), started, clock: Instant::now(), asked, git: None })
+        Some(Self {
+            run: history::name(&started),
+            started,
+            clock: Instant::now(),
+            asked,
+            git: None,
+        })
     }
 
     /// What pages say of the run.
@@ -51,7 +59,10 @@ impl Recording {
         if let Some(asked) = self.asked.take() {
             self.git = asked.join().ok().flatten();
         }
-        Ran { started: self.started.clone(), git: self.git.clone() }
+        Ran {
+            started: self.started.clone(),
+            git: self.git.clone(),
+        }
     }
 
     /// Writes the file. A run that cannot is no worse for it, and says so.
@@ -85,11 +96,17 @@ impl Recording {
         let plan = &planned.project.plan;
         let mut file = RunFile::new(about, Some(doc));
         file.executions = executions(plan, finished);
-        file.steps =
-            plan.ids().filter_map(|id| executed(&plan.step(id).name, &finished.results[id.0 as usize])).collect();
-        let written = history_dir(&session.locations).and_then(|dir| file.write(&history::runs_dir(&dir)));
+        file.steps = plan
+            .ids()
+            .filter_map(|id| executed(&plan.step(id).name, &finished.results[id.0 as usize]))
+            .collect();
+        let written =
+            history_dir(&session.locations).and_then(|dir| file.write(&history::runs_dir(&dir)));
         match written {
-            Ok(_) => Some(Recorded { run: file.about.run, revision }),
+            Ok(_) => Some(Recorded {
+                run: file.about.run,
+                revision,
+            }),
             Err(e) => {
                 tell(&format!("this run was not kept for `orch history`: {e:#}"));
                 None
@@ -114,7 +131,9 @@ pub(super) fn repeat(
     request: &Request,
     settings: &Settings,
 ) {
-    let Some(same) = memo.recorded().map(|recorded| recorded.run.clone()) else { return };
+    let Some(same) = memo.recorded().map(|recorded| recorded.run.clone()) else {
+        return;
+    };
     let started = figures::exactly_now();
     let about = About {
         run: history::name(&started),
@@ -125,7 +144,11 @@ pub(super) fn repeat(
         ..About::default()
     };
     let written = about.git.is_some()
-        && history_dir(locations).is_ok_and(|dir| RunFile::new(about, None).write(&history::runs_dir(&dir)).is_ok());
+        && history_dir(locations).is_ok_and(|dir| {
+            RunFile::new(about, None)
+                .write(&history::runs_dir(&dir))
+                .is_ok()
+        });
     if written {
         // Otherwise the next run only leaves these words once more.
         let _ = memo.stands_for(path, revision);
@@ -133,26 +156,54 @@ pub(super) fn repeat(
 }
 
 fn executions(plan: &Plan, finished: &Finished) -> BTreeMap<String, Execution> {
-    let by_id = plan.cases.iter().map(|planned| (planned.case.id(), planned));
+    let by_id = plan
+        .cases
+        .iter()
+        .map(|planned| (planned.case.id(), planned));
     let by_id: BTreeMap<String, &PlannedCase> = by_id.collect();
-    let told = |case: &CaseResult| Some((case.case.clone(), execution(plan, finished, by_id.get(&case.case)?, case)?));
+    let told = |case: &CaseResult| {
+        Some((
+            case.case.clone(),
+            execution(plan, finished, by_id.get(&case.case)?, case)?,
+        ))
+    };
     finished.doc.cases.iter().filter_map(told).collect()
 }
 
 /// Of the run whose figures the case shows: its own, or the one in its place.
-fn execution(plan: &Plan, finished: &Finished, planned: &PlannedCase, case: &CaseResult) -> Option<Execution> {
+fn execution(
+    plan: &Plan,
+    finished: &Finished,
+    planned: &PlannedCase,
+    case: &CaseResult,
+) -> Option<Execution> {
     let result = |id: StepId| &finished.results[id.0 as usize];
-    let instead = case.fallback.as_ref().and_then(|fallback| plan.find(&fallback.step));
+    let instead = case
+        .fallback
+        .as_ref()
+        .and_then(|fallback| plan.find(&fallback.step));
     let record = result(instead.unwrap_or(planned.run)).record.as_ref()?;
     // What was converted last is what was loaded.
-    let loaded =
-        planned.chain.iter().rev().find(|id| matches!(plan.step(**id).stage, Stage::Convert | Stage::Generate));
-    let artefact = loaded.filter(|_| instead.is_none()).and_then(|id| result(*id).output());
-    Some(Execution { key: record.key.digest(), host: record.host.clone(), artefact })
+    let loaded = planned
+        .chain
+        .iter()
+        .rev()
+        .find(|id| matches!(plan.step(**id).stage, Stage::Convert | Stage::Generate));
+    let artefact = loaded
+        .filter(|_| instead.is_none())
+        .and_then(|id| result(*id).output());
+    Some(Execution {
+        key: record.key.digest(),
+        host: record.host.clone(),
+        artefact,
+    })
 }
 
 fn executed(name: &str, result: &StepResult) -> Option<Executed> {
-    let record = result.record.as_ref().filter(|_| result.how == How::Executed)?;
+    let record = result
+        .record
+        .as_ref()
+        .filter(|_| result.how == How::Executed)?;
     Some(Executed {
         step: name.to_owned(),
         key: record.key.digest(),
@@ -165,11 +216,14 @@ fn executed(name: &str, result: &StepResult) -> Option<Executed> {
 
 /// What pages show of the history. One that cannot be read is told, and pages are made without it.
 pub fn trends(locations: &Locations, tell: Tell<'_>) -> Trends {
-    let known = |reader: Option<Reader>| reader.map_or_else(|| Ok(Trends::new()), |reader| reader.trends());
-    kept_history(locations, tell).and_then(known).unwrap_or_else(|error| {
-        tell(&format!("the pages show no history: {error:#}"));
-        Trends::new()
-    })
+    let known =
+        |reader: Option<Reader>| reader.map_or_else(|| Ok(Trends::new()), |reader| reader.trends());
+    kept_history(locations, tell)
+        .and_then(known)
+        .unwrap_or_else(|error| {
+            tell(&format!("the pages show no history: {error:#}"));
+            Trends::new()
+        })
 }
 
 /// The history, where there is one. What reads it must be installed: no page waits for an installation.
@@ -180,7 +234,9 @@ pub fn kept_history(locations: &Locations, tell: Tell<'_>) -> anyhow::Result<Opt
     }
     let provision = provision(locations, Cancel::default())?;
     if !provision.is_ready(Requirement::Env(EnvName::Duckdb)) {
-        anyhow::bail!("DuckDB, which reads it, is not installed\n  hint: `orch history` installs it");
+        anyhow::bail!(
+            "DuckDB, which reads it, is not installed\n  hint: `orch history` installs it"
+        );
     }
     let library = provision.duckdb(&|_| {})?;
     history::History::new(dir, &library)?.read(tell).map(Some)

@@ -44,7 +44,10 @@ impl Locations {
             ("--python", self.python.as_ref()),
             ("--locks", self.locks.as_ref()),
         ];
-        given.into_iter().filter_map(|(name, path)| Some(flag(name, path?))).collect()
+        given
+            .into_iter()
+            .filter_map(|(name, path)| Some(flag(name, path?)))
+            .collect()
     }
 }
 
@@ -78,7 +81,10 @@ pub struct Request {
 impl Request {
     /// All of a spec.
     pub fn all(spec: &Path) -> Self {
-        Self { spec: spec.to_owned(), ..Self::default() }
+        Self {
+            spec: spec.to_owned(),
+            ..Self::default()
+        }
     }
 
     /// Which part of the spec's cases it is about, for pages; None for all of them, at the spec's sizes.
@@ -89,7 +95,12 @@ impl Request {
 
     /// What it says of times, whatever the host is.
     pub(super) fn clock(&self) -> Clock {
-        Clock { is_stopped: self.check, rounds: self.rounds, longer: self.longer.clone(), ..Clock::default() }
+        Clock {
+            is_stopped: self.check,
+            rounds: self.rounds,
+            longer: self.longer.clone(),
+            ..Clock::default()
+        }
     }
 
     /// Whether orch is to choose targets.
@@ -100,7 +111,10 @@ impl Request {
     /// Whether all of a plan is asked for, so that the run may leave a memo for the next one.
     pub(super) fn is_whole(&self) -> bool {
         // What is best may be another target tomorrow.
-        let is_part = self.chooses() || self.affected.is_some() || self.partition.is_some() || self.max_age.is_some();
+        let is_part = self.chooses()
+            || self.affected.is_some()
+            || self.partition.is_some()
+            || self.max_age.is_some();
         !is_part && self.steps.is_empty()
     }
 }
@@ -114,19 +128,39 @@ pub struct Sweep {
 
 impl Sweep {
     fn given(&self) -> impl Iterator<Item = (&'static str, &Vec<u64>)> {
-        [("batch", &self.batch), ("seq", &self.seq)].into_iter().filter(|(_, sizes)| !sizes.is_empty())
+        [("batch", &self.batch), ("seq", &self.seq)]
+            .into_iter()
+            .filter(|(_, sizes)| !sizes.is_empty())
     }
 
     pub(super) fn apply(&self, spec: &mut Spec) {
         // A size that is named twice makes one case.
-        let once = |sizes: &[u64]| sizes.iter().copied().collect::<IndexSet<_>>().into_iter().collect();
-        spec.matrix.axes.extend(self.given().map(|(name, sizes)| (name.to_owned(), once(sizes))));
+        let once = |sizes: &[u64]| {
+            sizes
+                .iter()
+                .copied()
+                .collect::<IndexSet<_>>()
+                .into_iter()
+                .collect()
+        };
+        spec.matrix.axes.extend(
+            self.given()
+                .map(|(name, sizes)| (name.to_owned(), once(sizes))),
+        );
     }
 
     /// Words of a shell line, each after a space.
     pub(super) fn flags(&self) -> String {
-        let listed = |sizes: &[u64]| sizes.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
-        self.given().map(|(name, sizes)| format!(" --{name} {}", listed(sizes))).collect()
+        let listed = |sizes: &[u64]| {
+            sizes
+                .iter()
+                .map(u64::to_string)
+                .collect::<Vec<_>>()
+                .join(",")
+        };
+        self.given()
+            .map(|(name, sizes)| format!(" --{name} {}", listed(sizes)))
+            .collect()
     }
 }
 
@@ -178,14 +212,29 @@ impl Settings {
     /// What a reproducer must repeat, as words of a shell line.
     pub fn flags(&self, locations: &Locations, fallback: Fallback, clock: &Clock) -> String {
         let mut flags = locations.flags();
-        flags.extend((self.out_dir != Path::new(OUT_DIR)).then(|| flag("--out-dir", &self.out_dir)));
+        flags
+            .extend((self.out_dir != Path::new(OUT_DIR)).then(|| flag("--out-dir", &self.out_dir)));
         flags.extend((fallback == Fallback::Usual).then_some(" --fallback"));
         flags.extend(clock.is_stopped.then_some(" --check"));
         // Without it there are no such steps.
         flags.extend(clock.rounds.map(|rounds| format!(" --rounds {rounds}")));
-        flags.extend(clock.longer.iter().map(|case| format!(" --longer {}", shell::word(case))));
-        flags.extend(self.executor.url.as_ref().map(|url| format!(" --executor {}", shell::word(url))));
-        flags.extend(self.executor.whereabouts.map(|place| format!(" --where {}", place.word())));
+        flags.extend(
+            clock
+                .longer
+                .iter()
+                .map(|case| format!(" --longer {}", shell::word(case))),
+        );
+        flags.extend(
+            self.executor
+                .url
+                .as_ref()
+                .map(|url| format!(" --executor {}", shell::word(url))),
+        );
+        flags.extend(
+            self.executor
+                .whereabouts
+                .map(|place| format!(" --where {}", place.word())),
+        );
         flags.extend(self.job_memory.map(|size| format!(" --job-memory {size}")));
         flags
     }

@@ -15,23 +15,46 @@ const FLAG: &str = " --resume";
 
 impl Session {
     /// Takes out of a plan what the last run of the same command line has done, and says which run that is.
-    pub fn resume(&self, planned: &mut Planned, command: &str, tell: Tell<'_>) -> anyhow::Result<()> {
+    pub fn resume(
+        &self,
+        planned: &mut Planned,
+        command: &str,
+        tell: Tell<'_>,
+    ) -> anyhow::Result<()> {
         let runs = cut_off(self, command)?;
         let last = &runs[0];
         let mut outcomes = BTreeMap::new();
-        for ran in runs.iter().rev().flat_map(|run| &run.steps).filter(|ran| ran.outcome != Outcome::Incomplete) {
+        for ran in runs
+            .iter()
+            .rev()
+            .flat_map(|run| &run.steps)
+            .filter(|ran| ran.outcome != Outcome::Incomplete)
+        {
             outcomes.insert(ran.step.as_str(), ran.outcome);
         }
         for (step, outcome) in &outcomes {
-            let Some(id) = planned.project.plan.find(step) else { continue };
+            let Some(id) = planned.project.plan.find(step) else {
+                continue;
+            };
             planned.options.rerun.remove(&id);
             if *outcome != Outcome::Pass {
                 planned.options.stands.insert(id);
             }
         }
-        let passed = outcomes.values().filter(|outcome| **outcome == Outcome::Pass).count();
-        let how = if last.end.is_some() { "interrupted" } else { "killed" };
-        let interrupted = last.steps.iter().filter(|ran| ran.outcome == Outcome::Incomplete).count();
+        let passed = outcomes
+            .values()
+            .filter(|outcome| **outcome == Outcome::Pass)
+            .count();
+        let how = if last.end.is_some() {
+            "interrupted"
+        } else {
+            "killed"
+        };
+        let interrupted = last
+            .steps
+            .iter()
+            .filter(|ran| ran.outcome == Outcome::Incomplete)
+            .count();
         tell(&format!(
             "resumes the run of {}, which was {how}: {} had passed, {} had ended otherwise, {} had begun",
             last.head.started,
@@ -57,7 +80,10 @@ fn cut_off(session: &Session, command: &str) -> anyhow::Result<Vec<Run>> {
         match (is_cut_off, found.is_empty()) {
             (true, _) => found.push(run),
             (false, true) if run.goes_on => {
-                usage!("the run of this command line that began at {} still goes on", run.head.started)
+                usage!(
+                    "the run of this command line that began at {} still goes on",
+                    run.head.started
+                )
             }
             (false, true) => {
                 usage!(

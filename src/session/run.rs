@@ -48,34 +48,69 @@ impl Session {
     ) -> anyhow::Result<Run> {
         let project = &planned.project;
         let (routing, away) = away::depart(settings)?;
-        let options = Options { routing, ..self.options(&planned, settings) };
+        let options = Options {
+            routing,
+            ..self.options(&planned, settings)
+        };
         let run_log = RunLog::new(listener, self, &options, settings);
         let before = Removals::of(&self.store);
         let mut recording = Recording::begin(&planned, &options.spec);
         let sharing = Sharing::open(settings.no_remote, &self.store, &run_log)?;
         let (remote, away) = (sharing.remote(), away.as_deref());
-        let context = Context { remote, away, ..self.context(project, &options, &run_log) };
+        let context = Context {
+            remote,
+            away,
+            ..self.context(project, &options, &run_log)
+        };
         let ended = self.perform(&context, planned.has_pages, &mut recording);
         let remote = sharing.finish(&self.cancel, uploads);
-        let hits = |finished: &Finished| finished.results.iter().filter(|result| result.how == How::Hit).count() as u32;
-        let counted = ended.as_ref().ok().map(|(finished, _)| (finished.interrupted, hits(finished)));
+        let hits = |finished: &Finished| {
+            finished
+                .results
+                .iter()
+                .filter(|result| result.how == How::Hit)
+                .count() as u32
+        };
+        let counted = ended
+            .as_ref()
+            .ok()
+            .map(|(finished, _)| (finished.interrupted, hits(finished)));
         let written = run_log.finish(&project.plan, counted);
         let (finished, handed) = ended?;
-        let warn = |text: &str| listener.tell(Event::Warning { text: text.to_owned() });
-        let recorded = recording.and_then(|recording| recording.end(self, &planned, &finished, settings, &warn));
-        Ok(Run { planned, finished, handed, remote, written, options, before, recorded })
+        let warn = |text: &str| {
+            listener.tell(Event::Warning {
+                text: text.to_owned(),
+            })
+        };
+        let recorded = recording
+            .and_then(|recording| recording.end(self, &planned, &finished, settings, &warn));
+        Ok(Run {
+            planned,
+            finished,
+            handed,
+            remote,
+            written,
+            options,
+            before,
+            recorded,
+        })
     }
 
     /// The options of a run.
     pub fn options(&self, planned: &Planned, settings: &Settings) -> Options {
         Options {
             jobs: settings.jobs.unwrap_or(self.host.report.cores.max(1)),
-            memory: settings.memory.or_else(|| free_memory(&Host::real())).unwrap_or(u64::MAX),
+            memory: settings
+                .memory
+                .or_else(|| free_memory(&Host::real()))
+                .unwrap_or(u64::MAX),
             job_memory: settings.job_memory,
             keep_going: settings.keep_going,
             retries: settings.retries,
             backoff: settings.backoff,
-            seed: settings.seed.unwrap_or_else(|| jiff::Timestamp::now().as_microsecond() as u64),
+            seed: settings
+                .seed
+                .unwrap_or_else(|| jiff::Timestamp::now().as_microsecond() as u64),
             mocked: self.mocked.clone(),
             flags: settings.flags(&self.locations, planned.fallback, &planned.project.clock)
                 + &planned.project.sweep.flags(),
@@ -91,7 +126,8 @@ impl Session {
         has_pages: bool,
         recording: &mut Option<Recording>,
     ) -> anyhow::Result<(Finished, Handed)> {
-        let hand_out = |finished: &Finished| out_dir::hand_out(context, finished, &self.locations, has_pages);
+        let hand_out =
+            |finished: &Finished| out_dir::hand_out(context, finished, &self.locations, has_pages);
         let mut run = |context: &Context<'_>| {
             let mut finished = exec::run(context)?;
             finished.doc.run = recording.as_mut().map(Recording::ran);
@@ -101,9 +137,18 @@ impl Session {
         match hand_out(&finished) {
             Ok(handed) => Ok((finished, handed)),
             Err(e) if out_dir::is_lost(&e) && !finished.interrupted => {
-                context.listener.tell(Event::Warning { text: format!("{e:#}; what was lost is made again") });
-                let again = Options { rerun: Default::default(), rerun_failed: false, ..context.options.clone() };
-                let finished = run(&Context { options: &again, ..*context })?;
+                context.listener.tell(Event::Warning {
+                    text: format!("{e:#}; what was lost is made again"),
+                });
+                let again = Options {
+                    rerun: Default::default(),
+                    rerun_failed: false,
+                    ..context.options.clone()
+                };
+                let finished = run(&Context {
+                    options: &again,
+                    ..*context
+                })?;
                 let handed = hand_out(&finished)?;
                 Ok((finished, handed))
             }

@@ -16,7 +16,10 @@ use crate::trace::Recorder;
 
 /// Where it was given.
 pub(super) fn folder() -> String {
-    std::env::current_dir().unwrap_or_default().display().to_string()
+    std::env::current_dir()
+        .unwrap_or_default()
+        .display()
+        .to_string()
 }
 
 /// The version of the journal's shape.
@@ -33,7 +36,12 @@ pub(super) struct RunLog<'a> {
 }
 
 impl<'a> RunLog<'a> {
-    pub(super) fn new(listener: &'a dyn Listener, session: &Session, options: &Options, settings: &Settings) -> Self {
+    pub(super) fn new(
+        listener: &'a dyn Listener,
+        session: &Session,
+        options: &Options,
+        settings: &Settings,
+    ) -> Self {
         let start = Instant::now();
         let head = Head {
             version: VERSION,
@@ -45,8 +53,18 @@ impl<'a> RunLog<'a> {
             again: options.again(),
         };
         let journal = Journal::new(explain::runs_dir(&session.store), head.clone(), start);
-        let trace = settings.trace.clone().map(|path| (path, Recorder::new(start)));
-        Self { listener, start, memory: options.memory, head, journal, trace }
+        let trace = settings
+            .trace
+            .clone()
+            .map(|path| (path, Recorder::new(start)));
+        Self {
+            listener,
+            start,
+            memory: options.memory,
+            head,
+            journal,
+            trace,
+        }
     }
 
     /// Closes the journal and writes the trace, also of a run that ended badly. A journal that could not be written is
@@ -54,11 +72,17 @@ impl<'a> RunLog<'a> {
     /// ended with an error.
     pub(super) fn finish(&self, plan: &Plan, ended: Option<(bool, u32)>) -> anyhow::Result<()> {
         let (interrupted, hits) = ended.unwrap_or((true, 0));
-        if let Err(e) = self.journal.finish(self.start.elapsed().as_secs_f64(), interrupted, hits) {
-            let text = format!("the journal of this run was not kept, so `orch what-ran` lacks it: {e}");
+        if let Err(e) = self
+            .journal
+            .finish(self.start.elapsed().as_secs_f64(), interrupted, hits)
+        {
+            let text =
+                format!("the journal of this run was not kept, so `orch what-ran` lacks it: {e}");
             self.listener.tell(Event::Warning { text });
         }
-        let Some((path, recorder)) = &self.trace else { return Ok(()) };
+        let Some((path, recorder)) = &self.trace else {
+            return Ok(());
+        };
         let written = recorder.write(path, plan, &self.head, self.memory);
         written.with_context(|| format!("failed to write the trace `{}`", path.display()))
     }

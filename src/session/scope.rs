@@ -37,44 +37,91 @@ impl Session {
         if request.anew {
             rerun.extend(timed(&project.plan));
         }
-        let mut steps = if request.steps.is_empty() { None } else { Some(chosen(&project, self, &request.steps)?) };
+        let mut steps = if request.steps.is_empty() {
+            None
+        } else {
+            Some(chosen(&project, self, &request.steps)?)
+        };
         if let Some(steps) = &mut steps {
             // Whoever asks for a run wants to know what it is worth.
             let is_run = |planned: &&PlannedCase| steps.contains(&planned.run);
-            let verdicts: Vec<_> = project.plan.cases.iter().filter(is_run).map(|planned| planned.judge).collect();
+            let verdicts: Vec<_> = project
+                .plan
+                .cases
+                .iter()
+                .filter(is_run)
+                .map(|planned| planned.judge)
+                .collect();
             steps.extend(verdicts);
         }
         let nothing = steps.as_ref().is_some_and(BTreeSet::is_empty).then(|| {
-            let word = if request.steps.iter().any(|word| word == "flaky") { "ended so" } else { "failed" };
+            let word = if request.steps.iter().any(|word| word == "flaky") {
+                "ended so"
+            } else {
+                "failed"
+            };
             format!("no step {word} last time: nothing to run")
         });
         let options = Options {
             wanted: steps,
             rerun,
-            rerun_failed: request.steps.iter().chain(&request.rerun).any(|word| word == "failed"),
+            rerun_failed: request
+                .steps
+                .iter()
+                .chain(&request.rerun)
+                .any(|word| word == "failed"),
             max_age: request.max_age.clone(),
             scope: request.part(),
             ..project.idle_options()
         };
         let (fallback, has_pages) = (request.fallback, request.steps.is_empty());
-        let planned = Planned { project, options, fallback, has_pages, nothing };
+        let planned = Planned {
+            project,
+            options,
+            fallback,
+            has_pages,
+            nothing,
+        };
         let is_part = request.affected.is_some() || request.partition.is_some();
-        if is_part && planned.nothing.is_none() { narrow(planned, self, request, tell) } else { Ok(planned) }
+        if is_part && planned.nothing.is_none() {
+            narrow(planned, self, request, tell)
+        } else {
+            Ok(planned)
+        }
     }
 }
 
-fn narrow(mut planned: Planned, session: &Session, request: &Request, tell: Tell<'_>) -> anyhow::Result<Planned> {
+fn narrow(
+    mut planned: Planned,
+    session: &Session,
+    request: &Request,
+    tell: Tell<'_>,
+) -> anyhow::Result<Planned> {
     let plan = &planned.project.plan;
-    let mut wanted = planned.options.wanted.clone().unwrap_or_else(|| exec::usually_wanted(plan).collect());
-    let mut excluded: BTreeMap<String, &str> = plan.excluded.iter().map(|e| (e.case.id(), e.reason.as_str())).collect();
+    let mut wanted = planned
+        .options
+        .wanted
+        .clone()
+        .unwrap_or_else(|| exec::usually_wanted(plan).collect());
+    let mut excluded: BTreeMap<String, &str> = plan
+        .excluded
+        .iter()
+        .map(|e| (e.case.id(), e.reason.as_str()))
+        .collect();
     let mut labels = Vec::from_iter(planned.options.scope.take());
     if let Some(base) = &request.affected {
         let affected = Affected::since(base, &request.spec, &planned.project, &session.store)?;
-        affected.notes.iter().for_each(|note| tell(&format!("note: {note}")));
+        affected
+            .notes
+            .iter()
+            .for_each(|note| tell(&format!("note: {note}")));
         wanted.retain(|id| affected.steps.contains_key(id));
         excluded.retain(|case, reason| !affected.excludes(case, reason));
         if wanted.is_empty() {
-            planned.nothing = Some(format!("nothing differs from {}: nothing to run", affected.base));
+            planned.nothing = Some(format!(
+                "nothing differs from {}: nothing to run",
+                affected.base
+            ));
         } else {
             tell_affected(&affected, plan, &wanted, tell);
         }
@@ -83,15 +130,23 @@ fn narrow(mut planned: Planned, session: &Session, request: &Request, tell: Tell
     if let Some(partition) = &request.partition {
         take_part(partition, plan, &mut wanted, &mut excluded);
         if wanted.is_empty() && planned.nothing.is_none() {
-            planned.nothing = Some(format!("partition {partition} holds no case and no command: nothing to run"));
+            planned.nothing = Some(format!(
+                "partition {partition} holds no case and no command: nothing to run"
+            ));
         }
         labels.push(format!("partition {partition}"));
     }
     let narrowed = plan.narrowed(&wanted, &|case| excluded.contains_key(case));
     // The test of a case belongs to it, although it may not differ itself.
-    let tests = narrowed.cases.iter().map(|planned| planned.test).filter(|_| planned.options.wanted.is_none());
+    let tests = narrowed
+        .cases
+        .iter()
+        .map(|planned| planned.test)
+        .filter(|_| planned.options.wanted.is_none());
     let moved = |ids: &BTreeSet<StepId>| {
-        ids.iter().filter_map(|id| narrowed.find(&plan.step(*id).name)).collect::<BTreeSet<_>>()
+        ids.iter()
+            .filter_map(|id| narrowed.find(&plan.step(*id).name))
+            .collect::<BTreeSet<_>>()
     };
     let wanted = moved(&wanted).into_iter().chain(tests).collect();
     planned.options.rerun = moved(&planned.options.rerun);
@@ -102,13 +157,24 @@ fn narrow(mut planned: Planned, session: &Session, request: &Request, tell: Tell
 }
 
 /// Steps by glob, and `failed` and `flaky`: those whose last execution did not pass, or only at a later attempt.
-fn chosen(project: &Project, session: &Session, globs: &[String]) -> anyhow::Result<BTreeSet<StepId>> {
-    let (ended, globs): (Vec<_>, Vec<_>) =
-        globs.iter().cloned().partition(|glob| matches!(glob.as_str(), "failed" | "flaky"));
+fn chosen(
+    project: &Project,
+    session: &Session,
+    globs: &[String],
+) -> anyhow::Result<BTreeSet<StepId>> {
+    let (ended, globs): (Vec<_>, Vec<_>) = globs
+        .iter()
+        .cloned()
+        .partition(|glob| matches!(glob.as_str(), "failed" | "flaky"));
     let mut found = project.steps(&globs)?;
     if !ended.is_empty() {
-        let (failed, flaky) = (ended.iter().any(|word| word == "failed"), ended.iter().any(|word| word == "flaky"));
-        let is_meant = |outcome: Outcome| (failed && outcome.is_failure()) || (flaky && outcome == Outcome::Flaky);
+        let (failed, flaky) = (
+            ended.iter().any(|word| word == "failed"),
+            ended.iter().any(|word| word == "flaky"),
+        );
+        let is_meant = |outcome: Outcome| {
+            (failed && outcome.is_failure()) || (flaky && outcome == Outcome::Flaky)
+        };
         let plan = &project.plan;
         for id in plan.ids() {
             let last = session.store.latest(&plan.step(id).name)?;
@@ -121,23 +187,44 @@ fn chosen(project: &Project, session: &Session, globs: &[String]) -> anyhow::Res
 }
 
 fn tell_chosen(plan: &Plan, tell: Tell<'_>) {
-    let told = |case: &Case| case.choices().into_iter().map(|(_, why)| why).collect::<Vec<_>>().join("; ");
-    let chosen: Vec<_> = plan.cases.iter().map(|planned| (&planned.case, told(&planned.case))).collect();
-    let mut chosen: Vec<_> = chosen.into_iter().filter(|(_, why)| !why.is_empty()).collect();
+    let told = |case: &Case| {
+        case.choices()
+            .into_iter()
+            .map(|(_, why)| why)
+            .collect::<Vec<_>>()
+            .join("; ")
+    };
+    let chosen: Vec<_> = plan
+        .cases
+        .iter()
+        .map(|planned| (&planned.case, told(&planned.case)))
+        .collect();
+    let mut chosen: Vec<_> = chosen
+        .into_iter()
+        .filter(|(_, why)| !why.is_empty())
+        .collect();
     // What holds for all precisions and sizes is said once.
-    chosen.dedup_by(|(a, why), (b, same)| (&a.model, &a.target, why) == (&b.model, &b.target, same));
+    chosen
+        .dedup_by(|(a, why), (b, same)| (&a.model, &a.target, why) == (&b.model, &b.target, same));
     for (case, why) in chosen.iter().take(TOLD) {
         tell(&format!("{} on {}: {why}", case.model, case.target));
     }
     if chosen.len() > TOLD {
-        tell(&format!("and {} more: the report says why", chosen.len() - TOLD));
+        tell(&format!(
+            "and {} more: the report says why",
+            chosen.len() - TOLD
+        ));
     }
 }
 
 fn tell_affected(affected: &Affected, plan: &Plan, wanted: &BTreeSet<StepId>, tell: Tell<'_>) {
     let count = affected.steps.len();
     let noun = plural(count, "step differs", "steps differ");
-    tell(&format!("{count} {noun} from {}, {} of them asked for", affected.base, wanted.len()));
+    tell(&format!(
+        "{count} {noun} from {}, {} of them asked for",
+        affected.base,
+        wanted.len()
+    ));
     for (id, why) in affected.steps.iter().take(TOLD) {
         tell(&format!("  {}: {why}", plan.step(*id).name));
     }
@@ -147,31 +234,52 @@ fn tell_affected(affected: &Affected, plan: &Plan, wanted: &BTreeSet<StepId>, te
 }
 
 /// Leaves one part of what is wanted. A case goes as a whole, its run and its test; other steps are assigned by name.
-fn take_part<T>(partition: &Partition, plan: &Plan, wanted: &mut BTreeSet<StepId>, excluded: &mut BTreeMap<String, T>) {
+fn take_part<T>(
+    partition: &Partition,
+    plan: &Plan,
+    wanted: &mut BTreeSet<StepId>,
+    excluded: &mut BTreeMap<String, T>,
+) {
     let of_cases: BTreeMap<StepId, String> = plan
         .cases
         .iter()
         .flat_map(|planned| {
-            let own = [planned.test, planned.run, planned.judge].into_iter().chain(planned.rounds.iter().copied());
+            let own = [planned.test, planned.run, planned.judge]
+                .into_iter()
+                .chain(planned.rounds.iter().copied());
             own.map(|step| (step, planned.case.id()))
         })
         .collect();
-    let unit = |id: &StepId| of_cases.get(id).map_or(plan.step(*id).name.as_str(), String::as_str);
+    let unit = |id: &StepId| {
+        of_cases
+            .get(id)
+            .map_or(plan.step(*id).name.as_str(), String::as_str)
+    };
     let excluded_ids: Vec<String> = excluded.keys().cloned().collect();
-    let all = wanted.iter().map(unit).chain(excluded_ids.iter().map(String::as_str)).collect();
+    let all = wanted
+        .iter()
+        .map(unit)
+        .chain(excluded_ids.iter().map(String::as_str))
+        .collect();
     let mine = partition.pick(&all);
     wanted.retain(|id| mine.contains(unit(id)));
     excluded.retain(|case, _| mine.contains(case.as_str()));
 }
 
 fn timed(plan: &Plan) -> impl Iterator<Item = StepId> {
-    plan.ids().filter(|id| plan.step(*id).kind.is_timed(plan.step(*id)))
+    plan.ids()
+        .filter(|id| plan.step(*id).kind.is_timed(plan.step(*id)))
 }
 
 impl Planned {
     /// Whether nothing that is to be done is timed.
     pub fn measures_nothing(&self) -> bool {
-        let is_wanted = |id: StepId| self.options.wanted.as_ref().is_none_or(|wanted| wanted.contains(&id));
+        let is_wanted = |id: StepId| {
+            self.options
+                .wanted
+                .as_ref()
+                .is_none_or(|wanted| wanted.contains(&id))
+        };
         !timed(&self.project.plan).any(is_wanted)
     }
 }

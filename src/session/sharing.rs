@@ -29,7 +29,8 @@ pub(super) fn variables() -> impl Iterator<Item = (String, String)> {
 }
 
 #[cfg(not(feature = "remote"))]
-pub const NOT_BUILT: &str = "this orch was built without remote stores\n  hint: cargo build --features remote";
+pub const NOT_BUILT: &str =
+    "this orch was built without remote stores\n  hint: cargo build --features remote";
 
 /// Whether a run has something to do or to say about a remote even if no step has: results of earlier runs are still to be
 /// sent, or the configuration cannot be read.
@@ -59,9 +60,16 @@ pub(super) struct Sharing {
 
 #[cfg(feature = "remote")]
 impl Sharing {
-    pub(super) fn open(off: bool, store: &Arc<DiskStore>, _: &dyn Listener) -> anyhow::Result<Self> {
+    pub(super) fn open(
+        off: bool,
+        store: &Arc<DiskStore>,
+        _: &dyn Listener,
+    ) -> anyhow::Result<Self> {
         let config = if off { None } else { configured()? };
-        let hub = config.map(|config| Hub::open(config, store.clone())).transpose().map_err(UsageError)?;
+        let hub = config
+            .map(|config| Hub::open(config, store.clone()))
+            .transpose()
+            .map_err(UsageError)?;
         if let Some(hub) = &hub {
             hub.resume();
         }
@@ -93,7 +101,9 @@ pub fn finish(hub: &Hub, cancel: &Cancel, mut waits: impl FnMut(usize)) -> Optio
     let (mut text, mut is_warning) = hub.summary().unwrap_or_default();
     if left > 0 {
         let lead = if text.is_empty() { "remote: " } else { "; " };
-        text.push_str(&format!("{lead}{left} not uploaded yet: the next run or `orch cache push` goes on"));
+        text.push_str(&format!(
+            "{lead}{left} not uploaded yet: the next run or `orch cache push` goes on"
+        ));
         is_warning = true;
     }
     (!text.is_empty()).then_some(Told { text, is_warning })
@@ -102,9 +112,14 @@ pub fn finish(hub: &Hub, cancel: &Cancel, mut waits: impl FnMut(usize)) -> Optio
 #[cfg(not(feature = "remote"))]
 impl Sharing {
     /// Says once that results are not shared, although they are meant to be.
-    pub(super) fn open(off: bool, _: &Arc<DiskStore>, listener: &dyn Listener) -> anyhow::Result<Self> {
+    pub(super) fn open(
+        off: bool,
+        _: &Arc<DiskStore>,
+        listener: &dyn Listener,
+    ) -> anyhow::Result<Self> {
         if !off && configured()?.is_some() {
-            let text = format!("a remote store is configured and not used: {NOT_BUILT}, or --no-remote");
+            let text =
+                format!("a remote store is configured and not used: {NOT_BUILT}, or --no-remote");
             listener.tell(Event::Warning { text });
         }
         Ok(Self {})

@@ -15,7 +15,8 @@ impl Session {
         tell: Tell<'_>,
     ) -> anyhow::Result<()> {
         // What the configuration says wrongly is told by who goes by it.
-        let is_alone = matches!(sharing::configured(), Ok(None)) && matches!(away::configured(settings), Ok(None));
+        let is_alone = matches!(sharing::configured(), Ok(None))
+            && matches!(away::configured(settings), Ok(None));
         if is_alone && self.provision.do_without_cuda(wanted, tell) {
             self.provision = machine::provision(&self.locations, self.cancel.clone())?;
         }
@@ -23,7 +24,12 @@ impl Session {
     }
 
     /// The same for what the steps of a request need.
-    pub fn without_cuda_for(&mut self, request: &Request, settings: &Settings, tell: Tell<'_>) -> anyhow::Result<()> {
+    pub fn without_cuda_for(
+        &mut self,
+        request: &Request,
+        settings: &Settings,
+        tell: Tell<'_>,
+    ) -> anyhow::Result<()> {
         if !self.provision.may_do_without_cuda() {
             return Ok(());
         }

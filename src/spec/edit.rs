@@ -35,7 +35,11 @@ impl Row {
     fn text(&self) -> String {
         // JSON's strings are YAML's too.
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
-        let mut text = format!("{{case: {}, status: {}", quoted(&self.case), self.status.word());
+        let mut text = format!(
+            "{{case: {}, status: {}",
+            quoted(&self.case),
+            self.status.word()
+        );
         if let Some(stage) = self.stage {
             text.push_str(&format!(", stage: {}", stage.word()));
         }
@@ -59,7 +63,10 @@ pub fn has_matrix(text: &str) -> bool {
 /// The file's data without what is changed here.
 pub fn others(text: &str) -> Option<serde_json::Value> {
     let mut data = super::yaml_data(text)?;
-    if let Some(matrix) = data.get_mut("matrix").and_then(|matrix| matrix.as_object_mut()) {
+    if let Some(matrix) = data
+        .get_mut("matrix")
+        .and_then(|matrix| matrix.as_object_mut())
+    {
         matrix.remove("expect");
         if matrix.is_empty() {
             data.as_object_mut()?.remove("matrix");
@@ -75,22 +82,36 @@ pub fn expectations(text: &str, changes: &[Change]) -> Result<String, String> {
     let layout = Layout::new(text);
     let new: Vec<_> = changes
         .iter()
-        .filter_map(|change| if let Change::Add(row) = change { Some(row.text()) } else { None })
+        .filter_map(|change| {
+            if let Change::Add(row) = change {
+                Some(row.text())
+            } else {
+                None
+            }
+        })
         .collect();
     let Some((matrix_at, matrix)) = entry(&node, "matrix") else {
-        let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+        let gap = if text.is_empty() || text.ends_with('\n') {
+            ""
+        } else {
+            "\n"
+        };
         let rows: String = new.iter().map(|row| format!("    - {row}\n")).collect();
         return Ok(format!("{text}{gap}matrix:\n  expect:\n{rows}"));
     };
     let Some((expect_at, expect)) = entry(matrix, "expect") else {
         return layout.with_key(matrix_at, matrix, &new);
     };
-    let Value::List(nodes) = &expect.value else { return Err("`expect` is no list".to_owned()) };
+    let Value::List(nodes) = &expect.value else {
+        return Err("`expect` is no list".to_owned());
+    };
     let items = layout.items(expect, nodes)?;
     let mut edits: Vec<Edit> = Vec::new();
     let mut left = items.rows.len();
     let find = |line: u32, column: u32| {
-        let at = nodes.iter().position(|node| (node.pos.line, node.pos.column) == (line, column));
+        let at = nodes
+            .iter()
+            .position(|node| (node.pos.line, node.pos.column) == (line, column));
         at.ok_or_else(|| format!("no row begins at line {line}"))
     };
     for change in changes {
@@ -103,7 +124,8 @@ pub fn expectations(text: &str, changes: &[Change]) -> Result<String, String> {
             }
             Change::Status(line, column, status, stage) => {
                 let at = find(*line, *column)?;
-                let (_, old) = entry(&nodes[at], "status").ok_or("a row has no `status` of its own")?;
+                let (_, old) =
+                    entry(&nodes[at], "status").ok_or("a row has no `status` of its own")?;
                 edits.push((layout.scalar(old)?, status.word().to_owned()));
                 if let (Some(stage), Some((_, old))) = (stage, entry(&nodes[at], "stage")) {
                     edits.push((layout.scalar(old)?, stage.word().to_owned()));
@@ -124,8 +146,13 @@ pub fn expectations(text: &str, changes: &[Change]) -> Result<String, String> {
 
 /// An entry of a mapping, with the place of its key.
 fn entry<'n, 'a>(node: &'n Node<'a>, name: &str) -> Option<(yaml::Pos, &'n Node<'a>)> {
-    let Value::Map(entries) = &node.value else { return None };
-    entries.iter().find(|(key, _)| key.text == name).map(|(key, value)| (key.pos, value))
+    let Value::Map(entries) = &node.value else {
+        return None;
+    };
+    entries
+        .iter()
+        .find(|(key, _)| key.text == name)
+        .map(|(key, value)| (key.pos, value))
 }
 
 /// Rows of a list in the text.
@@ -156,21 +183,34 @@ impl Items {
         (range, String::new())
     }
 
-    fn addition(&self, layout: &Layout<'_>, key: yaml::Pos, rows: &[String]) -> Result<Edit, String> {
+    fn addition(
+        &self,
+        layout: &Layout<'_>,
+        key: yaml::Pos,
+        rows: &[String],
+    ) -> Result<Edit, String> {
         match self.rows.last() {
-            Some(last) if self.is_flow => {
-                Ok((last.range.end..last.range.end, rows.iter().map(|row| format!(", {row}")).collect()))
-            }
+            Some(last) if self.is_flow => Ok((
+                last.range.end..last.range.end,
+                rows.iter().map(|row| format!(", {row}")).collect(),
+            )),
             Some(last) => {
                 let at = layout.lines(&last.range).end;
-                let gap = if layout.text[..at].ends_with('\n') { "" } else { "\n" };
+                let gap = if layout.text[..at].ends_with('\n') {
+                    ""
+                } else {
+                    "\n"
+                };
                 let lines = rows.iter().map(|row| format!("{}- {row}\n", last.indent));
                 Ok((at..at, gap.to_owned() + &lines.collect::<String>()))
             }
             // `expect: []`
             None if layout.is_block_key(key) => {
                 let indent = " ".repeat(key.column as usize + 1);
-                let lines: Vec<_> = rows.iter().map(|row| format!("\n{indent}- {row}")).collect();
+                let lines: Vec<_> = rows
+                    .iter()
+                    .map(|row| format!("\n{indent}- {row}"))
+                    .collect();
                 let start = layout.after_colon(key)?;
                 Ok((start..self.whole.end, lines.concat()))
             }

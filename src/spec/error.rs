@@ -41,15 +41,33 @@ const LISTED: usize = 20;
 impl Excerpt {
     fn of(line: &str, column: u32, len: u32) -> Self {
         let at = column.saturating_sub(1) as usize;
-        let first = if line.chars().nth(SHOWN).is_none() { 0 } else { at.saturating_sub(SHOWN / 2) };
+        let first = if line.chars().nth(SHOWN).is_none() {
+            0
+        } else {
+            at.saturating_sub(SHOWN / 2)
+        };
         let mut rest = line.chars().skip(first);
-        let mut text: String = if first > 0 { "…".into() } else { String::new() };
+        let mut text: String = if first > 0 {
+            "…".into()
+        } else {
+            String::new()
+        };
         // What steers a terminal is not sent to one.
-        text.extend(rest.by_ref().take(SHOWN).map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }));
+        text.extend(rest.by_ref().take(SHOWN).map(|c| {
+            if c.is_control() && c != '\t' {
+                '\u{fffd}'
+            } else {
+                c
+            }
+        }));
         if rest.next().is_some() {
             text.push('…');
         }
-        Self { text, at: at - first + usize::from(first > 0), len: len as usize }
+        Self {
+            text,
+            at: at - first + usize::from(first > 0),
+            len: len as usize,
+        }
     }
 }
 
@@ -70,7 +88,11 @@ impl fmt::Display for SpecError {
             let room = text.chars().count().saturating_sub(*at).max(1);
             // One character for each, so that the caret stays in place.
             let text = text.replace(is_unseen, "\u{fffd}");
-            write!(f, "\n  | {text}\n  | {indent}{}", "^".repeat((*len).clamp(1, room)))?;
+            write!(
+                f,
+                "\n  | {text}\n  | {indent}{}",
+                "^".repeat((*len).clamp(1, room))
+            )?;
         }
         match &self.hint {
             Some(hint) => write!(f, "\n  hint: {}", printable(hint)),
@@ -81,7 +103,12 @@ impl fmt::Display for SpecError {
 
 impl fmt::Display for SpecErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown: Vec<_> = self.0.iter().take(LISTED).map(ToString::to_string).collect();
+        let shown: Vec<_> = self
+            .0
+            .iter()
+            .take(LISTED)
+            .map(ToString::to_string)
+            .collect();
         f.write_str(&shown.join("\n\n"))?;
         match self.0.len().saturating_sub(LISTED) {
             0 => Ok(()),
@@ -125,30 +152,58 @@ pub(super) struct Sink {
 
 impl Sink {
     pub(super) fn span(&self, pos: Pos) -> Span {
-        Span { file: self.file, pos }
+        Span {
+            file: self.file,
+            pos,
+        }
     }
 
     pub(super) fn loc(&self, span: Span) -> Loc {
-        Loc { file: self.files[span.file as usize].path.clone(), line: span.pos.line, column: span.pos.column }
+        Loc {
+            file: self.files[span.file as usize].path.clone(),
+            line: span.pos.line,
+            column: span.pos.column,
+        }
     }
 
     /// The place of a name that was read before.
     pub(super) fn span_of(&self, loc: &Loc, name: &str) -> Span {
-        let file = self.files.iter().position(|file| Arc::ptr_eq(&file.path, &loc.file)).unwrap_or_default();
-        let pos = Pos { line: loc.line, column: loc.column, len: name.chars().count() as u32 };
-        Span { file: file as u32, pos }
+        let file = self
+            .files
+            .iter()
+            .position(|file| Arc::ptr_eq(&file.path, &loc.file))
+            .unwrap_or_default();
+        let pos = Pos {
+            line: loc.line,
+            column: loc.column,
+            len: name.chars().count() as u32,
+        };
+        Span {
+            file: file as u32,
+            pos,
+        }
     }
 
     pub(super) fn error(&mut self, span: Span, message: impl Into<String>) {
         self.push(span, message.into(), None);
     }
 
-    pub(super) fn error_hint(&mut self, span: Span, message: impl Into<String>, hint: impl Into<String>) {
+    pub(super) fn error_hint(
+        &mut self,
+        span: Span,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
         self.push(span, message.into(), Some(hint.into()));
     }
 
     /// Reports a name that is not declared, unless some rows could not be read.
-    pub(super) fn error_unknown(&mut self, span: Span, message: impl Into<String>, hint: impl Into<String>) {
+    pub(super) fn error_unknown(
+        &mut self,
+        span: Span,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
         if !self.incomplete {
             self.error_hint(span, message, hint);
         }
@@ -156,7 +211,12 @@ impl Sink {
 
     /// An error of a file that cannot be read.
     pub(super) fn error_nowhere(&mut self, message: impl Into<String>) {
-        let error = SpecError { loc: None, message: message.into(), hint: None, excerpt: None };
+        let error = SpecError {
+            loc: None,
+            message: message.into(),
+            hint: None,
+            excerpt: None,
+        };
         self.errors.entry((0, 0, 0)).or_default().push(error);
     }
 
@@ -165,12 +225,24 @@ impl Sink {
             message.replace_range(end.., "…");
         }
         let loc = Some(self.loc(span));
-        let here = self.errors.entry((span.file, span.pos.line, span.pos.column)).or_default();
+        let here = self
+            .errors
+            .entry((span.file, span.pos.line, span.pos.column))
+            .or_default();
         // An anchor's content is read once for every alias, and reported only once.
-        let same = |error: &SpecError| error.message == message || (hint.is_some() && error.hint == hint);
+        let same =
+            |error: &SpecError| error.message == message || (hint.is_some() && error.hint == hint);
         if !here.iter().any(same) {
-            let excerpt = Some(Excerpt { len: span.pos.len as usize, ..Excerpt::default() });
-            here.push(SpecError { loc, message, hint, excerpt });
+            let excerpt = Some(Excerpt {
+                len: span.pos.len as usize,
+                ..Excerpt::default()
+            });
+            here.push(SpecError {
+                loc,
+                message,
+                hint,
+                excerpt,
+            });
         }
     }
 
@@ -194,12 +266,19 @@ impl Sink {
         let mut lines: (Option<u32>, Vec<&str>) = Default::default();
         for ((file, line, column), here) in self.errors {
             if lines.0 != Some(file) {
-                let text = self.files.get(file as usize).map_or("", |file| file.text.as_str());
+                let text = self
+                    .files
+                    .get(file as usize)
+                    .map_or("", |file| file.text.as_str());
                 lines = (Some(file), text.lines().collect());
             }
-            let line = (line as usize).checked_sub(1).and_then(|at| lines.1.get(at));
+            let line = (line as usize)
+                .checked_sub(1)
+                .and_then(|at| lines.1.get(at));
             errors.extend(here.into_iter().map(|error| {
-                let excerpt = error.excerpt.and_then(|known| Some(Excerpt::of(line?, column, known.len as u32)));
+                let excerpt = error
+                    .excerpt
+                    .and_then(|known| Some(Excerpt::of(line?, column, known.len as u32)));
                 SpecError { excerpt, ..error }
             }));
         }
@@ -214,7 +293,12 @@ mod tests {
     #[test]
     fn of_many_errors_the_first_are_told_and_the_others_counted() {
         let told = |count: usize| {
-            let error = |at| SpecError { loc: None, message: format!("error {at}."), hint: None, excerpt: None };
+            let error = |at| SpecError {
+                loc: None,
+                message: format!("error {at}."),
+                hint: None,
+                excerpt: None,
+            };
             SpecErrors((1..=count).map(error).collect()).to_string()
         };
         assert_eq!(told(2), "error 1.\n\nerror 2.");

@@ -45,7 +45,12 @@ impl Shape for Half {
                 let span = sink.span(node.pos);
                 shape::word(text, "value of `half`", Self::WORDS, span, sink)
             }
-            _ => shape::wrong(node, key, "`auto`, `always` (`true`) or `never` (`false`)", sink),
+            _ => shape::wrong(
+                node,
+                key,
+                "`auto`, `always` (`true`) or `never` (`false`)",
+                sink,
+            ),
         }
     }
 

@@ -60,12 +60,29 @@ impl Spec {
 
     /// As if the file of this canonical path had another text.
     pub fn load_as_if(path: &Path, file: PathBuf, text: String) -> Result<Self, SpecErrors> {
-        Self::load_by(Loader { instead: Some((file, text)), ..Loader::default() }, path, &mut Vec::new())
+        Self::load_by(
+            Loader {
+                instead: Some((file, text)),
+                ..Loader::default()
+            },
+            path,
+            &mut Vec::new(),
+        )
     }
 
-    fn load_by(mut loader: Loader, path: &Path, asked_for: &mut Vec<PathBuf>) -> Result<Self, SpecErrors> {
+    fn load_by(
+        mut loader: Loader,
+        path: &Path,
+        asked_for: &mut Vec<PathBuf>,
+    ) -> Result<Self, SpecErrors> {
         loader.file(path, None);
-        let Loader { mut sink, files, sources, asked, .. } = loader;
+        let Loader {
+            mut sink,
+            files,
+            sources,
+            asked,
+            ..
+        } = loader;
         *asked_for = asked;
         let root = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let root = root.parent().unwrap_or(Path::new("")).to_owned();
@@ -78,7 +95,8 @@ impl Spec {
 
 /// Whether a file is a spec by its name.
 pub fn is_spec(path: &Path) -> bool {
-    path.extension().is_some_and(|ending| ending == "yaml" || ending == "yml")
+    path.extension()
+        .is_some_and(|ending| ending == "yaml" || ending == "yml")
 }
 
 impl Loader {
@@ -107,11 +125,18 @@ impl Loader {
             return;
         }
         let digest = Digest::of(text.as_bytes());
-        self.files.push(SourceFile { path: path.to_owned(), digest });
+        self.files.push(SourceFile {
+            path: path.to_owned(),
+            digest,
+        });
         let index = self.sink.files.len() as u32;
         let text = Arc::new(text);
-        self.sink.files.push(Text { path: Arc::new(path.to_owned()), text: text.clone() });
-        self.seen.insert(canonical.clone(), asked.unwrap_or_default());
+        self.sink.files.push(Text {
+            path: Arc::new(path.to_owned()),
+            text: text.clone(),
+        });
+        self.seen
+            .insert(canonical.clone(), asked.unwrap_or_default());
         self.open.push(canonical);
         self.sink.file = index;
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -119,7 +144,11 @@ impl Loader {
         if let Some((content, commands)) = self.content(&text, &folder, asked.is_none()) {
             self.included(path, &content);
             self.sink.file = index;
-            self.sources.push(Source { content, folder, commands });
+            self.sources.push(Source {
+                content,
+                folder,
+                commands,
+            });
         }
         self.open.pop();
     }
@@ -129,16 +158,32 @@ impl Loader {
         let mut node = self.tree(text)?;
         let commands = self.take_rows(&mut node, folder);
         let node = without_extensions(node);
-        let start = Pos { line: 1, column: 1, len: 0 };
-        let file = File::read(&node, &Key { text: "the spec".into(), pos: start }, &mut self.sink)?;
+        let start = Pos {
+            line: 1,
+            column: 1,
+            len: 0,
+        };
+        let file = File::read(
+            &node,
+            &Key {
+                text: "the spec".into(),
+                pos: start,
+            },
+            &mut self.sink,
+        )?;
         let start = self.sink.span(start);
         match file.version.given() {
             Some(version) if version.value != 1 => {
                 let message = format!("version {} is not known", version.value);
-                self.sink.error_hint(version.span, message, "this orch reads `version: 1`");
+                self.sink
+                    .error_hint(version.span, message, "this orch reads `version: 1`");
             }
             None if is_root && file.version.is_absent() => {
-                self.sink.error_hint(start, "the spec lacks `version`", "begin it with `version: 1`");
+                self.sink.error_hint(
+                    start,
+                    "the spec lacks `version`",
+                    "begin it with `version: 1`",
+                );
             }
             _ => {}
         }
@@ -150,7 +195,8 @@ impl Loader {
         let (node, errors) = yaml::parse(text);
         for error in errors {
             let span = self.sink.span(error.pos);
-            self.sink.push(span, error.message, error.hint.map(str::to_owned));
+            self.sink
+                .push(span, error.message, error.hint.map(str::to_owned));
         }
         self.sink.incomplete |= node.is_none();
         node
@@ -159,9 +205,15 @@ impl Loader {
     /// Moves the rows of the section `commands` out of the tree.
     fn take_rows(&mut self, node: &mut Node<'_>, folder: &Path) -> Commands {
         let mut commands = Commands::default();
-        let Value::Map(entries) = &mut node.value else { return commands };
-        let Some((_, section)) = entries.iter_mut().find(|(key, _)| key.text == "commands") else { return commands };
-        let Value::Map(rows) = &mut section.value else { return commands };
+        let Value::Map(entries) = &mut node.value else {
+            return commands;
+        };
+        let Some((_, section)) = entries.iter_mut().find(|(key, _)| key.text == "commands") else {
+            return commands;
+        };
+        let Value::Map(rows) = &mut section.value else {
+            return commands;
+        };
         for (key, row) in rows.drain(..) {
             let row = commands::row(&key, &row, folder, &mut self.sink);
             // A second row of the same name is a duplicate key, and was reported as such.
@@ -184,12 +236,19 @@ impl Loader {
     fn refusal(&self, path: &Path) -> Option<(String, &'static str)> {
         let shown = path.display();
         if self.open.len() >= MOST_DEEP {
-            let message = format!("{shown} is included by a file that is included by a file, {MOST_DEEP} deep");
+            let message = format!(
+                "{shown} is included by a file that is included by a file, {MOST_DEEP} deep"
+            );
             Some((message, "include it in a file further up"))
         } else if self.files.len() >= MOST_FILES {
-            Some((format!("{shown} is one file too many: a spec may have at most {MOST_FILES}"), "join some of them"))
+            Some((
+                format!("{shown} is one file too many: a spec may have at most {MOST_FILES}"),
+                "join some of them",
+            ))
         } else if !is_spec(path) || fs::canonicalize(path).is_ok_and(|target| !is_spec(&target)) {
-            let message = format!("{shown} is not read: only files named `*.yaml` or `*.yml` can be included");
+            let message = format!(
+                "{shown} is not read: only files named `*.yaml` or `*.yml` can be included"
+            );
             Some((message, "give it such a name, if it is a part of a spec"))
         } else {
             None
@@ -198,13 +257,19 @@ impl Loader {
 
     /// Whether a file has been read before: that is a cycle or a repetition, and an error.
     fn refused(&mut self, canonical: &Path, path: &Path, asked: Option<Span>) -> bool {
-        let (Some(asked), Some(first)) = (asked, self.seen.get(canonical).copied()) else { return false };
+        let (Some(asked), Some(first)) = (asked, self.seen.get(canonical).copied()) else {
+            return false;
+        };
         let shown = path.display();
         if self.open.iter().any(|open| open == canonical) {
-            self.sink.error(asked, format!("{shown} includes itself, directly or indirectly"));
+            self.sink.error(
+                asked,
+                format!("{shown} includes itself, directly or indirectly"),
+            );
         } else {
             let first = self.sink.loc(first);
-            self.sink.error(asked, format!("{shown} is already included at {first}"));
+            self.sink
+                .error(asked, format!("{shown} is already included at {first}"));
         }
         true
     }
@@ -213,8 +278,14 @@ impl Loader {
         self.sink.incomplete = true;
         let message = format!("failed to read {}: {why}", path.display());
         match asked {
-            Some(span) => self.sink.error_hint(span, message, "paths in `include` start from the file that names them"),
-            None => self.sink.error_nowhere(format!("{message}\nhint: {}", instead(path))),
+            Some(span) => self.sink.error_hint(
+                span,
+                message,
+                "paths in `include` start from the file that names them",
+            ),
+            None => self
+                .sink
+                .error_nowhere(format!("{message}\nhint: {}", instead(path))),
         }
     }
 }

@@ -50,7 +50,11 @@ impl Shape for Timed {
 
 impl Shape for NoTimes {
     fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
-        if is_none(node) { Some(Self) } else { shape::wrong(node, key, "`none`", sink) }
+        if is_none(node) {
+            Some(Self)
+        } else {
+            shape::wrong(node, key, "`none`", sink)
+        }
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {

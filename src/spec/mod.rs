@@ -52,7 +52,8 @@ pub use yaml::typed as yaml_as;
 /// YAML as plain data, for readers who do not care for places. None if it is not YAML.
 pub fn yaml_data(text: &str) -> Option<serde_json::Value> {
     let (node, errors) = yaml::parse(text);
-    node.filter(|_| errors.is_empty()).map(|node| node.to_json())
+    node.filter(|_| errors.is_empty())
+        .map(|node| node.to_json())
 }
 
 /// The checked content of a spec file and all that it includes.
@@ -117,12 +118,22 @@ impl Model {
             Source::Composed { components, .. } => Some(components),
             Source::Transformers { .. } | Source::Ready { .. } => None,
         };
-        components.into_iter().flatten().map(|(part, model)| (part.as_str(), model.as_str()))
+        components
+            .into_iter()
+            .flatten()
+            .map(|(part, model)| (part.as_str(), model.as_str()))
     }
 
     /// Whether it is asked for text.
     pub fn generates(&self) -> bool {
-        self.generate.is_some() || matches!(self.source, Source::Composed { how: Compose::Rag, .. })
+        self.generate.is_some()
+            || matches!(
+                self.source,
+                Source::Composed {
+                    how: Compose::Rag,
+                    ..
+                }
+            )
     }
 
     /// Its type in the locked transformers, e.g. `bert`, by its class.
@@ -147,7 +158,10 @@ pub struct Pipeline {
 impl Spec {
     /// The outputs of a model whose whole numbers are tokens, by its task in a pipeline.
     pub fn tokens(&self, model: &Model, pipeline: &str) -> &[String] {
-        self.pipelines[pipeline].tokens.get(&model.task).map_or(&[], Vec::as_slice)
+        self.pipelines[pipeline]
+            .tokens
+            .get(&model.task)
+            .map_or(&[], Vec::as_slice)
     }
 }
 

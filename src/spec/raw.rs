@@ -11,7 +11,9 @@ use super::shape::{self, Field, Json, List, Rows, Shape, shape};
 use super::values::{Config, Memory, Pair, Scalar, Size};
 use super::words::Weights;
 use super::yaml::{Key, Node};
-use super::{Compose, Element, ExpectedStage, ExpectedStatus, Half, Int8Range, Precision, Priority, Route};
+use super::{
+    Compose, Element, ExpectedStage, ExpectedStatus, Half, Int8Range, Precision, Priority, Route,
+};
 use crate::catalogue::{Artefact, Runtime};
 use crate::device::BackendRow;
 

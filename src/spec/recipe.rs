@@ -31,8 +31,13 @@ pub fn tensors(
     inputs: &IndexMap<String, Input>,
     dims: &BTreeMap<String, u64>,
 ) -> Result<Vec<Tensor>, String> {
-    let made = inputs.iter().filter(|(_, input)| !input.fill.is_processed());
-    made.map(|(name, input)| tensor(seed, name, input, dims).map_err(|why| format!("input `{name}`: {why}"))).collect()
+    let made = inputs
+        .iter()
+        .filter(|(_, input)| !input.fill.is_processed());
+    made.map(|(name, input)| {
+        tensor(seed, name, input, dims).map_err(|why| format!("input `{name}`: {why}"))
+    })
+    .collect()
 }
 
 /// Other values of the same recipes, by which a wrong answer is told from the right one; None where every recipe has but one.
@@ -64,7 +69,9 @@ fn reverse_unique(tensor: &mut Tensor) {
     for value in &values {
         *seen.entry(value).or_default() += 1;
     }
-    let unique: Vec<usize> = (0..values.len()).filter(|at| seen[values[*at].as_slice()] == 1).collect();
+    let unique: Vec<usize> = (0..values.len())
+        .filter(|at| seen[values[*at].as_slice()] == 1)
+        .collect();
     for (to, from) in unique.iter().zip(unique.iter().rev()) {
         tensor.bytes[to * width..][..width].copy_from_slice(&values[*from]);
     }
@@ -73,33 +80,56 @@ fn reverse_unique(tensor: &mut Tensor) {
 /// Floats only: half of a constant is as good an input as the constant.
 fn halve(tensor: &mut Tensor) {
     match tensor.dtype {
-        Element::Float32 => each(tensor, |bytes| (f32::from_le_bytes(bytes) / 2.0).to_le_bytes()),
+        Element::Float32 => each(tensor, |bytes| {
+            (f32::from_le_bytes(bytes) / 2.0).to_le_bytes()
+        }),
         Element::Float16 => {
-            each(tensor, |bytes| half::f16::from_f32(half::f16::from_le_bytes(bytes).to_f32() / 2.0).to_le_bytes());
+            each(tensor, |bytes| {
+                half::f16::from_f32(half::f16::from_le_bytes(bytes).to_f32() / 2.0).to_le_bytes()
+            });
         }
         _ => {}
     }
 }
 
 fn each<const N: usize>(tensor: &mut Tensor, change: impl Fn([u8; N]) -> [u8; N]) {
-    tensor.bytes.as_chunks_mut::<N>().0.iter_mut().for_each(|bytes| *bytes = change(*bytes));
+    tensor
+        .bytes
+        .as_chunks_mut::<N>()
+        .0
+        .iter_mut()
+        .for_each(|bytes| *bytes = change(*bytes));
 }
 
 /// The sizes of a shape with its names resolved.
 pub fn sizes(shape: &[Dim], dims: &BTreeMap<String, u64>) -> Result<Vec<u64>, String> {
     let size = |dim: &Dim| match dim {
         Dim::Fixed(size) => Ok(*size),
-        Dim::Named(name) => dims.get(name).copied().ok_or_else(|| format!("dim `{name}` has no value")),
+        Dim::Named(name) => dims
+            .get(name)
+            .copied()
+            .ok_or_else(|| format!("dim `{name}` has no value")),
     };
     shape.iter().map(size).collect()
 }
 
-fn tensor(seed: u64, name: &str, input: &Input, dims: &BTreeMap<String, u64>) -> Result<Tensor, String> {
+fn tensor(
+    seed: u64,
+    name: &str,
+    input: &Input,
+    dims: &BTreeMap<String, u64>,
+) -> Result<Tensor, String> {
     let shape = sizes(&input.shape, dims)?;
-    let count = shape.iter().try_fold(1u64, |count, size| count.checked_mul(*size));
-    let count = count.and_then(|count| usize::try_from(count).ok()).ok_or("the shape holds too many elements")?;
+    let count = shape
+        .iter()
+        .try_fold(1u64, |count, size| count.checked_mul(*size));
+    let count = count
+        .and_then(|count| usize::try_from(count).ok())
+        .ok_or("the shape holds too many elements")?;
     let dtype = input.dtype;
-    let capacity = count.checked_mul(dtype.size()).ok_or("the shape holds too many elements")?;
+    let capacity = count
+        .checked_mul(dtype.size())
+        .ok_or("the shape holds too many elements")?;
     let mut bytes = Vec::with_capacity(capacity);
     let mut stream = Stream::new(seed, name);
     match &input.fill {
@@ -108,7 +138,13 @@ fn tensor(seed: u64, name: &str, input: &Input, dims: &BTreeMap<String, u64>) ->
             if low >= high {
                 return Err(format!("`randint` needs low < high, found [{low}, {high}]"));
             }
-            (0..count).for_each(|_| push_int(&mut bytes, dtype, low.wrapping_add(stream.below(span) as i64)));
+            (0..count).for_each(|_| {
+                push_int(
+                    &mut bytes,
+                    dtype,
+                    low.wrapping_add(stream.below(span) as i64),
+                )
+            });
         }
         Fill::Normal(mean, deviation) => {
             (0..count).for_each(|_| push(&mut bytes, dtype, mean + deviation * stream.normal()));
@@ -122,14 +158,28 @@ fn tensor(seed: u64, name: &str, input: &Input, dims: &BTreeMap<String, u64>) ->
             (0..count as u64).for_each(|index| push_int(&mut bytes, dtype, (index % last) as i64));
         }
         Fill::Data(values) if values.len() != count => {
-            return Err(format!("`data` has {} values, the shape holds {count}", values.len()));
+            return Err(format!(
+                "`data` has {} values, the shape holds {count}",
+                values.len()
+            ));
         }
-        Fill::Data(values) => values.iter().for_each(|value| push(&mut bytes, dtype, *value)),
+        Fill::Data(values) => values
+            .iter()
+            .for_each(|value| push(&mut bytes, dtype, *value)),
         Fill::Text(_) => return Err("`text` is filled by the model's tokenizer".to_owned()),
-        Fill::Picture(_) => return Err("`picture` is filled by the model's image processor".to_owned()),
-        Fill::Sound(_) => return Err("`sound` is filled by the model's feature extractor".to_owned()),
+        Fill::Picture(_) => {
+            return Err("`picture` is filled by the model's image processor".to_owned());
+        }
+        Fill::Sound(_) => {
+            return Err("`sound` is filled by the model's feature extractor".to_owned());
+        }
     }
-    Ok(Tensor { name: name.to_owned(), dtype, shape, bytes })
+    Ok(Tensor {
+        name: name.to_owned(),
+        dtype,
+        shape,
+        bytes,
+    })
 }
 
 fn push(bytes: &mut Vec<u8>, dtype: Element, value: f64) {
@@ -145,7 +195,9 @@ fn push(bytes: &mut Vec<u8>, dtype: Element, value: f64) {
 
 fn push_int(bytes: &mut Vec<u8>, dtype: Element, value: i64) {
     match dtype {
-        Element::Float64 | Element::Float32 | Element::Float16 | Element::Bfloat16 => push(bytes, dtype, value as f64),
+        Element::Float64 | Element::Float32 | Element::Float16 | Element::Bfloat16 => {
+            push(bytes, dtype, value as f64)
+        }
         Element::Int64 => bytes.extend(value.to_le_bytes()),
         Element::Int32 => bytes.extend((value as i32).to_le_bytes()),
         Element::Int16 => bytes.extend((value as i16).to_le_bytes()),
@@ -177,7 +229,10 @@ impl Stream {
             state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
             part.copy_from_slice(&splitmix(state).to_le_bytes());
         }
-        Self { rng: ChaCha8Rng::from_seed(key), spare: None }
+        Self {
+            rng: ChaCha8Rng::from_seed(key),
+            spare: None,
+        }
     }
 
     /// Below `bound`, every value equally likely: draws from the incomplete last run of the range are thrown away.
@@ -232,7 +287,9 @@ fn ln(value: f64) -> f64 {
     let ratio = (mantissa - 1.0) / (mantissa + 1.0);
     let square = ratio * ratio;
     // |ratio| is at most 0.172, so the terms left out are below 1e-17.
-    let series = (0..12).rev().fold(0.0, |sum, term| sum * square + 1.0 / f64::from(2 * term + 1));
+    let series = (0..12).rev().fold(0.0, |sum, term| {
+        sum * square + 1.0 / f64::from(2 * term + 1)
+    });
     2.0 * ratio * series + exponent as f64 * std::f64::consts::LN_2
 }
 

@@ -40,9 +40,16 @@ pub(super) enum Field<T> {
 impl<T: Shape> Field<T> {
     pub(super) fn read(node: &Node, key: &Key, sink: &mut Sink) -> Self {
         // A list or mapping may begin lines below its key, and the key is what a message about it is about.
-        let pos = if matches!(node.value, Value::List(_) | Value::Map(_)) { key.pos } else { node.pos };
+        let pos = if matches!(node.value, Value::List(_) | Value::Map(_)) {
+            key.pos
+        } else {
+            node.pos
+        };
         match T::read(node, key, sink) {
-            Some(value) => Self::Given(At { value, span: sink.span(pos) }),
+            Some(value) => Self::Given(At {
+                value,
+                span: sink.span(pos),
+            }),
             None => Self::Bad,
         }
     }
@@ -76,7 +83,12 @@ impl<T> Field<T> {
     }
 
     /// Reports a value that is given and not as it must be.
-    pub(super) fn must(&self, sink: &mut Sink, is_right: impl Fn(&T) -> bool, wrong: impl Fn(&T) -> String) {
+    pub(super) fn must(
+        &self,
+        sink: &mut Sink,
+        is_right: impl Fn(&T) -> bool,
+        wrong: impl Fn(&T) -> String,
+    ) {
         if let Some(at) = self.given().filter(|at| !is_right(&at.value)) {
             sink.error(at.span, wrong(&at.value));
         }
@@ -149,11 +161,18 @@ pub(super) struct Json(pub(super) serde_json::Value);
 /// Reports a node that is none of what it must be.
 pub(super) fn wrong<T>(node: &Node, key: &Key, expected: &str, sink: &mut Sink) -> Option<T> {
     let span = sink.span(node.pos);
-    sink.error(span, format!("`{}` must be {expected}, found {}", key.text, node.kind()));
+    sink.error(
+        span,
+        format!("`{}` must be {expected}, found {}", key.text, node.kind()),
+    );
     None
 }
 
-pub(super) fn entries<'n, 'a>(node: &'n Node<'a>, key: &Key, sink: &mut Sink) -> Option<&'n [(Key<'a>, Node<'a>)]> {
+pub(super) fn entries<'n, 'a>(
+    node: &'n Node<'a>,
+    key: &Key,
+    sink: &mut Sink,
+) -> Option<&'n [(Key<'a>, Node<'a>)]> {
     match &node.value {
         Value::Map(entries) => Some(entries),
         _ => wrong(node, key, "a mapping", sink),
@@ -163,7 +182,11 @@ pub(super) fn entries<'n, 'a>(node: &'n Node<'a>, key: &Key, sink: &mut Sink) ->
 pub(super) fn unknown_key(key: &Key, owner: &Key, fields: &[&str], sink: &mut Sink) {
     let span = sink.span(key.pos);
     let message = format!("unknown key `{}` in `{}`", key.text, owner.text);
-    sink.error_hint(span, message, suggest::hint(&key.text, fields.iter().copied()));
+    sink.error_hint(
+        span,
+        message,
+        suggest::hint(&key.text, fields.iter().copied()),
+    );
 }
 
 /// Declares a struct whose fields are all [`Field`]s; `@required` ones are reported when they are missing.
@@ -243,8 +266,17 @@ pub(super) fn described(mut schema: Schema, doc: &str) -> serde_json::Value {
     schema.to_value()
 }
 
-pub(super) fn word<T: Copy>(text: &str, what: &str, words: &[(&str, T)], span: Span, sink: &mut Sink) -> Option<T> {
-    let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
+pub(super) fn word<T: Copy>(
+    text: &str,
+    what: &str,
+    words: &[(&str, T)],
+    span: Span,
+    sink: &mut Sink,
+) -> Option<T> {
+    let found = words
+        .iter()
+        .find(|(word, _)| *word == text)
+        .map(|(_, value)| *value);
     if found.is_none() {
         let hint = suggest::hint(text, words.iter().map(|(word, _)| *word));
         sink.error_hint(span, format!("unknown {what} `{text}`"), hint);
@@ -332,12 +364,21 @@ impl<T: Shape> Shape for List<T> {
         let mut items = Vec::with_capacity(nodes.len());
         for item in nodes {
             // Whatever an item lacks is reported where the item begins.
-            let key = Key { text: Cow::Borrowed(&*key.text), pos: item.pos };
+            let key = Key {
+                text: Cow::Borrowed(&*key.text),
+                pos: item.pos,
+            };
             if let Some(value) = T::read(item, &key, sink) {
-                items.push(At { value, span: sink.span(item.pos) });
+                items.push(At {
+                    value,
+                    span: sink.span(item.pos),
+                });
             }
         }
-        Some(Self { whole: items.len() == nodes.len(), items })
+        Some(Self {
+            whole: items.len() == nodes.len(),
+            items,
+        })
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
@@ -351,8 +392,17 @@ impl<T: Shape, N: Name> Shape for Rows<T, N> {
         let mut rows = Vec::with_capacity(entries.len());
         for (name, value) in entries {
             let read = T::read(value, name, sink);
-            let row = read.map(|read| At { value: read, span: sink.span(value.pos) });
-            rows.push((At { value: N::named(&name.text, sink), span: sink.span(name.pos) }, row));
+            let row = read.map(|read| At {
+                value: read,
+                span: sink.span(value.pos),
+            });
+            rows.push((
+                At {
+                    value: N::named(&name.text, sink),
+                    span: sink.span(name.pos),
+                },
+                row,
+            ));
         }
         Some(Self(rows))
     }

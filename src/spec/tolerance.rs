@@ -29,15 +29,57 @@ impl Tolerance {
     /// What holds where a spec says nothing. Of `tokens`, docs/design.md, "Tokens", says where the figures are from.
     pub const fn usual(precision: Precision) -> Self {
         match precision {
-            Precision::Fp32 => Self { atol: 1e-3, rtol: 1e-3, budget: 0.0, cosine: 0.9999, snr: 50.0, tokens: 1.0 },
-            Precision::Fp16 => Self { atol: 2e-2, rtol: 2e-2, budget: 1e-3, cosine: 0.999, snr: 30.0, tokens: 0.9 },
-            Precision::Bf16 => Self { atol: 6e-2, rtol: 3e-2, budget: 5e-3, cosine: 0.995, snr: 20.0, tokens: 0.85 },
-            Precision::Int8 => Self { atol: 1.5e-1, rtol: 1e-1, budget: 1e-2, cosine: 0.98, snr: 14.0, tokens: 0.8 },
+            Precision::Fp32 => Self {
+                atol: 1e-3,
+                rtol: 1e-3,
+                budget: 0.0,
+                cosine: 0.9999,
+                snr: 50.0,
+                tokens: 1.0,
+            },
+            Precision::Fp16 => Self {
+                atol: 2e-2,
+                rtol: 2e-2,
+                budget: 1e-3,
+                cosine: 0.999,
+                snr: 30.0,
+                tokens: 0.9,
+            },
+            Precision::Bf16 => Self {
+                atol: 6e-2,
+                rtol: 3e-2,
+                budget: 5e-3,
+                cosine: 0.995,
+                snr: 20.0,
+                tokens: 0.85,
+            },
+            Precision::Int8 => Self {
+                atol: 1.5e-1,
+                rtol: 1e-1,
+                budget: 1e-2,
+                cosine: 0.98,
+                snr: 14.0,
+                tokens: 0.8,
+            },
             // The bounds of int8; docs/design.md, "Calibrated int8", says why more values may be beyond them.
-            Precision::Int8Static => Self { budget: 2.5e-2, ..Self::usual(Precision::Int8) },
+            Precision::Int8Static => Self {
+                budget: 2.5e-2,
+                ..Self::usual(Precision::Int8)
+            },
             // docs/design.md, "16 and 4 bits", says where these are from.
-            Precision::A16w8 => Self { cosine: 0.99, snr: 17.0, ..Self::usual(Precision::Int8) },
-            Precision::Int4 => Self { atol: 5e-1, rtol: 2e-1, budget: 5e-2, cosine: 0.85, snr: 5.0, tokens: 0.6 },
+            Precision::A16w8 => Self {
+                cosine: 0.99,
+                snr: 17.0,
+                ..Self::usual(Precision::Int8)
+            },
+            Precision::Int4 => Self {
+                atol: 5e-1,
+                rtol: 2e-1,
+                budget: 5e-2,
+                cosine: 0.85,
+                snr: 5.0,
+                tokens: 0.6,
+            },
         }
     }
 
@@ -51,6 +93,9 @@ impl Tolerance {
             ("snr", self.snr < other.snr),
             ("tokens", self.tokens < other.tokens),
         ];
-        looser.into_iter().filter_map(|(name, is_looser)| is_looser.then_some(name)).collect()
+        looser
+            .into_iter()
+            .filter_map(|(name, is_looser)| is_looser.then_some(name))
+            .collect()
     }
 }

@@ -39,7 +39,8 @@ impl<T: Shape> Shape for Pair<T> {
     fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
         match &node.value {
             Value::List(items) if items.len() == 2 => {
-                let (first, second) = (T::read(&items[0], key, sink), T::read(&items[1], key, sink));
+                let (first, second) =
+                    (T::read(&items[0], key, sink), T::read(&items[1], key, sink));
                 Some(Self(first?, second?))
             }
             _ => shape::wrong(node, key, "a list of two numbers", sink),
@@ -77,14 +78,22 @@ impl Shape for Memory {
                 Value::Int(number) => number.to_string(),
                 _ => node.kind().to_owned(),
             };
-            sink.error_hint(span, format!("`{}` must be a size, found {found}", key.text), size::REMEDY);
+            sink.error_hint(
+                span,
+                format!("`{}` must be a size, found {found}", key.text),
+                size::REMEDY,
+            );
             return None;
         };
         match NonZeroU64::new(bytes).filter(|_| bytes >= LEAST_MEMORY) {
             Some(bytes) => Some(Self(bytes)),
             None => {
                 let message = format!("`{}` must be at least 1 MiB, found {bytes} bytes", key.text);
-                sink.error_hint(span, message, "a number without a unit counts bytes: write `4 GiB` or `500M`");
+                sink.error_hint(
+                    span,
+                    message,
+                    "a number without a unit counts bytes: write `4 GiB` or `500M`",
+                );
                 None
             }
         }
@@ -102,7 +111,9 @@ impl Shape for Scalar {
             Value::Float(value) => Some(Self(value)),
             // Values are kept as f64, which holds whole numbers exactly up to 2^53 only.
             Value::Int(value) if value.unsigned_abs() <= 1 << 53 => Some(Self(value as f64)),
-            Value::Int(_) | Value::Large(_) => shape::wrong(node, key, "a number within ±2^53", sink),
+            Value::Int(_) | Value::Large(_) => {
+                shape::wrong(node, key, "a number within ±2^53", sink)
+            }
             _ => shape::wrong(node, key, "a number, `true` or `false`", sink),
         }
     }

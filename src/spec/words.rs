@@ -3,7 +3,9 @@
 use super::error::Sink;
 use super::shape::{self, Shape};
 use super::yaml::{Key, Node};
-use super::{Compose, Element, ExpectedStage, ExpectedStatus, Int8Range, Precision, Priority, Route};
+use super::{
+    Compose, Element, ExpectedStage, ExpectedStatus, Int8Range, Precision, Priority, Route,
+};
 use crate::base::words::words;
 use crate::catalogue::{ARTEFACTS, Artefact, RUNTIMES, Runtime};
 use crate::device::{BACKENDS, BackendRow};
@@ -44,14 +46,26 @@ macro_rules! named {
 /// An enum is read by its words.
 macro_rules! spelled {
     ($type:ident as $what:literal) => {
-        named!($type, $type, stringify!($type), $what, <$type>::WORDS.iter().copied());
+        named!(
+            $type,
+            $type,
+            stringify!($type),
+            $what,
+            <$type>::WORDS.iter().copied()
+        );
     };
 }
 
 /// A row of a table is read by its name.
 macro_rules! row {
     ($type:ident as $schema:literal, $what:literal in $table:ident) => {
-        named!(&'static $type, $type, $schema, $what, $table.iter().map(|row| (row.name, *row)));
+        named!(
+            &'static $type,
+            $type,
+            $schema,
+            $what,
+            $table.iter().map(|row| (row.name, *row))
+        );
     };
 }
 

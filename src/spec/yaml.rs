@@ -64,7 +64,10 @@ pub(super) fn parse(text: &str) -> (Option<Node<'_>>, Vec<YamlError>) {
         Ok(node) => (Some(node), Vec::new()),
         Err(error) => {
             let mut errors = vec![describe(&error)];
-            if !matches!(error.without_snippet(), serde_saphyr::Error::DuplicateMappingKey { .. }) {
+            if !matches!(
+                error.without_snippet(),
+                serde_saphyr::Error::DuplicateMappingKey { .. }
+            ) {
                 return (None, errors);
             }
             // Read so, the parser hands over both entries of most duplicates: find those behind the first one too.
@@ -104,17 +107,31 @@ fn read(text: &str, duplicate_keys: DuplicateKeyPolicy) -> Result<Node<'_>, serd
 
 /// Data of a type that reads itself, for documents that orch writes; the first error as `line:column: what`.
 pub fn typed<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
-    let options: Options = serde_saphyr::options! { duplicate_keys: DuplicateKeyPolicy::Error, with_snippet: false };
+    let options: Options =
+        serde_saphyr::options! { duplicate_keys: DuplicateKeyPolicy::Error, with_snippet: false };
     serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let YamlError { pos, message, .. } = describe(&error);
-        format!("{}:{}: {}", pos.line, pos.column, message.trim_start_matches("not YAML: "))
+        format!(
+            "{}:{}: {}",
+            pos.line,
+            pos.column,
+            message.trim_start_matches("not YAML: ")
+        )
     })
 }
 
 fn describe(error: &serde_saphyr::Error) -> YamlError {
     let pos = match error.location() {
-        Some(place) => Pos { line: place.line() as u32, column: place.column() as u32, len: 0 },
-        None => Pos { line: 1, column: 1, len: 0 },
+        Some(place) => Pos {
+            line: place.line() as u32,
+            column: place.column() as u32,
+            len: 0,
+        },
+        None => Pos {
+            line: 1,
+            column: 1,
+            len: 0,
+        },
     };
     let mut inner = error.without_snippet();
     while let serde_saphyr::Error::AliasError { error, .. } = inner {
@@ -127,24 +144,43 @@ fn describe(error: &serde_saphyr::Error) -> YamlError {
             message: "a second YAML document begins here".to_owned(),
             hint: Some("a spec file holds one; move the other into its own file and `include` it"),
         },
-        serde_saphyr::Error::Budget { .. } | serde_saphyr::Error::AliasReplayLimitExceeded { .. } => YamlError {
+        serde_saphyr::Error::Budget { .. }
+        | serde_saphyr::Error::AliasReplayLimitExceeded { .. } => YamlError {
             pos,
             message: "this file is too large once its aliases are expanded".to_owned(),
-            hint: Some("aliases may repeat 1,000,000 values in all (more in longer files), and 100,000 within anchors"),
+            hint: Some(
+                "aliases may repeat 1,000,000 values in all (more in longer files), and 100,000 within anchors",
+            ),
         },
         other => {
-            let rendered = other.render_with_options(serde_saphyr::render_options! { snippets: SnippetMode::Off });
+            let rendered = other
+                .render_with_options(serde_saphyr::render_options! { snippets: SnippetMode::Off });
             // The place stands in front of every message; the parser's own words for it would say it twice.
-            let message = rendered.split(" at line ").next().unwrap_or_default().to_owned();
-            YamlError { pos, message: format!("not YAML: {message}"), hint: None }
+            let message = rendered
+                .split(" at line ")
+                .next()
+                .unwrap_or_default()
+                .to_owned();
+            YamlError {
+                pos,
+                message: format!("not YAML: {message}"),
+                hint: None,
+            }
         }
     }
 }
 
 fn duplicate(key: &str, pos: Pos) -> YamlError {
     let hint = "the parser would drop one of the two; remove it or merge them";
-    let pos = Pos { len: key.chars().count() as u32, ..pos };
-    YamlError { pos, message: format!("`{key}` is given twice"), hint: Some(hint) }
+    let pos = Pos {
+        len: key.chars().count() as u32,
+        ..pos
+    };
+    YamlError {
+        pos,
+        message: format!("`{key}` is given twice"),
+        hint: Some(hint),
+    }
 }
 
 fn duplicates(node: &Node<'_>, errors: &mut Vec<YamlError>) {
@@ -153,7 +189,8 @@ fn duplicates(node: &Node<'_>, errors: &mut Vec<YamlError>) {
         Value::Map(entries) => {
             let mut seen = HashSet::new();
             for (key, value) in entries {
-                if !seen.insert(&*key.text) && !errors.iter().any(|error| error.pos.is_at(key.pos)) {
+                if !seen.insert(&*key.text) && !errors.iter().any(|error| error.pos.is_at(key.pos))
+                {
                     errors.push(duplicate(&key.text, key.pos));
                 }
                 duplicates(value, errors);
@@ -179,7 +216,10 @@ impl Node<'_> {
             Value::Large(value) => format!("the number {value}"),
             Value::Float(value) => format!("the number {value}"),
             Value::Text(text) if text.chars().nth(SHOWN).is_none() => format!("the text `{text}`"),
-            Value::Text(text) => format!("a text that begins with `{}`", text.chars().take(SHOWN).collect::<String>()),
+            Value::Text(text) => format!(
+                "a text that begins with `{}`",
+                text.chars().take(SHOWN).collect::<String>()
+            ),
             Value::List(_) => "a list".to_owned(),
             Value::Map(_) => "a mapping".to_owned(),
         }
@@ -194,7 +234,10 @@ impl Node<'_> {
             Value::Float(value) => (*value).into(),
             Value::Text(text) => (**text).into(),
             Value::List(items) => items.iter().map(Self::to_json).collect(),
-            Value::Map(entries) => entries.iter().map(|(key, node)| (key.text.to_string(), node.to_json())).collect(),
+            Value::Map(entries) => entries
+                .iter()
+                .map(|(key, node)| (key.text.to_string(), node.to_json()))
+                .collect(),
         }
     }
 }
@@ -202,13 +245,20 @@ impl Node<'_> {
 fn pos<T>(spanned: &Spanned<T>) -> Pos {
     // `defined` is where the text stands that has to be changed, also when an alias or a merge key brought it here.
     let place = spanned.defined;
-    Pos { line: place.line() as u32, column: place.column() as u32, len: place.span().len() as u32 }
+    Pos {
+        line: place.line() as u32,
+        column: place.column() as u32,
+        len: place.span().len() as u32,
+    }
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Node<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let spanned = Spanned::<Value<'a>>::deserialize(deserializer)?;
-        Ok(Self { pos: pos(&spanned), value: spanned.value })
+        Ok(Self {
+            pos: pos(&spanned),
+            value: spanned.value,
+        })
     }
 }
 
@@ -244,7 +294,11 @@ impl<'de> Visitor<'de> for ValueVisitor {
     }
 
     fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value<'de>, E> {
-        if value.is_finite() { Ok(Value::Float(value)) } else { Err(E::custom("a number must be finite")) }
+        if value.is_finite() {
+            Ok(Value::Float(value))
+        } else {
+            Err(E::custom("a number must be finite"))
+        }
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Value<'de>, E> {
@@ -270,7 +324,10 @@ impl<'de> Visitor<'de> for ValueVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value<'de>, A::Error> {
         let mut entries: Vec<(Key<'de>, Node<'de>)> = Vec::new();
         while let Some(key) = map.next_key::<Spanned<String>>()? {
-            let key = Key { pos: pos(&key), text: Cow::Owned(key.value) };
+            let key = Key {
+                pos: pos(&key),
+                text: Cow::Owned(key.value),
+            };
             let node = map.next_value()?;
             entries.push((key, node));
         }

@@ -37,8 +37,13 @@ impl StepKind for Calibration {
             let mut known = BTreeSet::new();
             for set in 0..told.sets {
                 let seed = told.seed ^ (SETS | u64::from(set));
-                let made = recipe::tensors(seed, &told.inputs, &Default::default()).map_err(|why| anyhow!(why))?;
-                if known.insert(made.iter().map(|tensor| tensor.bytes.clone()).collect::<Vec<_>>()) {
+                let made = recipe::tensors(seed, &told.inputs, &Default::default())
+                    .map_err(|why| anyhow!(why))?;
+                if known.insert(
+                    made.iter()
+                        .map(|tensor| tensor.bytes.clone())
+                        .collect::<Vec<_>>(),
+                ) {
                     write(&out.join(format!("{set:04}.safetensors")), made)?;
                 }
             }
@@ -60,7 +65,16 @@ mod tests {
 
     fn made(kind: &'static dyn StepKind, params: Value, out: &Path) {
         let step = Step::new("calibration:x", Stage::Generate, kind, params, vec![], 1);
-        let Work::Pure(work) = kind.lower(&step, &Places { out: out.to_owned(), ..Places::default() }).unwrap() else {
+        let Work::Pure(work) = kind
+            .lower(
+                &step,
+                &Places {
+                    out: out.to_owned(),
+                    ..Places::default()
+                },
+            )
+            .unwrap()
+        else {
             panic!("it is made in this process")
         };
         work().unwrap();
@@ -72,7 +86,10 @@ mod tests {
     }
 
     fn contents(folder: &Path) -> BTreeSet<Vec<u8>> {
-        fs::read_dir(folder).unwrap().map(|entry| fs::read(entry.unwrap().path()).unwrap()).collect()
+        fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| fs::read(entry.unwrap().path()).unwrap())
+            .collect()
     }
 
     #[test]
@@ -82,7 +99,11 @@ mod tests {
         for folder in [&sets, &judged] {
             fs::create_dir(folder).unwrap();
         }
-        made(&CALIBRATION, params(json!({"normal": [0.0, 1.0]}), 16), &sets);
+        made(
+            &CALIBRATION,
+            params(json!({"normal": [0.0, 1.0]}), 16),
+            &sets,
+        );
         made(&INPUTS, params(json!({"normal": [0.0, 1.0]}), 16), &judged);
         let (sets, judged) = (contents(&sets), contents(&judged));
         assert_eq!((sets.len(), judged.len()), (16, 2));

@@ -20,8 +20,11 @@ impl StepKind for Command {
     }
 
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
-        let Params::Program(program) = &step.params else { panic!("BUG: {} has no program", step.name) };
-        let owned = |texts: &[std::sync::Arc<str>]| texts.iter().map(|text| text.to_string()).collect();
+        let Params::Program(program) = &step.params else {
+            panic!("BUG: {} has no program", step.name)
+        };
+        let owned =
+            |texts: &[std::sync::Arc<str>]| texts.iter().map(|text| text.to_string()).collect();
         Ok(Work::Command(CommandCall {
             argv: owned(&program.argv),
             inputs: places.inputs.clone(),
@@ -30,7 +33,11 @@ impl StepKind for Command {
             env: owned(&program.env),
             access: Access {
                 network: program.network,
-                write: program.writable.iter().map(|(_, folder)| folder.to_path_buf()).collect(),
+                write: program
+                    .writable
+                    .iter()
+                    .map(|(_, folder)| folder.to_path_buf())
+                    .collect(),
                 home: false,
             },
         }))

@@ -10,7 +10,9 @@ use crate::base::fs as bfs;
 use crate::runtime::loops;
 use crate::runtime::manifest::Manifest;
 use crate::runtime::tensors;
-use crate::step::{Code, MemoryGuess, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall};
+use crate::step::{
+    Code, MemoryGuess, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall,
+};
 use crate::toolchain::{EnvName, Tool};
 
 /// The label under which both know a component's tree.
@@ -27,15 +29,25 @@ pub static COMPOSE: Compose = Compose;
 impl StepKind for Compose {
     known_as!("compose": Rust "step/compose.rs"; Python "compose");
 
-    in_python!(EnvName::Torch, ["torch", "transformers", "diffusers", "safetensors", "numpy"]);
+    in_python!(
+        EnvName::Torch,
+        ["torch", "transformers", "diffusers", "safetensors", "numpy"]
+    );
 
     fn memory(&self) -> Option<MemoryGuess> {
-        Some(MemoryGuess { base: 1 << 30, factor: 2 })
+        Some(MemoryGuess {
+            base: 1 << 30,
+            factor: 2,
+        })
     }
 
     fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
         let params = step.params.json().clone();
-        Ok(Work::Worker(WorkerCall::of(Worker::Python(EnvName::Torch), "compose", params)))
+        Ok(Work::Worker(WorkerCall::of(
+            Worker::Python(EnvName::Torch),
+            "compose",
+            params,
+        )))
     }
 }
 
@@ -48,16 +60,28 @@ impl StepKind for Assemble {
     fn lower(&self, _: &Step, places: &Places) -> anyhow::Result<Work> {
         let (inputs, out) = (places.inputs.clone(), places.out.clone());
         Ok(Work::Pure(Box::new(move || {
-            let model = inputs.get("model").context("BUG: what is assembled has a model")?;
-            let components =
-                inputs.iter().filter_map(|(label, tree)| Some((label.strip_prefix(LABEL)?, tree.as_path())));
+            let model = inputs
+                .get("model")
+                .context("BUG: what is assembled has a model")?;
+            let components = inputs
+                .iter()
+                .filter_map(|(label, tree)| Some((label.strip_prefix(LABEL)?, tree.as_path())));
             assemble(model, components, &out)
         })))
     }
 }
 
-fn assemble<'c>(model: &Path, components: impl Iterator<Item = (&'c str, &'c Path)>, out: &Path) -> anyhow::Result<()> {
-    for name in [loops::FILE, loops::CONSTANTS, tensors::INPUTS, tensors::CONTROL_INPUTS] {
+fn assemble<'c>(
+    model: &Path,
+    components: impl Iterator<Item = (&'c str, &'c Path)>,
+    out: &Path,
+) -> anyhow::Result<()> {
+    for name in [
+        loops::FILE,
+        loops::CONSTANTS,
+        tensors::INPUTS,
+        tensors::CONTROL_INPUTS,
+    ] {
         let from = model.join(name);
         if from.is_file() {
             bfs::copy_file(&from, &out.join(name))?;
@@ -70,8 +94,18 @@ fn assemble<'c>(model: &Path, components: impl Iterator<Item = (&'c str, &'c Pat
             bfs::copy_file(&tree.join(&file), &to)?;
         }
         let told = Manifest::read(tree)?.rest;
-        rest.extend(told.into_iter().filter(|(key, _)| ["format", "precision"].contains(&key.as_str())));
+        rest.extend(
+            told.into_iter()
+                .filter(|(key, _)| ["format", "precision"].contains(&key.as_str())),
+        );
     }
-    let Manifest { inputs, outputs, .. } = Manifest::read(model)?;
-    Manifest { inputs, outputs, rest }.write(out)
+    let Manifest {
+        inputs, outputs, ..
+    } = Manifest::read(model)?;
+    Manifest {
+        inputs,
+        outputs,
+        rest,
+    }
+    .write(out)
 }

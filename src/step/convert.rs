@@ -1,11 +1,16 @@
 //! `convert:<model>:<artefact>`: the model in the form that a runtime loads. Of what and by whom, the artefact's row says.
 
-use crate::catalogue::{Code, Conversion, Converter, MemoryGuess, Places, Requirement, Worker, WorkerCall};
+use crate::catalogue::{
+    Code, Conversion, Converter, MemoryGuess, Places, Requirement, Worker, WorkerCall,
+};
 use crate::step::{Step, StepKind, Work};
 use crate::toolchain::{EnvName, Tool};
 
 /// A Python with its packages; the weights as they are read, as the converter holds them, and as they are written.
-const GUESS: MemoryGuess = MemoryGuess { base: 768 << 20, factor: 4 };
+const GUESS: MemoryGuess = MemoryGuess {
+    base: 768 << 20,
+    factor: 4,
+};
 
 fn env(conversion: &Conversion, step: &Step) -> EnvName {
     (conversion.env)(step.params.json())
@@ -22,7 +27,10 @@ impl StepKind for Conversion {
 
     fn tools(&self, step: &Step) -> Vec<Tool> {
         let env = env(self, step);
-        (self.packages)(step.params.json()).iter().map(|package| Tool { env, package }).collect()
+        (self.packages)(step.params.json())
+            .iter()
+            .map(|package| Tool { env, package })
+            .collect()
     }
 
     fn is_native(&self) -> bool {
@@ -44,8 +52,15 @@ impl StepKind for Conversion {
     fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
         let (worker, op, libraries) = match &self.by {
             Converter::Python(op) => (Worker::Python(env(self, step)), *op, vec![]),
-            Converter::Worker { runtime, op, libraries } => (Worker::Orch(runtime.name), *op, libraries.to_vec()),
+            Converter::Worker {
+                runtime,
+                op,
+                libraries,
+            } => (Worker::Orch(runtime.name), *op, libraries.to_vec()),
         };
-        Ok(Work::Worker(WorkerCall { libraries, ..WorkerCall::of(worker, op, step.params.json().clone()) }))
+        Ok(Work::Worker(WorkerCall {
+            libraries,
+            ..WorkerCall::of(worker, op, step.params.json().clone())
+        }))
     }
 }

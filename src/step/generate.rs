@@ -132,16 +132,21 @@ const JUDGE_BELOW: &str = "# --- What follows is a part of every generated test.
 pub const GREEDY: &str = "greedy.py";
 /// The module of loops, for tests of models that are made of several.
 pub const LOOPS: &str = "loops.py";
-const LOOPS_BELOW: &str = "# --- What follows is a part of every generated test of a model with components. ---\n";
+const LOOPS_BELOW: &str =
+    "# --- What follows is a part of every generated test of a model with components. ---\n";
 /// The module of what comes with weights, for tests of models that have some of their own.
 pub const OWN_FILES: &str = "own_files.py";
-const OWN_FILES_BELOW: &str =
-    "# --- What follows is a part of every generated test of a model with weights of its own. ---\n";
-const GREEDY_BELOW: &str = "# --- What follows is a part of every generated test that generates. ---\n";
+const OWN_FILES_BELOW: &str = "# --- What follows is a part of every generated test of a model with weights of its own. ---\n";
+const GREEDY_BELOW: &str =
+    "# --- What follows is a part of every generated test that generates. ---\n";
 
 fn embedded(module: &str, below: &str) -> &'static str {
-    let text = toolchain::PACKAGE.get_file(module).and_then(|file| file.contents_utf8());
-    let (_, text) = text.and_then(|text| text.split_once(below)).expect("BUG: a module has lost its mark");
+    let text = toolchain::PACKAGE
+        .get_file(module)
+        .and_then(|file| file.contents_utf8());
+    let (_, text) = text
+        .and_then(|text| text.split_once(below))
+        .expect("BUG: a module has lost its mark");
     text.trim()
 }
 
@@ -164,10 +169,17 @@ impl TestContext {
         let (model, target) = (&self.model, &self.target);
         if self.artefact.needs_class && self.components.is_empty() {
             let class = self.class.as_deref().unwrap_or_default();
-            let identifier = !class.is_empty() && class.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-            ensure!(identifier, "model `{model}` has no transformers class, so target `{target}` cannot run it");
+            let identifier =
+                !class.is_empty() && class.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
             ensure!(
-                matches!(self.precision, Precision::Fp32 | Precision::Fp16 | Precision::Bf16),
+                identifier,
+                "model `{model}` has no transformers class, so target `{target}` cannot run it"
+            );
+            ensure!(
+                matches!(
+                    self.precision,
+                    Precision::Fp32 | Precision::Fp16 | Precision::Bf16
+                ),
                 "target `{target}`: PyTorch's eager mode has no {} models; take fp32, fp16 or bf16",
                 self.precision.word()
             );
@@ -183,13 +195,20 @@ impl TestContext {
 
     fn libraries(&self) -> BTreeSet<&str> {
         let own = self.class.as_deref().map(library);
-        own.into_iter().chain(self.components.iter().map(|one| one.library.as_str())).collect()
+        own.into_iter()
+            .chain(self.components.iter().map(|one| one.library.as_str()))
+            .collect()
     }
 
     fn view(&self) -> View<'_> {
-        let input_names: Vec<_> = self.inputs.iter().map(|input| input.name.as_str()).collect();
+        let input_names: Vec<_> = self
+            .inputs
+            .iter()
+            .map(|input| input.name.as_str())
+            .collect();
         let brings = |function: &str| {
-            self.hardware().is_ok_and(|hardware| defines(&format!("hardware/{hardware}.py.j2"), function))
+            self.hardware()
+                .is_ok_and(|hardware| defines(&format!("hardware/{hardware}.py.j2"), function))
         };
         let infers_here = brings("infer");
         View {
@@ -207,10 +226,13 @@ impl TestContext {
             greedy: embedded(GREEDY, GREEDY_BELOW),
             generates: self.generates && infers_here,
             // A task of another program brings its own steps, and of plain tensors nobody knows what they mean.
-            own_weights: self.own_weights && self.artefact.name != "transformers-js" && self.has_results(),
+            own_weights: self.own_weights
+                && self.artefact.name != "transformers-js"
+                && self.has_results(),
             own_files: embedded(OWN_FILES, OWN_FILES_BELOW),
             caches: self.generates && self.components.is_empty() && brings("open_decoder"),
-            infers_more: infers_here && defines(&format!("pipelines/{}.py.j2", self.template), "infer_more"),
+            infers_more: infers_here
+                && defines(&format!("pipelines/{}.py.j2", self.template), "infer_more"),
             experts_per_token: self.experts_per_token,
             components: &self.components,
             libraries: self.libraries(),
@@ -223,9 +245,12 @@ impl TestContext {
 /// Whether a template, or one that it extends, brings this function.
 fn defines(name: &str, function: &str) -> bool {
     let source = template::source(name).unwrap_or_default();
-    let parent =
-        source.split_once("{% extends \"").and_then(|(_, rest)| rest.split_once('"')).map(|(parent, _)| parent);
-    source.contains(&format!("\ndef {function}(")) || parent.is_some_and(|parent| defines(parent, function))
+    let parent = source
+        .split_once("{% extends \"")
+        .and_then(|(_, rest)| rest.split_once('"'))
+        .map(|(parent, _)| parent);
+    source.contains(&format!("\ndef {function}("))
+        || parent.is_some_and(|parent| defines(parent, function))
 }
 
 /// The text of the test. Fails when a template asks for what the context does not have.
@@ -242,7 +267,10 @@ pub fn for_all_platforms(model: &str) -> Result<(String, String), TemplateError>
     // Of the model `a`, and not of `a_b`, whose name has two of them there.
     let pattern = format!(r"test_{}_(?!_)(.+)\.py", plain(model).replace('+', r"\+"));
     let orch = env!("CARGO_PKG_VERSION");
-    let text = template::render("all.py.j2", json!({"model": model, "file": file, "pattern": pattern, "orch": orch}))?;
+    let text = template::render(
+        "all.py.j2",
+        json!({"model": model, "file": file, "pattern": pattern, "orch": orch}),
+    )?;
     Ok((file, text))
 }
 
@@ -255,10 +283,19 @@ pub fn handed_out(text: Vec<u8>, again: &str, trees: &BTreeMap<String, Digest>) 
     let text = String::from_utf8(text).expect("BUG: a test is text");
     // JSON of texts alone is Python too. In the form that `ruff format` gives it.
     let told = |text: &str| json!(text).to_string();
-    let trees: String = trees.iter().map(|(name, tree)| format!("        {}: \"{tree}\",\n", told(name))).collect();
-    let trees = if trees.is_empty() { "{}".to_owned() } else { format!("{{\n{trees}    }}") };
-    let filled =
-        format!("\nHANDED_OUT: Document | None = {{\n    \"again\": {},\n    \"trees\": {trees},\n}}\n", told(again));
+    let trees: String = trees
+        .iter()
+        .map(|(name, tree)| format!("        {}: \"{tree}\",\n", told(name)))
+        .collect();
+    let trees = if trees.is_empty() {
+        "{}".to_owned()
+    } else {
+        format!("{{\n{trees}    }}")
+    };
+    let filled = format!(
+        "\nHANDED_OUT: Document | None = {{\n    \"again\": {},\n    \"trees\": {trees},\n}}\n",
+        told(again)
+    );
     text.replacen(UNFILLED, &filled, 1).into_bytes()
 }
 
@@ -267,7 +304,11 @@ pub fn as_made(text: &[u8]) -> Cow<'_, [u8]> {
     let (head, _) = UNFILLED.split_once('=').expect("BUG: it has a value");
     let made = std::str::from_utf8(text).ok().and_then(|text| {
         let (before, filled) = text.split_once(head)?;
-        let (_, after) = filled.split_once(if filled.starts_with("= {\n") { "\n}\n" } else { "\n" })?;
+        let (_, after) = filled.split_once(if filled.starts_with("= {\n") {
+            "\n}\n"
+        } else {
+            "\n"
+        })?;
         Some([before, UNFILLED, after].concat())
     });
     made.map_or(Cow::Borrowed(text), |text| Cow::Owned(text.into_bytes()))

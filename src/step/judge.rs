@@ -39,20 +39,33 @@ impl StepKind for Judge {
 
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
         let params: JudgeParams = step.params.parse()?;
-        let (result, model) = (places.input("result").to_owned(), places.input("model").to_owned());
+        let (result, model) = (
+            places.input("result").to_owned(),
+            places.input("model").to_owned(),
+        );
         let out = places.out.clone();
-        Ok(Work::Judge(Box::new(move || judge(&params, &result, &model, &out))))
+        Ok(Work::Judge(Box::new(move || {
+            judge(&params, &result, &model, &out)
+        })))
     }
 }
 
-fn judge(params: &JudgeParams, result: &Path, model: &Path, out: &Path) -> anyhow::Result<Judgement> {
+fn judge(
+    params: &JudgeParams,
+    result: &Path,
+    model: &Path,
+    out: &Path,
+) -> anyhow::Result<Judgement> {
     let manifest = Manifest::read(model)?.rest;
     let told = |key: &str| manifest.get(key).and_then(Value::as_str);
     let present = |tree: &Path, name: &str| Some(tree.join(name)).filter(|path| path.is_file());
     let control_outputs = present(result, "control-outputs.safetensors");
     let control_reference = present(model, "control-reference.safetensors");
     let dropped = present(model, "dropped-reference.safetensors");
-    let (generation, generated) = (present(model, generation::REFERENCE), present(result, generation::GENERATED));
+    let (generation, generated) = (
+        present(model, generation::REFERENCE),
+        present(result, generation::GENERATED),
+    );
     let evidence = Evidence {
         outputs: &result.join("outputs.safetensors"),
         reference: &model.join("reference.safetensors"),
@@ -60,10 +73,13 @@ fn judge(params: &JudgeParams, result: &Path, model: &Path, out: &Path) -> anyho
         control_reference: control_reference.as_deref(),
         dropped: dropped.as_deref().zip(told("dropped")),
         tokens: &params.tokens,
-        generation: generation.as_deref().map(|reference| (reference, generated.as_deref())),
+        generation: generation
+            .as_deref()
+            .map(|reference| (reference, generated.as_deref())),
         decoded: Decoded::read(&result.join(generation::DECODED))?,
     };
-    let (verdict, mut numerics, reason) = evidence.judge(told("reference").unwrap_or("unnamed"), &params.tolerance)?;
+    let (verdict, mut numerics, reason) =
+        evidence.judge(told("reference").unwrap_or("unnamed"), &params.tolerance)?;
     let usual = Tolerance::usual(params.precision);
     let looser = params.tolerance.looser_than(&usual).into_iter();
     // A bound on tokens lets nothing through where there are none.
@@ -71,17 +87,26 @@ fn judge(params: &JudgeParams, result: &Path, model: &Path, out: &Path) -> anyho
     numerics.looser = looser.map(str::to_owned).collect();
     match &mut numerics.control {
         Some(control) => {
-            let origin = manifest.get("control").map(Origin::deserialize).transpose()?.unwrap_or_default();
+            let origin = manifest
+                .get("control")
+                .map(Origin::deserialize)
+                .transpose()?
+                .unwrap_or_default();
             (control.by, control.kept) = (origin.by, origin.kept);
         }
         None => {
-            let why = told("no_control").unwrap_or("the model's tree holds no outputs of another input");
+            let why =
+                told("no_control").unwrap_or("the model's tree holds no outputs of another input");
             numerics.no_control = Some(why.to_owned());
         }
     }
     let text = serde_json::to_string_pretty(&numerics).context("BUG: figures are JSON")?;
     std::fs::write(out.join("verdict.json"), text).context("failed to write the verdict")?;
-    Ok(Judgement { verdict, numerics, reason })
+    Ok(Judgement {
+        verdict,
+        numerics,
+        reason,
+    })
 }
 
 /// Of a ready file's control: what its manifest says.

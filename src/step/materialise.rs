@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use crate::catalogue::parts;
-use crate::step::{Access, Code, MemoryGuess, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall};
+use crate::step::{
+    Access, Code, MemoryGuess, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall,
+};
 use crate::toolchain::{EnvName, Tool};
 
 pub struct Materialise {
@@ -17,8 +19,17 @@ pub struct Materialise {
 }
 
 /// Those that every model's numbers come from.
-const PACKAGES: &[&str] =
-    &["torch", "transformers", "safetensors", "tokenizers", "sentencepiece", "numpy", "scipy", "timm", "torchvision"];
+const PACKAGES: &[&str] = &[
+    "torch",
+    "transformers",
+    "safetensors",
+    "tokenizers",
+    "sentencepiece",
+    "numpy",
+    "scipy",
+    "timm",
+    "torchvision",
+];
 
 pub static MATERIALISE: Materialise = Materialise {
     name: "materialise",
@@ -46,7 +57,14 @@ impl StepKind for Materialise {
     }
 
     fn tools(&self, _: &Step) -> Vec<Tool> {
-        PACKAGES.iter().chain(self.more).map(|package| Tool { env: EnvName::Torch, package }).collect()
+        PACKAGES
+            .iter()
+            .chain(self.more)
+            .map(|package| Tool {
+                env: EnvName::Torch,
+                package,
+            })
+            .collect()
     }
 
     fn requires(&self, _: &Step) -> Vec<Requirement> {
@@ -59,7 +77,10 @@ impl StepKind for Materialise {
 
     /// How large the model becomes is known when it is there; from then on its records tell.
     fn memory(&self) -> Option<MemoryGuess> {
-        Some(MemoryGuess { base: 1 << 30, factor: 0 })
+        Some(MemoryGuess {
+            base: 1 << 30,
+            factor: 0,
+        })
     }
 
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
@@ -69,7 +90,10 @@ impl StepKind for Materialise {
             params["weights"]["path"] = json!(folder);
         }
         let access = access(&params["weights"]);
-        Ok(Work::Worker(WorkerCall { access, ..WorkerCall::of(Worker::Python(EnvName::Torch), self.op, params) }))
+        Ok(Work::Worker(WorkerCall {
+            access,
+            ..WorkerCall::of(Worker::Python(EnvName::Torch), self.op, params)
+        }))
     }
 }
 
@@ -79,8 +103,18 @@ fn access(weights: &Value) -> Access {
         return Access::default();
     }
     let of = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let home =
-        || of("XDG_CACHE_HOME").or_else(|| Some(of("HOME")?.join(".cache"))).map(|cache| cache.join("huggingface"));
-    let kept = of("HF_HOME").or_else(home).into_iter().chain(of("HF_HUB_CACHE"));
-    Access { network: true, write: kept.collect(), home: true }
+    let home = || {
+        of("XDG_CACHE_HOME")
+            .or_else(|| Some(of("HOME")?.join(".cache")))
+            .map(|cache| cache.join("huggingface"))
+    };
+    let kept = of("HF_HOME")
+        .or_else(home)
+        .into_iter()
+        .chain(of("HF_HUB_CACHE"));
+    Access {
+        network: true,
+        write: kept.collect(),
+        home: true,
+    }
 }

@@ -67,8 +67,8 @@ use crate::spec::{Files, Program};
 use crate::toolchain::{EnvName, Tool};
 
 pub use crate::catalogue::{
-    Access, Code, Library, MemoryGuess, Needs, Part, Places, Requirement, RunParams, Sources, StoredFile, TestMeasure,
-    Worker, WorkerCall,
+    Access, Code, Library, MemoryGuess, Needs, Part, Places, Requirement, RunParams, Sources,
+    StoredFile, TestMeasure, Worker, WorkerCall,
 };
 pub use calibration::CALIBRATION;
 pub use command::COMMAND;
@@ -136,12 +136,25 @@ impl Step {
         timeout_seconds: u64,
     ) -> Self {
         let (name, params) = (name.into(), params.into());
-        Self { name, stage, kind, params, inputs, timeout_seconds, memory: None, retries: None }
+        Self {
+            name,
+            stage,
+            kind,
+            params,
+            inputs,
+            timeout_seconds,
+            memory: None,
+            retries: None,
+        }
     }
 
     /// Exit codes by which a program says that another attempt may succeed.
     pub fn transient_codes(&self) -> &[u32] {
-        if let Params::Program(program) = &self.params { &program.transient } else { &[] }
+        if let Params::Program(program) = &self.params {
+            &program.transient
+        } else {
+            &[]
+        }
     }
 
     /// What a run is told.
@@ -162,9 +175,13 @@ impl Step {
 
     /// The steps whose output this one reads, by its names for them.
     pub fn trees(&self) -> impl Iterator<Item = (&str, StepId)> {
-        self.inputs
-            .iter()
-            .filter_map(|(name, source)| if let Source::Step(id) = source { Some((&**name, *id)) } else { None })
+        self.inputs.iter().filter_map(|(name, source)| {
+            if let Source::Step(id) = source {
+                Some((&**name, *id))
+            } else {
+                None
+            }
+        })
     }
 
     pub fn dependencies(&self) -> impl Iterator<Item = StepId> + '_ {
@@ -173,7 +190,13 @@ impl Step {
 
     /// The user's files and folders that it reads.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
-        self.inputs.iter().filter_map(|(_, source)| if let Source::File(path) = source { Some(&**path) } else { None })
+        self.inputs.iter().filter_map(|(_, source)| {
+            if let Source::File(path) = source {
+                Some(&**path)
+            } else {
+                None
+            }
+        })
     }
 }
 
@@ -219,7 +242,9 @@ impl Params {
     /// Adds them to a key.
     pub fn describe(&self, key: &mut KeyDoc) {
         match self {
-            Self::Json(_) | Self::Run(_) | Self::Test(_) | Self::Judge(_) => key.set_json("param", &self.value()),
+            Self::Json(_) | Self::Run(_) | Self::Test(_) | Self::Judge(_) => {
+                key.set_json("param", &self.value())
+            }
             Self::Program(program) => {
                 key.set("param.argv", JsonList(&program.argv));
                 key.set("param.env", JsonList(&program.env));
@@ -229,7 +254,11 @@ impl Params {
                     key.set("param.network", true);
                 }
                 if !program.writable.is_empty() {
-                    let named: Vec<_> = program.writable.iter().map(|(name, _)| name.clone()).collect();
+                    let named: Vec<_> = program
+                        .writable
+                        .iter()
+                        .map(|(name, _)| name.clone())
+                        .collect();
                     key.set("param.writable", JsonList(&named));
                 }
             }
@@ -254,9 +283,14 @@ impl fmt::Display for JsonList<'_> {
         f.write_str("[")?;
         for (index, text) in self.0.iter().enumerate() {
             f.write_str(if index == 0 { "" } else { "," })?;
-            match text.bytes().any(|byte| byte < b' ' || byte == b'"' || byte == b'\\') {
+            match text
+                .bytes()
+                .any(|byte| byte < b' ' || byte == b'"' || byte == b'\\')
+            {
                 true => write!(f, "{}", Value::from(&**text))?,
-                false => [r#"""#, text, r#"""#].into_iter().try_for_each(|part| f.write_str(part))?,
+                false => [r#"""#, text, r#"""#]
+                    .into_iter()
+                    .try_for_each(|part| f.write_str(part))?,
             }
         }
         f.write_str("]")
@@ -374,9 +408,16 @@ mod tests {
 
     #[test]
     fn lists_are_shown_as_json_shows_them() {
-        for texts in [vec![], vec!["a"], vec!["a b", "\"q\"", "x\\y", "line\nend", "\u{7f}ä"]] {
+        for texts in [
+            vec![],
+            vec!["a"],
+            vec!["a b", "\"q\"", "x\\y", "line\nend", "\u{7f}ä"],
+        ] {
             let shared: Vec<Arc<str>> = texts.iter().copied().map(Arc::from).collect();
-            assert_eq!(JsonList(&shared).to_string(), serde_json::json!(texts).to_string());
+            assert_eq!(
+                JsonList(&shared).to_string(),
+                serde_json::json!(texts).to_string()
+            );
         }
     }
 

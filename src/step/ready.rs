@@ -46,7 +46,9 @@ impl StepKind for Ready {
         let inputs = places.inputs.clone();
         let out = places.out.clone();
         Ok(Work::Pure(Box::new(move || {
-            let file = inputs.get("file").context("BUG: a ready model has a file")?;
+            let file = inputs
+                .get("file")
+                .context("BUG: a ready model has a file")?;
             match params.format {
                 ReadyFormat::Onnx => bring_onnx(file, &inputs, &out, &params.outputs),
                 ReadyFormat::Openvino => bring_openvino(file, &inputs, &out, params),
@@ -77,23 +79,54 @@ fn bring_onnx(file: &Path, inputs: &Inputs, out: &Path, wanted: &[String]) -> an
     for name in &facts.external {
         // Taken unasked, its content would be in no key.
         let from = inputs.get(&external(name)).with_context(|| {
-            format!("`{}` keeps weights in `{name}`; write `external: [{name}]` in its row of the spec", file.display())
+            format!(
+                "`{}` keeps weights in `{name}`; write `external: [{name}]` in its row of the spec",
+                file.display()
+            )
         })?;
-        bfs::copy_file(from, &out.join(name))
-            .with_context(|| format!("failed to copy `{}`, external data of `{}`", from.display(), file.display()))?;
+        bfs::copy_file(from, &out.join(name)).with_context(|| {
+            format!(
+                "failed to copy `{}`, external data of `{}`",
+                from.display(),
+                file.display()
+            )
+        })?;
     }
     let taken = [facts.inputs.as_slice(), &facts.optional].concat();
     let given = given(inputs, &taken)?;
     takes(&taken, &given)?;
-    let overridden: Vec<_> = facts.optional.into_iter().filter(|name| given.contains_key(name)).collect();
+    let overridden: Vec<_> = facts
+        .optional
+        .into_iter()
+        .filter(|name| given.contains_key(name))
+        .collect();
     match onnx_change::adapted(file, &overridden, kept)? {
-        Some(changed) => std::fs::write(out.join("model.onnx"), changed).context("failed to write model.onnx")?,
+        Some(changed) => {
+            std::fs::write(out.join("model.onnx"), changed).context("failed to write model.onnx")?
+        }
         None => bfs::copy_file(file, &out.join("model.onnx"))?,
     }
-    let read = |path: &PathBuf| compared(path, foreign::read(path, "output", &facts.outputs)?, &facts.outputs, kept);
+    let read = |path: &PathBuf| {
+        compared(
+            path,
+            foreign::read(path, "output", &facts.outputs)?,
+            &facts.outputs,
+            kept,
+        )
+    };
     let expected = inputs.get("expected").map(read).transpose()?;
-    let names = Names { inputs: [facts.inputs, overridden].concat(), outputs: kept.to_vec() };
-    bring_tensors(inputs, out, ReadyFormat::Onnx, names, &given, expected.as_ref())
+    let names = Names {
+        inputs: [facts.inputs, overridden].concat(),
+        outputs: kept.to_vec(),
+    };
+    bring_tensors(
+        inputs,
+        out,
+        ReadyFormat::Onnx,
+        names,
+        &given,
+        expected.as_ref(),
+    )
 }
 
 /// The file may well be right: it is orch that has no such tensors.
@@ -113,18 +146,31 @@ fn expressible(file: &Path, inexpressible: &[String]) -> anyhow::Result<()> {
 fn kept<'n>(file: &Path, all: &'n [String], wanted: &'n [String]) -> anyhow::Result<&'n [String]> {
     if let Some(unknown) = wanted.iter().find(|name| !all.contains(name)) {
         let has = all.join(", ");
-        bail!("`outputs` names `{unknown}`, which `{}` does not give; it gives: {has}", file.display());
+        bail!(
+            "`outputs` names `{unknown}`, which `{}` does not give; it gives: {has}",
+            file.display()
+        );
     }
     Ok(if wanted.is_empty() { all } else { wanted })
 }
 
-fn bring_openvino(file: &Path, inputs: &Inputs, out: &Path, params: ReadyParams) -> anyhow::Result<()> {
+fn bring_openvino(
+    file: &Path,
+    inputs: &Inputs,
+    out: &Path,
+    params: ReadyParams,
+) -> anyhow::Result<()> {
     let facts = ir_file::facts(file)?;
     expressible(file, &facts.inexpressible)?;
     let weights = file.with_extension("bin");
     bfs::copy_file(file, &out.join("model.xml"))?;
-    bfs::copy_file(&weights, &out.join("model.bin"))
-        .with_context(|| format!("failed to copy `{}`, the weights of `{}`", weights.display(), file.display()))?;
+    bfs::copy_file(&weights, &out.join("model.bin")).with_context(|| {
+        format!(
+            "failed to copy `{}`, the weights of `{}`",
+            weights.display(),
+            file.display()
+        )
+    })?;
     let taken = called(&facts.inputs, &params.inputs);
     let given = renamed(given(inputs, &taken)?, &facts.inputs, &taken);
     takes(&taken, &given)?;
@@ -133,27 +179,55 @@ fn bring_openvino(file: &Path, inputs: &Inputs, out: &Path, params: ReadyParams)
         untold(inputs, params.outputs)?
     } else {
         let kept = kept(file, &all, &params.outputs)?;
-        let path = inputs.get("expected").context("BUG: checked: an IR comes with what it is to give")?;
+        let path = inputs
+            .get("expected")
+            .context("BUG: checked: an IR comes with what it is to give")?;
         let read = renamed(foreign::read(path, "output", &all)?, &facts.outputs, &all);
         (kept.to_vec(), Some(compared(path, read, &all, kept)?))
     };
-    bring_tensors(inputs, out, ReadyFormat::Openvino, Names { inputs: taken, outputs }, &given, expected.as_ref())
+    bring_tensors(
+        inputs,
+        out,
+        ReadyFormat::Openvino,
+        Names {
+            inputs: taken,
+            outputs,
+        },
+        &given,
+        expected.as_ref(),
+    )
 }
 
 /// What each tensor is called here: as the spec calls it, or by its first name. Those without a name are left out.
 fn called(names: &[Vec<String>], spec: &[String]) -> Vec<String> {
-    let one = |names: &Vec<String>| names.iter().find(|name| spec.contains(name)).or(names.first()).cloned();
+    let one = |names: &Vec<String>| {
+        names
+            .iter()
+            .find(|name| spec.contains(name))
+            .or(names.first())
+            .cloned()
+    };
     names.iter().filter_map(one).collect()
 }
 
 /// The tensors, each as it is called here, by whichever of its names it came.
 fn renamed(tensors: Tensors, names: &[Vec<String>], called: &[String]) -> Tensors {
     let place = |name: &String| names.iter().position(|names| names.contains(name));
-    let renamed = |(name, tensor)| (place(&name).map_or(name, |place| called[place].clone()), tensor);
+    let renamed = |(name, tensor)| {
+        (
+            place(&name).map_or(name, |place| called[place].clone()),
+            tensor,
+        )
+    };
     tensors.into_iter().map(renamed).collect()
 }
 
-fn bring_torchscript(file: &Path, inputs: &Inputs, out: &Path, params: ReadyParams) -> anyhow::Result<()> {
+fn bring_torchscript(
+    file: &Path,
+    inputs: &Inputs,
+    out: &Path,
+    params: ReadyParams,
+) -> anyhow::Result<()> {
     bfs::copy_file(file, &out.join("model.pt"))?;
     if params.inputs.is_empty() {
         bail!(
@@ -164,13 +238,28 @@ fn bring_torchscript(file: &Path, inputs: &Inputs, out: &Path, params: ReadyPara
     let given = given(inputs, &params.inputs)?;
     takes(&params.inputs, &given)?;
     let (outputs, expected) = untold(inputs, params.outputs)?;
-    let names = Names { inputs: params.inputs, outputs };
-    bring_tensors(inputs, out, ReadyFormat::Torchscript, names, &given, expected.as_ref())
+    let names = Names {
+        inputs: params.inputs,
+        outputs,
+    };
+    bring_tensors(
+        inputs,
+        out,
+        ReadyFormat::Torchscript,
+        names,
+        &given,
+        expected.as_ref(),
+    )
 }
 
 /// Outputs that the file does not tell: all that the spec names or the user expects, and what is expected of them.
-fn untold(inputs: &Inputs, mut outputs: Vec<String>) -> anyhow::Result<(Vec<String>, Option<Tensors>)> {
-    let Some(path) = inputs.get("expected") else { return Ok((outputs, None)) };
+fn untold(
+    inputs: &Inputs,
+    mut outputs: Vec<String>,
+) -> anyhow::Result<(Vec<String>, Option<Tensors>)> {
+    let Some(path) = inputs.get("expected") else {
+        return Ok((outputs, None));
+    };
     let read = foreign::read(path, "output", &outputs)?;
     if outputs.is_empty() {
         outputs = read.keys().cloned().collect();
@@ -182,7 +271,9 @@ fn untold(inputs: &Inputs, mut outputs: Vec<String>) -> anyhow::Result<(Vec<Stri
 /// The tensors that the model gets: from the user's file, or by the recipe. A model may take none.
 fn given(inputs: &Inputs, taken: &[String]) -> anyhow::Result<Tensors> {
     match (inputs.get("inputs_from"), inputs.get("inputs")) {
-        (Some(path), _) if taken.is_empty() && foreign::is_without(path, "input") => Ok(Tensors::new()),
+        (Some(path), _) if taken.is_empty() && foreign::is_without(path, "input") => {
+            Ok(Tensors::new())
+        }
         (Some(path), _) => foreign::read(path, "input", taken),
         (None, Some(tree)) => tensors::read(&tree.join("inputs.safetensors")),
         (None, None) => Ok(Tensors::new()),
@@ -191,8 +282,16 @@ fn given(inputs: &Inputs, taken: &[String]) -> anyhow::Result<Tensors> {
 
 /// Every tensor is one that the model takes: one that it does not know would be given and change nothing.
 fn takes(taken: &[String], given: &Tensors) -> anyhow::Result<()> {
-    let unknown: Vec<_> = given.keys().filter(|name| !taken.contains(name)).map(|name| format!("`{name}`")).collect();
-    let takes = if taken.is_empty() { "no input".to_owned() } else { taken.join(", ") };
+    let unknown: Vec<_> = given
+        .keys()
+        .filter(|name| !taken.contains(name))
+        .map(|name| format!("`{name}`"))
+        .collect();
+    let takes = if taken.is_empty() {
+        "no input".to_owned()
+    } else {
+        taken.join(", ")
+    };
     ensure!(
         unknown.is_empty(),
         "the inputs hold {}, which the model does not take; it takes: {takes}",
@@ -202,10 +301,18 @@ fn takes(taken: &[String], given: &Tensors) -> anyhow::Result<()> {
 }
 
 /// What the user expects of the outputs that are compared; `all` are those of the model, in its order.
-fn compared(path: &Path, mut read: Tensors, all: &[String], kept: &[String]) -> anyhow::Result<Tensors> {
+fn compared(
+    path: &Path,
+    mut read: Tensors,
+    all: &[String],
+    kept: &[String],
+) -> anyhow::Result<Tensors> {
     if let Some(unknown) = read.keys().find(|name| !all.contains(name)) {
         let has = all.join(", ");
-        bail!("`{}` expects an output `{unknown}`, which the model does not give; it gives: {has}", path.display());
+        bail!(
+            "`{}` expects an output `{unknown}`, which the model does not give; it gives: {has}",
+            path.display()
+        );
     }
     if let Some(missing) = kept.iter().find(|name| !read.contains_key(*name)) {
         let has: Vec<_> = read.keys().map(String::as_str).collect();
@@ -229,7 +336,10 @@ fn bring_tensors(
 ) -> anyhow::Result<()> {
     if let Some(missing) = names.inputs.iter().find(|name| !given.contains_key(*name)) {
         let known: Vec<_> = given.keys().map(String::as_str).collect();
-        bail!("the model takes an input `{missing}` that nothing gives; given: {}", known.join(", "));
+        bail!(
+            "the model takes an input `{missing}` that nothing gives; given: {}",
+            known.join(", ")
+        );
     }
     tensors::write(&out.join("inputs.safetensors"), given)?;
     let reference = match expected {
@@ -243,11 +353,18 @@ fn bring_tensors(
     rest.insert("format".into(), json!(format));
     rest.insert("reference".into(), json!(reference));
     rest.insert("precision".into(), json!("fp32"));
-    let recipe = inputs.get("inputs").filter(|_| !inputs.contains_key("inputs_from"));
+    let recipe = inputs
+        .get("inputs")
+        .filter(|_| !inputs.contains_key("inputs_from"));
     if let Err(why) = control::bring(recipe.map(PathBuf::as_path), given, out)? {
         rest.insert("no_control".into(), json!(why));
     }
-    Manifest { inputs: names.inputs, outputs: names.outputs, rest }.write(out)
+    Manifest {
+        inputs: names.inputs,
+        outputs: names.outputs,
+        rest,
+    }
+    .write(out)
 }
 
 #[cfg(test)]

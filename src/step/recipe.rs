@@ -24,24 +24,40 @@ impl StepKind for Inputs {
     known_as!("inputs", [PARTS]);
 
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
-        let seed = step.params.json()["seed"].as_u64().ok_or_else(|| anyhow!("BUG: {} has no seed", step.name))?;
+        let seed = step.params.json()["seed"]
+            .as_u64()
+            .ok_or_else(|| anyhow!("BUG: {} has no seed", step.name))?;
         let inputs: IndexMap<String, Input> = IndexMap::deserialize(&step.params.json()["inputs"])?;
         let out = places.out.clone();
         Ok(Work::Pure(Box::new(move || {
             // Sizes were resolved when the plan was made, so no names are left to look up.
-            let made = recipe::tensors(seed, &inputs, &Default::default()).map_err(anyhow::Error::msg)?;
+            let made =
+                recipe::tensors(seed, &inputs, &Default::default()).map_err(anyhow::Error::msg)?;
             write(&out.join(tensors::INPUTS), made)?;
-            let control = recipe::control(seed, &inputs, &Default::default()).map_err(anyhow::Error::msg)?;
-            control.map_or(Ok(()), |made| write(&out.join(tensors::CONTROL_INPUTS), made))
+            let control =
+                recipe::control(seed, &inputs, &Default::default()).map_err(anyhow::Error::msg)?;
+            control.map_or(Ok(()), |made| {
+                write(&out.join(tensors::CONTROL_INPUTS), made)
+            })
         })))
     }
 }
 
 pub(super) fn write(path: &Path, made: Vec<recipe::Tensor>) -> anyhow::Result<()> {
     let mut named = Tensors::new();
-    for recipe::Tensor { name, dtype, shape, bytes } in made {
-        let element = Element::named(dtype.word()).context("BUG: every dtype of a spec is an element type")?;
-        let shape = shape.into_iter().map(usize::try_from).collect::<Result<_, _>>()?;
+    for recipe::Tensor {
+        name,
+        dtype,
+        shape,
+        bytes,
+    } in made
+    {
+        let element = Element::named(dtype.word())
+            .context("BUG: every dtype of a spec is an element type")?;
+        let shape = shape
+            .into_iter()
+            .map(usize::try_from)
+            .collect::<Result<_, _>>()?;
         named.insert(name, Tensor::new(element, shape, bytes)?);
     }
     tensors::write(path, &named)

@@ -19,23 +19,39 @@ impl StepKind for Render {
 
     fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
         let context: TestContext = step.params.parse()?;
-        Ok(Work::Files(vec![(context.file_name(), render_test(&context)?.into_bytes())]))
+        Ok(Work::Files(vec![(
+            context.file_name(),
+            render_test(&context)?.into_bytes(),
+        )]))
     }
 }
 
 /// All that the test of a case is made from.
-pub fn test_context(spec: &Spec, case: &Case, run: &RunParams, artefact_variant: &str) -> TestContext {
+pub fn test_context(
+    spec: &Spec,
+    case: &Case,
+    run: &RunParams,
+    artefact_variant: &str,
+) -> TestContext {
     let (model, target) = (&spec.models[&case.model], &spec.targets[&case.target]);
     let (class, trust_remote_code, own_weights) = match &model.source {
-        Source::Transformers { class, trust_remote_code, weights, .. } => {
-            (Some(class.clone()), *trust_remote_code, *weights != Weights::Seeded)
-        }
+        Source::Transformers {
+            class,
+            trust_remote_code,
+            weights,
+            ..
+        } => (
+            Some(class.clone()),
+            *trust_remote_code,
+            *weights != Weights::Seeded,
+        ),
         Source::Composed { .. } | Source::Ready { .. } => (None, false, false),
     };
     let inputs = model.inputs.iter().map(|(name, input)| InputSummary {
         name: name.clone(),
         dtype: input.dtype,
-        shape: recipe::sizes(&input.shape, &case.dims).expect("BUG: a case has all sizes of its model"),
+        shape: recipe::sizes(&input.shape, &case.dims)
+            .expect("BUG: a case has all sizes of its model"),
     });
     TestContext {
         orch: env!("CARGO_PKG_VERSION").into(),
@@ -72,28 +88,47 @@ pub fn test_context(spec: &Spec, case: &Case, run: &RunParams, artefact_variant:
 fn components(spec: &Spec, model: &Model) -> Vec<ComponentSummary> {
     let class = |name: &str| match &spec.models[name].source {
         Source::Transformers { class, .. } => class.clone(),
-        Source::Composed { .. } | Source::Ready { .. } => unreachable!("BUG: checked: components have classes"),
+        Source::Composed { .. } | Source::Ready { .. } => {
+            unreachable!("BUG: checked: components have classes")
+        }
     };
     let summary = |(part, name): (&str, &str)| {
         let class = class(name);
-        ComponentSummary { part: part.to_owned(), library: library(&class).to_owned(), class }
+        ComponentSummary {
+            part: part.to_owned(),
+            library: library(&class).to_owned(),
+            class,
+        }
     };
     model.components().map(summary).collect()
 }
 
 /// By the names that configs of transformers use.
-const EXPERTS_PER_TOKEN: [&str; 4] = ["num_experts_per_tok", "num_experts_per_token", "moe_k", "moe_topk"];
+const EXPERTS_PER_TOKEN: [&str; 4] = [
+    "num_experts_per_tok",
+    "num_experts_per_token",
+    "moe_k",
+    "moe_topk",
+];
 
 /// What a test says of experts; None in a pipeline that asks nothing of them.
 fn experts_per_token(spec: &Spec, model: &Model, case: &Case) -> Option<u64> {
-    let Source::Transformers { config, .. } = &model.source else { return None };
+    let Source::Transformers { config, .. } = &model.source else {
+        return None;
+    };
     let asks = spec.pipelines[&case.pipeline].template == "mixture-of-experts";
-    EXPERTS_PER_TOKEN.iter().filter(|_| asks).find_map(|name| config.get(*name)?.as_u64())
+    EXPERTS_PER_TOKEN
+        .iter()
+        .filter(|_| asks)
+        .find_map(|name| config.get(*name)?.as_u64())
 }
 
 /// The environment whose Python runs the test of a target by itself.
 pub fn test_env(run: &RunParams) -> EnvName {
-    run.runtime.on(run.backend).expect("BUG: checked: the runtime runs on the backend").test_env
+    run.runtime
+        .on(run.backend)
+        .expect("BUG: checked: the runtime runs on the backend")
+        .test_env
 }
 
 /// The file of a case's test. No two cases have one: `_` stands doubled within a name, so a single one parts the model
@@ -131,11 +166,20 @@ mod tests {
     fn no_two_cases_have_one_file() {
         let mut seen: HashMap<String, (String, String)> = HashMap::new();
         let models = names(4);
-        for (model, variant) in models.iter().flat_map(|model| names(3).into_iter().map(move |v| (model, v))) {
+        for (model, variant) in models
+            .iter()
+            .flat_map(|model| names(3).into_iter().map(move |v| (model, v)))
+        {
             for variant in [format!("{variant}-fp32"), format!("{variant}-fp32-b4")] {
                 let file = test_file_name(model, &variant);
-                let stem = file.strip_prefix("test_").and_then(|rest| rest.strip_suffix(".py")).unwrap();
-                assert!(!stem.contains('.') && !stem.contains('/'), "{file} is no module");
+                let stem = file
+                    .strip_prefix("test_")
+                    .and_then(|rest| rest.strip_suffix(".py"))
+                    .unwrap();
+                assert!(
+                    !stem.contains('.') && !stem.contains('/'),
+                    "{file} is no module"
+                );
                 let case = (model.clone(), variant);
                 let other = seen.insert(file.clone(), case.clone());
                 assert!(other.is_none(), "{file} is of {case:?} and of {other:?}");

@@ -35,13 +35,19 @@ impl StepKind for Run {
 
     /// A runtime with its libraries; the artefact as it is read and as the runtime lays it out.
     fn memory(&self) -> Option<MemoryGuess> {
-        Some(MemoryGuess { base: 512 << 20, factor: 2 })
+        Some(MemoryGuess {
+            base: 512 << 20,
+            factor: 2,
+        })
     }
 
     /// A driver's context with its kernels, and the room in which libraries work; the weights, and as much again for what
     /// allocators keep: ONNX Runtime's doubles what it asks for.
     fn device_memory(&self) -> Option<MemoryGuess> {
-        Some(MemoryGuess { base: 1 << 30, factor: 2 })
+        Some(MemoryGuess {
+            base: 1 << 30,
+            factor: 2,
+        })
     }
 
     fn requires(&self, step: &Step) -> Vec<Requirement> {
@@ -54,6 +60,10 @@ impl StepKind for Run {
 
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
         let run = step.run();
-        Ok(Work::Worker((run.runtime.lower)(&Asked { run, timeout_seconds: step.timeout_seconds, places })))
+        Ok(Work::Worker((run.runtime.lower)(&Asked {
+            run,
+            timeout_seconds: step.timeout_seconds,
+            places,
+        })))
     }
 }

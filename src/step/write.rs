@@ -9,7 +9,15 @@ impl StepKind for Write {
     known_as!("write": Rust "step/write.rs");
 
     fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
-        let Params::Files(files) = &step.params else { panic!("BUG: {} has no files", step.name) };
-        Ok(Work::Files(files.0.iter().map(|(path, text)| (path.to_string(), text.as_bytes().to_vec())).collect()))
+        let Params::Files(files) = &step.params else {
+            panic!("BUG: {} has no files", step.name)
+        };
+        Ok(Work::Files(
+            files
+                .0
+                .iter()
+                .map(|(path, text)| (path.to_string(), text.as_bytes().to_vec()))
+                .collect(),
+        ))
     }
 }

@@ -18,8 +18,16 @@ impl Amount {
 
     /// One thing: a file, or a folder with everything below it.
     pub fn below(path: &Path) -> Self {
-        let files = walkdir::WalkDir::new(path).into_iter().flatten().filter_map(|entry| entry.metadata().ok());
-        Self::one(files.filter(|meta| meta.is_file()).map(|meta| meta.len()).sum())
+        let files = walkdir::WalkDir::new(path)
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| entry.metadata().ok());
+        Self::one(
+            files
+                .filter(|meta| meta.is_file())
+                .map(|meta| meta.len())
+                .sum(),
+        )
     }
 
     pub(super) fn add(&mut self, other: Self) {

@@ -21,7 +21,10 @@ pub(super) struct Blobs {
 
 impl Blobs {
     pub(super) fn new(dir: &Path) -> Self {
-        Self { root: dir.join("blobs"), verified: Mutex::default() }
+        Self {
+            root: dir.join("blobs"),
+            verified: Mutex::default(),
+        }
     }
 
     /// An executable file is a blob of its own: links share the permission with what they are linked to.
@@ -44,7 +47,12 @@ impl Blobs {
     /// Makes a blob of what is in memory: the file `path` of a tree. It is written at `by`, where nothing lies.
     pub(super) fn put(&self, path: String, content: &[u8], by: &Path) -> Result<ManifestFile> {
         let digest = Digest::of(content);
-        let file = ManifestFile { path, size: content.len() as u64, digest, executable: false };
+        let file = ManifestFile {
+            path,
+            size: content.len() as u64,
+            digest,
+            executable: false,
+        };
         bfs::write_protected(by, content).map_err(StoreError::io("write", by))?;
         self.move_in(by, &file)?;
         Ok(file)
@@ -87,7 +95,10 @@ impl Blobs {
         }
         if Digest::of_file(&path).map_err(failed)? != file.digest {
             lock(&self.verified).remove(&path);
-            return Err(StoreError::Damaged { path, what: "it has other content than was published".into() });
+            return Err(StoreError::Damaged {
+                path,
+                what: "it has other content than was published".into(),
+            });
         }
         // Somebody opened it for writing, and wrote nothing yet.
         let opened = !meta.permissions().readonly();
@@ -132,7 +143,10 @@ impl Blobs {
     fn lost(&self, path: PathBuf, action: &'static str, error: io::Error) -> StoreError {
         lock(&self.verified).remove(&path);
         match error.kind() {
-            io::ErrorKind::NotFound => StoreError::Damaged { path, what: "it is missing".into() },
+            io::ErrorKind::NotFound => StoreError::Damaged {
+                path,
+                what: "it is missing".into(),
+            },
             _ => StoreError::io(action, path)(error),
         }
     }
@@ -146,7 +160,10 @@ impl Blobs {
 
     /// The folders that blobs lie in.
     pub(super) fn fans(&self) -> Result<Vec<PathBuf>> {
-        Ok(listed(&self.root)?.into_iter().filter(|path| path.is_dir()).collect())
+        Ok(listed(&self.root)?
+            .into_iter()
+            .filter(|path| path.is_dir())
+            .collect())
     }
 
     /// Every file with what its name says.
@@ -164,7 +181,10 @@ pub(super) type Named = (PathBuf, Option<Blob>);
 
 pub(super) fn names(fan: &Path) -> Result<Vec<Named>> {
     let blob = |path: &Path| parse_name(path.file_name()?.to_str()?);
-    Ok(listed(fan)?.into_iter().map(|path| (path.clone(), blob(&path))).collect())
+    Ok(listed(fan)?
+        .into_iter()
+        .map(|path| (path.clone(), blob(&path)))
+        .collect())
 }
 
 /// What lies in a folder, sorted.

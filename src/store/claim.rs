@@ -10,7 +10,14 @@ use crate::store::{Result, StoreError};
 
 /// What lies in folders that people call empty: files that keep one in git, a disk's own folder, and orch's environments,
 /// which may have been installed before the first step ran.
-const OF_NOBODY: [&str; 6] = [".gitignore", ".gitkeep", ".gitattributes", ".DS_Store", "lost+found", "envs"];
+const OF_NOBODY: [&str; 6] = [
+    ".gitignore",
+    ".gitkeep",
+    ".gitattributes",
+    ".DS_Store",
+    "lost+found",
+    "envs",
+];
 
 /// Marks `dir`, and in it the folder `root` of this version, as orch's.
 pub(super) fn claim(dir: &Path, root: &Path) -> Result<()> {
@@ -18,18 +25,27 @@ pub(super) fn claim(dir: &Path, root: &Path) -> Result<()> {
         return Ok(());
     }
     let is_free = |path: &Path, ours: &dyn Fn(&OsStr) -> bool| match fs::read_dir(path) {
-        Ok(mut entries) => Ok(entries.all(|entry| entry.is_ok_and(|entry| ours(&entry.file_name())))),
+        Ok(mut entries) => {
+            Ok(entries.all(|entry| entry.is_ok_and(|entry| ours(&entry.file_name()))))
+        }
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
         Err(e) => Err(StoreError::io("list", path)(e)),
     };
     // Another process may be marking it at this moment.
     let is_mark = |name: &OsStr| name == mark::NAME || temporary::is_named(name);
     let is_ours = mark::is_on(root) || is_older(root);
-    ensure(is_ours || is_free(root, &is_mark)?, || StoreError::Foreign { path: root.to_owned() })?;
-    let expected =
-        |name: &OsStr| is_mark(name) || root.file_name() == Some(name) || OF_NOBODY.iter().any(|of| name == *of);
+    ensure(is_ours || is_free(root, &is_mark)?, || {
+        StoreError::Foreign {
+            path: root.to_owned(),
+        }
+    })?;
+    let expected = |name: &OsStr| {
+        is_mark(name) || root.file_name() == Some(name) || OF_NOBODY.iter().any(|of| name == *of)
+    };
     let may_be = is_ours || mark::is_on(dir) || is_free(dir, &expected)?;
-    ensure(may_be, || StoreError::Foreign { path: dir.to_owned() })?;
+    ensure(may_be, || StoreError::Foreign {
+        path: dir.to_owned(),
+    })?;
     let version = root.file_name().unwrap_or_default().to_string_lossy();
     let marked = mark::put(root, &format!("its store, layout {version}"))
         .map_err(StoreError::io("mark", root))

@@ -51,7 +51,9 @@ impl DiskStore {
                     let answers = entry.header.held.answers();
                     stats.records += 1;
                     stats.held += u64::from(answers);
-                    let Some(said) = Said::parse(&entry.payload) else { return };
+                    let Some(said) = Said::parse(&entry.payload) else {
+                        return;
+                    };
                     let (of, trees) = steps.entry(said.step.into_owned()).or_default();
                     of.records += 1;
                     of.held += u64::from(answers);
@@ -59,7 +61,10 @@ impl DiskStore {
                 }
                 Kind::Tree => {
                     let manifest = crate::store::Manifest::parse(&entry.payload);
-                    sizes.insert(entry.header.id, manifest.map(|manifest| manifest.size()).unwrap_or_default());
+                    sizes.insert(
+                        entry.header.id,
+                        manifest.map(|manifest| manifest.size()).unwrap_or_default(),
+                    );
                 }
                 Kind::Dropped => drop(sizes.remove(&entry.header.id)),
             }
@@ -67,19 +72,28 @@ impl DiskStore {
         stats.trees = sizes.len() as u64;
         for (step, (mut of, trees)) in steps {
             of.bytes = trees.iter().filter_map(|tree| sizes.get(tree)).sum();
-            let stage = stats.stages.entry(step.split(':').next().unwrap_or_default().to_owned()).or_default();
+            let stage = stats
+                .stages
+                .entry(step.split(':').next().unwrap_or_default().to_owned())
+                .or_default();
             stage.records += of.records;
             stage.held += of.held;
             stage.bytes += of.bytes;
             stats.largest.push((step, of));
         }
-        stats.largest.sort_by(|(a, x), (b, y)| y.bytes.cmp(&x.bytes).then_with(|| a.cmp(b)));
+        stats
+            .largest
+            .sort_by(|(a, x), (b, y)| y.bytes.cmp(&x.bytes).then_with(|| a.cmp(b)));
         stats.largest.truncate(MOST);
         for (path, _) in self.blobs.list()? {
             stats.files += 1;
-            stats.bytes += fs::symlink_metadata(&path).map(|meta| meta.len()).unwrap_or_default();
+            stats.bytes += fs::symlink_metadata(&path)
+                .map(|meta| meta.len())
+                .unwrap_or_default();
         }
-        stats.log_bytes = fs::metadata(self.log.path()).map(|meta| meta.len()).unwrap_or_default();
+        stats.log_bytes = fs::metadata(self.log.path())
+            .map(|meta| meta.len())
+            .unwrap_or_default();
         Ok(stats)
     }
 }

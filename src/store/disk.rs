@@ -64,7 +64,12 @@ impl DiskStore {
             let path = root.join(part);
             fs::create_dir_all(&path).map_err(StoreError::io("create", path))?;
         }
-        Ok(Self { blobs: Blobs::new(&root), log: Log::open(&root)?, locks: Locks::open(&root)?, root })
+        Ok(Self {
+            blobs: Blobs::new(&root),
+            log: Log::open(&root)?,
+            locks: Locks::open(&root)?,
+            root,
+        })
     }
 
     /// The folder of this layout.
@@ -80,7 +85,10 @@ impl DiskStore {
     /// How far the log of the store in this folder goes. None where there is none.
     pub fn log_extent(root: &Path) -> Option<LogExtent> {
         let meta = fs::metadata(root.join("log")).ok()?;
-        Some(LogExtent { file: meta.ino(), bytes: meta.len() })
+        Some(LogExtent {
+            file: meta.ino(),
+            bytes: meta.len(),
+        })
     }
 
     /// Folders whose stamps tell that content was put in or taken out.
@@ -90,7 +98,12 @@ impl DiskStore {
 
     /// The files in which a tree is kept.
     pub fn files_of(&self, digest: &Digest) -> Result<Vec<PathBuf>> {
-        Ok(self.manifest(digest)?.files.iter().map(|file| self.blob(file)).collect())
+        Ok(self
+            .manifest(digest)?
+            .files
+            .iter()
+            .map(|file| self.blob(file))
+            .collect())
     }
 
     /// Where a blob is kept, to be read, and soon: whoever collects garbage may take it away.
@@ -116,12 +129,19 @@ impl DiskStore {
 
     /// For what would write to it.
     pub fn must_be_writable(&self, what: &str) -> Result<()> {
-        ensure(!self.is_read_only(), || StoreError::ReadOnly { path: self.root.clone(), what: what.into() })
+        ensure(!self.is_read_only(), || StoreError::ReadOnly {
+            path: self.root.clone(),
+            what: what.into(),
+        })
     }
 
     /// A working folder of this process: in the store, from where what is made can be moved into place.
     pub fn scratch(&self) -> Result<Scratch> {
-        if self.is_read_only() { Scratch::elsewhere() } else { Scratch::create(&self.root.join("tmp")) }
+        if self.is_read_only() {
+            Scratch::elsewhere()
+        } else {
+            Scratch::create(&self.root.join("tmp"))
+        }
     }
 
     /// Lets `write` fill a file of the user's, which appears when it is whole. If this process is killed, what it had written
@@ -147,12 +167,18 @@ impl DiskStore {
 
     /// Where the log of a step's last execution lies, if it said anything.
     pub fn log_path(&self, step: &str) -> PathBuf {
-        self.root.join("logs").join(format!("{}.log", step.replace([':', '/'], ".")))
+        self.root
+            .join("logs")
+            .join(format!("{}.log", step.replace([':', '/'], ".")))
     }
 
     /// Held while a key is being executed, so that the same step is never done twice at a time. Afterwards all is known
     /// that others have done until then. None if `go_on`, asked now and then with how long it has waited, says no.
-    pub fn lock_key(&self, key: &Digest, go_on: impl FnMut(Duration) -> bool) -> Result<Option<KeyLock>> {
+    pub fn lock_key(
+        &self,
+        key: &Digest,
+        go_on: impl FnMut(Duration) -> bool,
+    ) -> Result<Option<KeyLock>> {
         let lock = self.locks.lock(key, go_on)?;
         self.log.refresh()?;
         Ok(lock)
@@ -161,7 +187,12 @@ impl DiskStore {
     /// Moves the files below `made` into the store. They are part of no tree until [`DiskStore::keep`] says so.
     pub fn place(&self, made: &Path) -> Result<Manifest> {
         let names = bfs::files_below(made).map_err(StoreError::io("list", made))?;
-        self.place_files(names.into_iter().map(|name| (name.clone(), made.join(name))).collect())
+        self.place_files(
+            names
+                .into_iter()
+                .map(|name| (name.clone(), made.join(name)))
+                .collect(),
+        )
     }
 
     /// As [`Self::place`], for files that lie anywhere, given with their paths in the tree.
@@ -181,29 +212,46 @@ impl DiskStore {
     pub fn place_contents(&self, mut made: Vec<(String, Vec<u8>)>, by: &Path) -> Result<Manifest> {
         made.sort();
         tree::check_paths(made.iter().map(|(path, _)| path))?;
-        let files = made.into_iter().map(|(path, content)| self.blobs.put(path, &content, &by.join("content")));
-        Ok(Manifest { files: files.collect::<Result<_, _>>()? })
+        let files = made
+            .into_iter()
+            .map(|(path, content)| self.blobs.put(path, &content, &by.join("content")));
+        Ok(Manifest {
+            files: files.collect::<Result<_, _>>()?,
+        })
     }
 
     /// Publishes the files below `made` as a tree. They are moved, not copied.
     pub fn publish(&self, made: &Path) -> Result<Digest> {
         let manifest = self.place(made)?;
         let digest = manifest.digest();
-        self.log.append(vec![Entry::new(Kind::Tree, digest, manifest.to_bytes())])?;
+        self.log
+            .append(vec![Entry::new(Kind::Tree, digest, manifest.to_bytes())])?;
         Ok(digest)
     }
 
     pub fn manifest(&self, digest: &Digest) -> Result<Manifest> {
-        let damaged = |what: String| StoreError::Damaged { path: self.log.path().to_owned(), what };
-        let entry = self.log.tree(digest)?.ok_or_else(|| damaged(format!("it lacks tree {}", digest.short())))?;
-        let other = || damaged(format!("tree {} has another manifest than was published", digest.short()));
+        let damaged = |what: String| StoreError::Damaged {
+            path: self.log.path().to_owned(),
+            what,
+        };
+        let entry = self
+            .log
+            .tree(digest)?
+            .ok_or_else(|| damaged(format!("it lacks tree {}", digest.short())))?;
+        let other = || {
+            damaged(format!(
+                "tree {} has another manifest than was published",
+                digest.short()
+            ))
+        };
         ensure(Digest::of(&entry.payload) == *digest, other)?;
         Manifest::parse(&entry.payload).map_err(|e| damaged(e.to_string()))
     }
 
     /// Whether all of a tree's files are there; what is in them is for [`DiskStore::check_tree`].
     pub fn has_tree(&self, digest: &Digest) -> bool {
-        self.manifest(digest).is_ok_and(|manifest| manifest.files.iter().all(|file| self.blobs.has(file)))
+        self.manifest(digest)
+            .is_ok_and(|manifest| manifest.files.iter().all(|file| self.blobs.has(file)))
     }
 
     /// The files of a tree, after their content was found as published. It is hashed if anything happened to it since this
@@ -212,7 +260,9 @@ impl DiskStore {
         let manifest = self.manifest(digest)?;
         match manifest.files.as_slice() {
             [file] => self.blobs.check(file)?,
-            files => files.par_iter().try_for_each(|file| self.blobs.check(file))?,
+            files => files
+                .par_iter()
+                .try_for_each(|file| self.blobs.check(file))?,
         }
         Ok(manifest)
     }
@@ -237,7 +287,9 @@ impl DiskStore {
 
     /// Whether there is content of this digest, so that a file which has it can be had again.
     pub fn holds(&self, content: &Digest) -> bool {
-        [false, true].iter().any(|executable| self.blobs.path(&(*content, *executable)).is_file())
+        [false, true]
+            .iter()
+            .any(|executable| self.blobs.path(&(*content, *executable)).is_file())
     }
 
     /// Where a file's content lies, verified: to be read, not to be handed on.
@@ -249,7 +301,9 @@ impl DiskStore {
     /// The content of one file of a tree, verified.
     pub fn read_file(&self, digest: &Digest, name: &str) -> Result<Option<Vec<u8>>> {
         let manifest = self.check_tree(digest)?;
-        let Some(file) = manifest.files.iter().find(|file| file.path == name) else { return Ok(None) };
+        let Some(file) = manifest.files.iter().find(|file| file.path == name) else {
+            return Ok(None);
+        };
         self.blobs.read(file).map(Some)
     }
 
@@ -258,24 +312,37 @@ impl DiskStore {
         self.must_be_writable("what is damaged cannot be taken out")?;
         self.note_removal()?;
         if let Ok(manifest) = self.manifest(digest) {
-            let mut damaged = manifest.files.iter().filter(|file| self.blobs.check(file).is_err());
+            let mut damaged = manifest
+                .files
+                .iter()
+                .filter(|file| self.blobs.check(file).is_err());
             damaged.try_for_each(|file| self.blobs.discard(file))?;
         }
-        self.log.append(vec![Entry::new(Kind::Dropped, *digest, Vec::new())])
+        self.log
+            .append(vec![Entry::new(Kind::Dropped, *digest, Vec::new())])
     }
 
     /// A warning, if entries of the log cannot be read. What they told is a miss. Reads the whole log.
     pub fn damage(&self) -> Result<Option<String>> {
         let (path, places) = (self.log.path().display(), self.log.damage()?);
         let hint = "`orch cache verify --heal` takes the damage out";
-        let what = format!("{path} is damaged in {}: what was recorded there runs again", counted(places, "place"));
+        let what = format!(
+            "{path} is damaged in {}: what was recorded there runs again",
+            counted(places, "place")
+        );
         Ok((places > 0).then(|| format!("{what}\n  hint: {hint}")))
     }
 
     /// Whether a key is held: its step succeeded, or was refused by the vendor's tool.
     pub fn hit(&self, key: &Digest) -> Result<Option<Hit>> {
         let held = self.log.held(key)?;
-        Ok(held.and_then(|(place, header)| Some(Hit { outcome: header.held.outcome()?, output: header.output, place })))
+        Ok(held.and_then(|(place, header)| {
+            Some(Hit {
+                outcome: header.held.outcome()?,
+                output: header.output,
+                place,
+            })
+        }))
     }
 
     /// The keys that are held.
@@ -296,7 +363,10 @@ impl DiskStore {
 
     /// The record of a failure that stands under this key. Whether it stands where it is asked for is for who asks.
     pub fn failure(&self, key: &Digest) -> Result<Option<Record>> {
-        let held = self.log.held(key)?.filter(|(_, header)| header.held == Held::Failed);
+        let held = self
+            .log
+            .held(key)?
+            .filter(|(_, header)| header.held == Held::Failed);
         held.map(|(place, _)| self.record_at(&place)).transpose()
     }
 
@@ -306,13 +376,19 @@ impl DiskStore {
 
     /// The record of the last execution of a step, whatever its outcome and key.
     pub fn latest(&self, step: &str) -> Result<Option<Record>> {
-        self.log.latest(&step_id(step))?.map(|at| self.record_at(&at)).transpose()
+        self.log
+            .latest(&step_id(step))?
+            .map(|at| self.record_at(&at))
+            .transpose()
     }
 
     /// The tree that the last execution of a step made.
     pub fn latest_output(&self, step: &str) -> Result<Option<Digest>> {
         let at = self.log.latest(&step_id(step))?;
-        Ok(at.map(|at| self.log.header(&at)).transpose()?.and_then(|header| header.output))
+        Ok(at
+            .map(|at| self.log.header(&at))
+            .transpose()?
+            .and_then(|header| header.output))
     }
 
     /// All records of a step, newest first, at most `most`.
@@ -343,11 +419,28 @@ impl DiskStore {
     /// is published already, if it made anything.
     pub fn keep(&self, record: &Record, made: Option<&Manifest>) -> Result<()> {
         let payload = serde_json::to_vec(record).expect("BUG: a record serialises");
-        let held = if record.stands.is_some() { Held::Failed } else { Held::of(record.outcome) };
-        let header = Header::record(record.key.digest(), step_id(&record.step), held, record.output, &payload);
+        let held = if record.stands.is_some() {
+            Held::Failed
+        } else {
+            Held::of(record.outcome)
+        };
+        let header = Header::record(
+            record.key.digest(),
+            step_id(&record.step),
+            held,
+            record.output,
+            &payload,
+        );
         // The log leaves it out if it knows the tree.
-        let tree = record.output.zip(made).map(|(id, manifest)| Entry::new(Kind::Tree, id, manifest.to_bytes()));
-        self.log.append(tree.into_iter().chain([Entry { header, payload }]).collect())
+        let tree = record
+            .output
+            .zip(made)
+            .map(|(id, manifest)| Entry::new(Kind::Tree, id, manifest.to_bytes()));
+        self.log.append(
+            tree.into_iter()
+                .chain([Entry { header, payload }])
+                .collect(),
+        )
     }
 }
 

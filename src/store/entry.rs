@@ -61,17 +61,26 @@ impl Held {
     }
 
     pub(super) fn of(outcome: Outcome) -> Self {
-        ANSWERS.iter().find(|(_, of)| *of == outcome).map_or(Self::No, |(held, _)| *held)
+        ANSWERS
+            .iter()
+            .find(|(_, of)| *of == outcome)
+            .map_or(Self::No, |(held, _)| *held)
     }
 
     pub(super) fn outcome(self) -> Option<Outcome> {
-        ANSWERS.iter().find(|(held, _)| *held == self).map(|(_, outcome)| *outcome)
+        ANSWERS
+            .iter()
+            .find(|(held, _)| *held == self)
+            .map(|(_, outcome)| *outcome)
     }
 
     fn parse(number: u8, has_failed: bool) -> Option<Self> {
         match number {
             0 => Some(if has_failed { Self::Failed } else { Self::No }),
-            _ => ANSWERS.iter().map(|(held, _)| *held).find(|held| *held as u8 == number),
+            _ => ANSWERS
+                .iter()
+                .map(|(held, _)| *held)
+                .find(|held| *held as u8 == number),
         }
     }
 }
@@ -84,7 +93,10 @@ pub(super) struct Entry {
 
 impl Entry {
     pub(super) fn new(kind: Kind, id: Digest, payload: Vec<u8>) -> Self {
-        Self { header: Header::new(kind, id, &payload), payload }
+        Self {
+            header: Header::new(kind, id, &payload),
+            payload,
+        }
     }
 }
 
@@ -92,7 +104,9 @@ impl Entry {
 pub(super) type Short = [u8; 16];
 
 pub(super) fn short(digest: &Digest) -> Short {
-    digest.bytes()[..16].try_into().expect("BUG: a digest has 32 bytes")
+    digest.bytes()[..16]
+        .try_into()
+        .expect("BUG: a digest has 32 bytes")
 }
 
 pub(super) fn step_id(name: &str) -> Short {
@@ -113,18 +127,41 @@ pub(super) struct Header {
 }
 
 fn check(bytes: &[u8]) -> [u8; 8] {
-    Digest::of(bytes).bytes()[..8].try_into().expect("BUG: a digest has 32 bytes")
+    Digest::of(bytes).bytes()[..8]
+        .try_into()
+        .expect("BUG: a digest has 32 bytes")
 }
 
 impl Header {
-    pub(super) fn record(key: Digest, step: Short, held: Held, output: Option<Digest>, payload: &[u8]) -> Self {
-        Self { held, output, step, ..Self::new(Kind::Record, key, payload) }
+    pub(super) fn record(
+        key: Digest,
+        step: Short,
+        held: Held,
+        output: Option<Digest>,
+        payload: &[u8],
+    ) -> Self {
+        Self {
+            held,
+            output,
+            step,
+            ..Self::new(Kind::Record, key, payload)
+        }
     }
 
     fn new(kind: Kind, id: Digest, payload: &[u8]) -> Self {
         let len = u32::try_from(payload.len()).expect("BUG: an entry of the log is below 4 GiB");
         let payload_check = check(payload);
-        Self { kind, held: Held::No, aside: false, len, previous: None, id, output: None, step: [0; 16], payload_check }
+        Self {
+            kind,
+            held: Held::No,
+            aside: false,
+            len,
+            previous: None,
+            id,
+            output: None,
+            step: [0; 16],
+            payload_check,
+        }
     }
 
     pub(super) fn to_bytes(&self) -> [u8; HEADER] {
@@ -132,7 +169,11 @@ impl Header {
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4..8].copy_from_slice(&self.len.to_le_bytes());
         bytes[8] = self.kind as u8;
-        bytes[9] = if self.held == Held::Failed { Held::No } else { self.held } as u8;
+        bytes[9] = if self.held == Held::Failed {
+            Held::No
+        } else {
+            self.held
+        } as u8;
         bytes[10] = u8::from(self.aside);
         bytes[11] = u8::from(self.held == Held::Failed);
         bytes[16..24].copy_from_slice(&self.previous.map_or(0, |at| at + 1).to_le_bytes());
@@ -153,10 +194,16 @@ impl Header {
         if bytes[..4] != MAGIC || bytes[112..] != check(&bytes[..112]) {
             return None;
         }
-        let word = |from: usize| u64::from_le_bytes(bytes[from..from + 8].try_into().expect("BUG: 8 bytes"));
-        let digest = |from: usize| Digest::from_bytes(bytes[from..from + 32].try_into().expect("BUG: 32 bytes"));
+        let word = |from: usize| {
+            u64::from_le_bytes(bytes[from..from + 8].try_into().expect("BUG: 8 bytes"))
+        };
+        let digest = |from: usize| {
+            Digest::from_bytes(bytes[from..from + 32].try_into().expect("BUG: 32 bytes"))
+        };
         Some(Self {
-            kind: [Kind::Tree, Kind::Record, Kind::Dropped].into_iter().find(|kind| *kind as u8 == bytes[8])?,
+            kind: [Kind::Tree, Kind::Record, Kind::Dropped]
+                .into_iter()
+                .find(|kind| *kind as u8 == bytes[8])?,
             held: Held::parse(bytes[9], bytes[11] == 1)?,
             aside: bytes[10] == 1,
             len: u32::from_le_bytes(bytes[4..8].try_into().expect("BUG: 4 bytes")),
@@ -188,7 +235,13 @@ mod tests {
         let header = Header {
             previous: Some(0),
             aside: true,
-            ..Header::record(id, step_id("run:x"), Held::Refused, Some(Digest::of(b"tree")), b"payload")
+            ..Header::record(
+                id,
+                step_id("run:x"),
+                Held::Refused,
+                Some(Digest::of(b"tree")),
+                b"payload",
+            )
         };
         let bytes = header.to_bytes();
         assert_eq!(Header::parse(&bytes), Some(header.clone()));
@@ -202,7 +255,13 @@ mod tests {
 
     #[test]
     fn a_failure_that_stands_is_none_to_an_orch_that_does_not_know_of_it() {
-        let header = Header::record(Digest::of(b"key"), step_id("run:x"), Held::Failed, None, b"payload");
+        let header = Header::record(
+            Digest::of(b"key"),
+            step_id("run:x"),
+            Held::Failed,
+            None,
+            b"payload",
+        );
         let bytes = header.to_bytes();
         assert_eq!(bytes[9], Held::No as u8);
         assert_eq!(Header::parse(&bytes), Some(header));

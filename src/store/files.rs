@@ -58,35 +58,66 @@ struct Look {
 /// What a key knows of a user's file: its content and, where its owner may execute it, that. So a file which may not be
 /// executed is known by its content alone.
 pub fn keyed(content: Digest, executable: bool) -> Digest {
-    if executable { Digest::of(format!("executable {content}").as_bytes()) } else { content }
+    if executable {
+        Digest::of(format!("executable {content}").as_bytes())
+    } else {
+        content
+    }
 }
 
 /// A change of the permission gives a file another stamp, so this is remembered as content is.
 pub(super) fn of_file(path: &Path) -> io::Result<Digest> {
-    Ok(keyed(Digest::of_file(path)?, bfs::is_executable(&fs::metadata(path)?)))
+    Ok(keyed(
+        Digest::of_file(path)?,
+        bfs::is_executable(&fs::metadata(path)?),
+    ))
 }
 
 impl FileDigests {
     /// A memory that cannot be read as such is an empty one: it only costs hashing.
     pub fn load(path: PathBuf) -> Self {
-        let kept = Sealed::open(&path, KIND).and_then(|sealed| sealed.section(0)).ok();
-        let kept = kept.and_then(|bytes| Snapshot::parse(&bytes)).unwrap_or_default();
-        Self { path, kept, found: Snapshot::default(), is_fresh: true, late: Mutex::default(), has_hashed: false }
+        let kept = Sealed::open(&path, KIND)
+            .and_then(|sealed| sealed.section(0))
+            .ok();
+        let kept = kept
+            .and_then(|bytes| Snapshot::parse(&bytes))
+            .unwrap_or_default();
+        Self {
+            path,
+            kept,
+            found: Snapshot::default(),
+            is_fresh: true,
+            late: Mutex::default(),
+            has_hashed: false,
+        }
     }
 
     /// Looks at all these files and folders at once, and hashes those that are not known.
     pub fn prefetch<'a>(&mut self, paths: impl IntoIterator<Item = &'a Path>) {
         let paths: BTreeSet<&OsStr> = paths.into_iter().map(Path::as_os_str).collect();
         let paths: Vec<&Path> = paths.into_iter().map(Path::new).collect();
-        let looks: Vec<_> = paths.par_iter().with_min_len(FEW).map(|path| self.look(path)).collect();
+        let looks: Vec<_> = paths
+            .par_iter()
+            .with_min_len(FEW)
+            .map(|path| self.look(path))
+            .collect();
         for (path, look) in paths.into_iter().zip(looks) {
             match look {
                 Ok(look) => {
                     self.has_hashed |= look.hashed;
-                    look.rows.into_iter().for_each(|(path, seen)| self.found.add(path, seen));
+                    look.rows
+                        .into_iter()
+                        .for_each(|(path, seen)| self.found.add(path, seen));
                 }
                 // Asked for by itself, it says why.
-                Err(_) => self.found.add(path, Seen { stamp: Stamp::ABSENT, known: Known::Unreadable, is_young: true }),
+                Err(_) => self.found.add(
+                    path,
+                    Seen {
+                        stamp: Stamp::ABSENT,
+                        known: Known::Unreadable,
+                        is_young: true,
+                    },
+                ),
             }
         }
         self.is_fresh = true;
@@ -116,20 +147,36 @@ impl FileDigests {
     fn look(&self, path: &Path) -> Result<Look> {
         let at = now();
         let meta = fs::metadata(path).map_err(StoreError::io("read", path))?;
-        if meta.is_dir() { self.look_in(path, &meta, at) } else { self.look_at(path, &meta, at) }
+        if meta.is_dir() {
+            self.look_in(path, &meta, at)
+        } else {
+            self.look_at(path, &meta, at)
+        }
     }
 
     fn look_at(&self, path: &Path, meta: &Metadata, at: Moment) -> Result<Look> {
         let stamp = Stamp::from(meta);
-        let of_stamp = |seen: Option<&Seen>| seen.filter(|seen| seen.stamp == stamp).and_then(Seen::digest);
+        let of_stamp = |seen: Option<&Seen>| {
+            seen.filter(|seen| seen.stamp == stamp)
+                .and_then(Seen::digest)
+        };
         let late = of_stamp(lock(&self.late).files.get(path));
-        let known = late.or_else(|| of_stamp(self.found.get(path))).or_else(|| of_stamp(self.kept.get(path)));
+        let known = late
+            .or_else(|| of_stamp(self.found.get(path)))
+            .or_else(|| of_stamp(self.kept.get(path)));
         let digest = match known {
             Some(digest) => digest,
             None => of_file(path).map_err(StoreError::io("read", path))?,
         };
-        let rows = vec![(path.to_owned(), Seen::new(stamp, Known::Content(digest), at))];
-        Ok(Look { digest, rows, hashed: known.is_none() })
+        let rows = vec![(
+            path.to_owned(),
+            Seen::new(stamp, Known::Content(digest), at),
+        )];
+        Ok(Look {
+            digest,
+            rows,
+            hashed: known.is_none(),
+        })
     }
 
     /// A folder: its digest is that of its manifest.
@@ -140,24 +187,45 @@ impl FileDigests {
             let meta = fs::metadata(&file).map_err(StoreError::io("read", &file))?;
             Ok((self.look_at(&file, &meta, at)?, meta.len()))
         };
-        let files = names.par_iter().with_min_len(FEW).map(|name| look(path.join(name)));
+        let files = names
+            .par_iter()
+            .with_min_len(FEW)
+            .map(|name| look(path.join(name)));
         let files: Vec<(Look, u64)> = files.collect::<Result<_>>()?;
         let folder = |name: String| {
             let path = path.join(name);
             let stamp = Stamp::of(&path).map_err(StoreError::io("read", &path))?;
             Ok((path, Seen::new(stamp, Known::Entries(None), at)))
         };
-        let mut rows = folders.into_iter().map(folder).collect::<Result<Vec<_>>>()?;
+        let mut rows = folders
+            .into_iter()
+            .map(folder)
+            .collect::<Result<Vec<_>>>()?;
         let mut hashed = false;
         let files = names.into_iter().zip(files).map(|(name, (look, size))| {
             rows.extend(look.rows);
             hashed |= look.hashed;
             // The digest says whether it may be executed.
-            ManifestFile { path: name, size, digest: look.digest, executable: false }
+            ManifestFile {
+                path: name,
+                size,
+                digest: look.digest,
+                executable: false,
+            }
         });
-        let digest = Manifest { files: files.collect() }.digest();
-        rows.push((path.to_owned(), Seen::new(Stamp::from(meta), Known::Entries(Some(digest)), at)));
-        Ok(Look { digest, rows, hashed })
+        let digest = Manifest {
+            files: files.collect(),
+        }
+        .digest();
+        rows.push((
+            path.to_owned(),
+            Seen::new(Stamp::from(meta), Known::Entries(Some(digest)), at),
+        ));
+        Ok(Look {
+            digest,
+            rows,
+            hashed,
+        })
     }
 
     /// What was found at the beginning, if all keys were made of it.
@@ -171,10 +239,21 @@ impl FileDigests {
             return Ok(());
         }
         // The latest look at a path counts.
-        let kept = if self.kept.len() <= OTHERS * self.found.len().max(1000) { Some(&self.kept) } else { None };
-        let mut rows: BTreeMap<&OsStr, &Seen> =
-            kept.into_iter().chain([&self.found]).flat_map(Snapshot::rows).collect();
-        rows.extend(late.files.iter().map(|(path, seen)| (path.as_os_str(), seen)));
+        let kept = if self.kept.len() <= OTHERS * self.found.len().max(1000) {
+            Some(&self.kept)
+        } else {
+            None
+        };
+        let mut rows: BTreeMap<&OsStr, &Seen> = kept
+            .into_iter()
+            .chain([&self.found])
+            .flat_map(Snapshot::rows)
+            .collect();
+        rows.extend(
+            late.files
+                .iter()
+                .map(|(path, seen)| (path.as_os_str(), seen)),
+        );
         rows.retain(|_, seen| matches!(seen.known, Known::Content(_)) && !seen.is_young);
         let bytes = Snapshot::bytes_of(rows.into_iter());
         sealed::write(&self.path, KIND, &[&bytes]).map_err(StoreError::io("write", &self.path))

@@ -31,14 +31,27 @@ pub struct KeyLock {
 impl Locks {
     pub(super) fn open(dir: &Path) -> Result<Self> {
         let path = dir.join("keys.lock");
-        let open = open_or_read(&path, File::options().write(true).create(true).truncate(false));
+        let open = open_or_read(
+            &path,
+            File::options().write(true).create(true).truncate(false),
+        );
         let (file, _) = open.map_err(StoreError::io("open", &path))?;
-        Ok(Self { file: Arc::new(file), path, mine: Arc::default() })
+        Ok(Self {
+            file: Arc::new(file),
+            path,
+            mine: Arc::default(),
+        })
     }
 
     /// Waits for a key. None if `go_on`, asked now and then with how long it has waited, says no.
-    pub(super) fn lock(&self, key: &Digest, mut go_on: impl FnMut(Duration) -> bool) -> Result<Option<KeyLock>> {
-        let first: [u8; 8] = key.bytes()[..8].try_into().expect("BUG: a digest has 32 bytes");
+    pub(super) fn lock(
+        &self,
+        key: &Digest,
+        mut go_on: impl FnMut(Duration) -> bool,
+    ) -> Result<Option<KeyLock>> {
+        let first: [u8; 8] = key.bytes()[..8]
+            .try_into()
+            .expect("BUG: a digest has 32 bytes");
         // Offsets are signed.
         let place = u64::from_le_bytes(first) >> 2;
         let file = self.file.clone();
@@ -48,7 +61,13 @@ impl Locks {
             let free = lock(&self.mine).insert(place);
             if free {
                 match region::try_lock(&file, place) {
-                    Ok(true) => return Ok(Some(KeyLock { file, place, mine: self.mine.clone() })),
+                    Ok(true) => {
+                        return Ok(Some(KeyLock {
+                            file,
+                            place,
+                            mine: self.mine.clone(),
+                        }));
+                    }
                     other => {
                         lock(&self.mine).remove(&place);
                         other.map_err(StoreError::io("lock", &self.path))?;

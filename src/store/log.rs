@@ -51,9 +51,13 @@ impl Log {
         let path = dir.join("log");
         let state = State::open(&path).map_err(StoreError::io("open", &path))?;
         let gate = dir.join("log.lock");
-        let (open, _) =
-            open_or_read(&gate, File::options().append(true).create(true)).map_err(StoreError::io("open", gate))?;
-        Ok(Self { gate: open, state: Mutex::new(state), path })
+        let (open, _) = open_or_read(&gate, File::options().append(true).create(true))
+            .map_err(StoreError::io("open", gate))?;
+        Ok(Self {
+            gate: open,
+            state: Mutex::new(state),
+            path,
+        })
     }
 
     /// Whether this user may only read it.
@@ -95,10 +99,15 @@ impl Log {
     /// written for a damaged one and go on behind it, or believe one whose writer fails; and then append at a place that
     /// lies inside another's entry.
     fn take_in(&self, state: &mut State) -> Result<()> {
-        self.gate.lock_shared().map_err(StoreError::io("lock", &self.path))?;
+        self.gate
+            .lock_shared()
+            .map_err(StoreError::io("lock", &self.path))?;
         let _lock = Gate(&self.gate);
         self.follow(state)?;
-        state.catch_up().map_err(StoreError::io("read", &self.path)).map(drop)
+        state
+            .catch_up()
+            .map_err(StoreError::io("read", &self.path))
+            .map(drop)
     }
 
     /// Opens the log anew where another one was put in its place, or something cut off what was read of it. The caller
@@ -116,8 +125,14 @@ impl Log {
         let mut state = lock(&self.state);
         let _lock = self.lock(&state)?;
         self.follow(&mut state)?;
-        if state.catch_up().map_err(StoreError::io("read", &self.path))? {
-            state.file.set_len(state.end).map_err(StoreError::io("cut the torn end of", &self.path))?;
+        if state
+            .catch_up()
+            .map_err(StoreError::io("read", &self.path))?
+        {
+            state
+                .file
+                .set_len(state.end)
+                .map_err(StoreError::io("cut the torn end of", &self.path))?;
         }
         // Decided here and not by who drafts it: another process may have dropped or added the tree until now. One whose
         // manifest is damaged is written anew.
@@ -136,7 +151,9 @@ impl Log {
         for draft in &mut drafts {
             if draft.header.kind == Kind::Record {
                 let (step, at) = (draft.header.step, state.end + bytes.len() as u64);
-                draft.header.previous = latest.insert(step, at).or_else(|| state.find(By::Step, &step));
+                draft.header.previous = latest
+                    .insert(step, at)
+                    .or_else(|| state.find(By::Step, &step));
             }
             bytes.extend_from_slice(&draft.header.to_bytes());
             bytes.extend_from_slice(&draft.payload);
@@ -155,16 +172,22 @@ impl Log {
 
     /// Keeps other processes from appending. The caller holds the state, which keeps other threads.
     fn lock(&self, state: &State) -> Result<Gate<'_>> {
-        let read_only =
-            || StoreError::ReadOnly { path: self.path.clone(), what: "nothing can be written to it".into() };
+        let read_only = || StoreError::ReadOnly {
+            path: self.path.clone(),
+            what: "nothing can be written to it".into(),
+        };
         ensure(!state.is_read_only, read_only)?;
-        self.gate.lock().map_err(StoreError::io("lock", &self.path))?;
+        self.gate
+            .lock()
+            .map_err(StoreError::io("lock", &self.path))?;
         Ok(Gate(&self.gate))
     }
 
     /// The record that answers for a key: its header, without reading the rest.
     pub(super) fn held(&self, key: &Digest) -> Result<Option<(Place, Header)>> {
-        let Some(place) = self.find(By::Key, &short(key))? else { return Ok(None) };
+        let Some(place) = self.find(By::Key, &short(key))? else {
+            return Ok(None);
+        };
         let header = self.header(&place)?;
         Ok((header.id == *key).then_some((place, header)))
     }
@@ -181,15 +204,22 @@ impl Log {
 
     /// Where the record before this one stands.
     pub(super) fn previous(&self, place: &Place, header: &Header) -> Option<Place> {
-        header.previous.map(|at| Place { file: place.file.clone(), at })
+        header.previous.map(|at| Place {
+            file: place.file.clone(),
+            at,
+        })
     }
 
     pub(super) fn knows_tree(&self, tree: &Digest) -> Result<bool> {
-        self.find(By::Tree, &short(tree)).map(|place| place.is_some())
+        self.find(By::Tree, &short(tree))
+            .map(|place| place.is_some())
     }
 
     pub(super) fn tree(&self, tree: &Digest) -> Result<Option<Entry>> {
-        let entry = self.find(By::Tree, &short(tree))?.map(|place| self.entry(&place)).transpose()?;
+        let entry = self
+            .find(By::Tree, &short(tree))?
+            .map(|place| self.entry(&place))
+            .transpose()?;
         Ok(entry.filter(|entry| entry.header.id == *tree))
     }
 
@@ -202,7 +232,10 @@ impl Log {
 
     pub(super) fn header(&self, place: &Place) -> Result<Header> {
         let mut bytes = [0; HEADER];
-        place.file.read_exact_at(&mut bytes, place.at).map_err(StoreError::io("read", &self.path))?;
+        place
+            .file
+            .read_exact_at(&mut bytes, place.at)
+            .map_err(StoreError::io("read", &self.path))?;
         Header::parse(&bytes).ok_or_else(|| self.damaged(place.at))
     }
 
@@ -219,9 +252,15 @@ impl Log {
         let mut payload = vec![0; header.len as usize];
         match bytes[..read].get(HEADER..HEADER + payload.len()) {
             Some(whole) => payload.copy_from_slice(whole),
-            None => file.read_exact_at(&mut payload, at + HEADER as u64).map_err(io)?,
+            None => file
+                .read_exact_at(&mut payload, at + HEADER as u64)
+                .map_err(io)?,
         }
-        if header.is_payload(&payload) { Ok(Entry { header, payload }) } else { Err(self.damaged(at)) }
+        if header.is_payload(&payload) {
+            Ok(Entry { header, payload })
+        } else {
+            Err(self.damaged(at))
+        }
     }
 
     /// Goes through all entries in order, up to the place that is given back; what is damaged is given as an error.

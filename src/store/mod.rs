@@ -73,7 +73,12 @@ pub enum StoreError {
 /// Opens a file of the store for reading and writing; for reading where the file system or its permissions allow no more.
 fn open_or_read(path: &Path, how: &mut OpenOptions) -> io::Result<(File, bool)> {
     match how.read(true).open(path) {
-        Err(e) if matches!(e.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied) => {
+        Err(e)
+            if matches!(
+                e.kind(),
+                io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied
+            ) =>
+        {
             File::open(path).map(|file| (file, true)).map_err(|_| e)
         }
         other => other.map(|file| (file, false)),
@@ -83,6 +88,10 @@ fn open_or_read(path: &Path, how: &mut OpenOptions) -> io::Result<(File, bool)> 
 impl StoreError {
     fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
-        move |source| Self::Io { action, path, source: bfs::with_remedy(source) }
+        move |source| Self::Io {
+            action,
+            path,
+            source: bfs::with_remedy(source),
+        }
     }
 }

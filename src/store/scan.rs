@@ -35,7 +35,13 @@ pub(super) struct Scan<'a> {
 
 impl<'a> Scan<'a> {
     pub(super) fn new(file: &'a File, from: u64, size: u64) -> Self {
-        Self { file, at: from, size, window: Vec::new(), window_at: from }
+        Self {
+            file,
+            at: from,
+            size,
+            window: Vec::new(),
+            window_at: from,
+        }
     }
 
     /// At least `wanted` bytes from `at`, or as many as the log has.
@@ -66,7 +72,10 @@ impl<'a> Scan<'a> {
         if self.at == size && size - at < HEADER as u64 {
             return Ok(Found::Torn);
         }
-        Ok(Found::Damaged { at, bytes: self.at - at })
+        Ok(Found::Damaged {
+            at,
+            bytes: self.at - at,
+        })
     }
 
     /// The next place at which a whole header stands.
@@ -78,7 +87,9 @@ impl<'a> Scan<'a> {
             match step {
                 Some(step) => {
                     at += step as u64;
-                    if at + HEADER as u64 <= self.size && Header::parse(self.bytes(at, HEADER)?).is_some() {
+                    if at + HEADER as u64 <= self.size
+                        && Header::parse(self.bytes(at, HEADER)?).is_some()
+                    {
                         return Ok(at);
                     }
                     at += 1;

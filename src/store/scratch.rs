@@ -30,9 +30,13 @@ impl Scratch {
         sweep(parent, true);
         loop {
             // The lock comes first and goes last, so a folder without one belongs to nobody.
-            let fresh = tempfile::Builder::new().prefix("orch-").suffix(".lock").tempfile_in(parent);
+            let fresh = tempfile::Builder::new()
+                .prefix("orch-")
+                .suffix(".lock")
+                .tempfile_in(parent);
             let fresh = fresh.and_then(|file| file.keep().map_err(|e| e.error));
-            let (lock, lock_path) = fresh.map_err(StoreError::io("create a working folder in", parent))?;
+            let (lock, lock_path) =
+                fresh.map_err(StoreError::io("create a working folder in", parent))?;
             lock.lock().map_err(StoreError::io("lock", &lock_path))?;
             // A sweeping process may have taken the file in the moment before it was locked.
             if !lock_path.exists() {
@@ -43,14 +47,22 @@ impl Scratch {
                 let _ = fs::remove_file(&lock_path);
                 return Err(StoreError::io("create", dir)(e));
             }
-            return Ok(Self { dir, lock_path, _lock: lock, home: None });
+            return Ok(Self {
+                dir,
+                lock_path,
+                _lock: lock,
+                home: None,
+            });
         }
     }
 
     /// A working folder in the system's folder for temporary files, for processes that may not write to the store.
     pub(super) fn elsewhere() -> Result<Self> {
         let home = tempfile::Builder::new().prefix("orch-").tempdir();
-        let home = home.map_err(StoreError::io("create a working folder in", std::env::temp_dir()))?;
+        let home = home.map_err(StoreError::io(
+            "create a working folder in",
+            std::env::temp_dir(),
+        ))?;
         let mut scratch = Self::create(home.path())?;
         scratch.home = Some(home);
         Ok(scratch)
@@ -65,12 +77,17 @@ impl Scratch {
 
     /// Writes down a temporary file that lies elsewhere: who sweeps this folder removes that file as well.
     pub(super) fn note(&self, file: &Path) -> std::io::Result<()> {
-        fs::write(self.dir.join(ELSEWHERE), file.as_os_str().as_encoded_bytes())
+        fs::write(
+            self.dir.join(ELSEWHERE),
+            file.as_os_str().as_encoded_bytes(),
+        )
     }
 
     /// When it was made, by the clock of its file system: what this process makes later has a later time of change.
     pub(super) fn born(&self) -> Result<SystemTime> {
-        fs::metadata(&self.lock_path).map(|meta| bfs::changed(&meta)).map_err(StoreError::io("read", &self.lock_path))
+        fs::metadata(&self.lock_path)
+            .map(|meta| bfs::changed(&meta))
+            .map_err(StoreError::io("read", &self.lock_path))
     }
 }
 
@@ -84,13 +101,20 @@ impl Drop for Scratch {
 /// When the oldest of the living processes, `except` this one, made its folder, if there is one. Each that puts something into the
 /// store has such a folder until all of that is named by the log.
 pub(super) fn oldest_running(parent: &Path, except: Option<&Scratch>) -> Option<SystemTime> {
-    let entries = fs::read_dir(parent).ok()?.flatten().map(|entry| entry.path());
+    let entries = fs::read_dir(parent)
+        .ok()?
+        .flatten()
+        .map(|entry| entry.path());
     let is_own = |path: &Path| except.is_some_and(|own| own.lock_path == path);
-    let others = entries.filter(|path| path.extension().is_some_and(|e| e == "lock") && !is_own(path));
+    let others =
+        entries.filter(|path| path.extension().is_some_and(|e| e == "lock") && !is_own(path));
     let running = others.filter_map(|path| {
         let lock = File::open(&path).ok()?;
         let is_free = lock.try_lock().is_ok();
-        lock.metadata().ok().filter(|_| !is_free).map(|meta| bfs::changed(&meta))
+        lock.metadata()
+            .ok()
+            .filter(|_| !is_free)
+            .map(|meta| bfs::changed(&meta))
     });
     running.min()
 }
@@ -98,11 +122,19 @@ pub(super) fn oldest_running(parent: &Path, except: Option<&Scratch>) -> Option<
 /// Removes the folders whose lock nobody holds, if it may; gives how many there were and their size.
 pub(super) fn sweep(parent: &Path, remove: bool) -> Amount {
     let mut swept = Amount::default();
-    let Ok(entries) = fs::read_dir(parent) else { return swept };
-    let is_named = |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"orch-"));
+    let Ok(entries) = fs::read_dir(parent) else {
+        return swept;
+    };
+    let is_named = |path: &PathBuf| {
+        path.file_name()
+            .is_some_and(|name| name.as_encoded_bytes().starts_with(b"orch-"))
+    };
     for path in entries.flatten().map(|entry| entry.path()).filter(is_named) {
         let lock_path = path.with_extension("lock");
-        if !path.is_dir() && path.extension().is_some_and(|e| e == "lock") && path.with_extension("").is_dir() {
+        if !path.is_dir()
+            && path.extension().is_some_and(|e| e == "lock")
+            && path.with_extension("").is_dir()
+        {
             continue; // its folder's own turn decides
         }
         // Held until the folder is gone: its maker may be about to lock it.
@@ -114,7 +146,8 @@ pub(super) fn sweep(parent: &Path, remove: bool) -> Amount {
         if free {
             swept.add(Amount::below(&path));
             if remove && let Ok(file) = fs::read(path.join(ELSEWHERE)) {
-                swept.bytes += temporary::remove_left(Path::new(OsStr::from_bytes(&file))).unwrap_or_default();
+                swept.bytes +=
+                    temporary::remove_left(Path::new(OsStr::from_bytes(&file))).unwrap_or_default();
             }
             // What a dying child of the dead owner still writes to is for the next one who sweeps.
             if remove && (!path.is_dir() || bfs::remove_dir(&path).is_ok()) {

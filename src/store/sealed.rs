@@ -60,25 +60,41 @@ impl Sealed {
         let file = File::open(path)?;
         let size = file.metadata()?.len();
         let mut trailer = [0; TRAILER];
-        let begin = size.checked_sub(TRAILER as u64).ok_or_else(|| damaged("it is too short"))?;
+        let begin = size
+            .checked_sub(TRAILER as u64)
+            .ok_or_else(|| damaged("it is too short"))?;
         file.read_exact_at(&mut trailer, begin)?;
-        let rows = number(&trailer).checked_mul(ROW as u64).filter(|rows| *rows <= begin);
+        let rows = number(&trailer)
+            .checked_mul(ROW as u64)
+            .filter(|rows| *rows <= begin);
         let rows = rows.ok_or_else(|| damaged("its length is not what it says"))?;
         let mut tail = vec![0; rows as usize + 8];
         file.read_exact_at(&mut tail, begin - rows)?;
-        ensure(seal(&tail, kind).bytes() == &trailer[8..], || damaged("its seal is broken"))?;
+        ensure(seal(&tail, kind).bytes() == &trailer[8..], || {
+            damaged("its seal is broken")
+        })?;
         tail.truncate(rows as usize);
         Ok(Self { file, rows: tail })
     }
 
     pub fn section(&self, section: usize) -> io::Result<Vec<u8>> {
-        let row = self.rows.chunks_exact(ROW).nth(section).ok_or_else(|| damaged("a section is missing"))?;
+        let row = self
+            .rows
+            .chunks_exact(ROW)
+            .nth(section)
+            .ok_or_else(|| damaged("a section is missing"))?;
         let (begin, end) = (number(row), number(&row[8..]));
-        let mut bytes =
-            vec![0; end.checked_sub(begin).ok_or_else(|| damaged("a section ends before it begins"))? as usize];
+        let mut bytes = vec![
+            0;
+            end.checked_sub(begin)
+                .ok_or_else(|| damaged("a section ends before it begins"))?
+                as usize
+        ];
         self.file.read_exact_at(&mut bytes, begin)?;
         let is_right = Digest::of(&bytes).bytes() == &row[16..];
-        ensure(is_right, || damaged("a section has other content than was written"))?;
+        ensure(is_right, || {
+            damaged("a section has other content than was written")
+        })?;
         Ok(bytes)
     }
 }
@@ -114,7 +130,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = written(dir.path());
         let found = all(&path).unwrap();
-        assert_eq!([&found[0][..], &found[2], &found[3]], [&b"first"[..], b"", b"last"]);
+        assert_eq!(
+            [&found[0][..], &found[2], &found[3]],
+            [&b"first"[..], b"", b"last"]
+        );
         assert_eq!(found[1].len(), 160_000);
         let sealed = Sealed::open(&path, KIND).unwrap();
         assert!(sealed.section(4).is_err());
@@ -126,13 +145,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = written(dir.path());
         let whole = std::fs::read(&path).unwrap();
-        for at in (0..whole.len()).step_by(997).chain(whole.len() - 400..whole.len()) {
+        for at in (0..whole.len())
+            .step_by(997)
+            .chain(whole.len() - 400..whole.len())
+        {
             let mut bytes = whole.clone();
             bytes[at] ^= 0x10;
             std::fs::write(&path, bytes).unwrap();
             assert!(all(&path).is_err(), "byte {at} of {}", whole.len());
         }
-        for length in (0..whole.len()).step_by(4_001).chain(whole.len() - 100..whole.len()) {
+        for length in (0..whole.len())
+            .step_by(4_001)
+            .chain(whole.len() - 100..whole.len())
+        {
             std::fs::write(&path, &whole[..length]).unwrap();
             assert!(all(&path).is_err(), "cut to {length}");
         }

@@ -47,7 +47,11 @@ pub struct Seen {
 impl Seen {
     /// `at` is a moment before the look.
     pub fn new(stamp: Stamp, known: Known, at: Moment) -> Self {
-        Self { stamp, known, is_young: stamp.is_racy(at) }
+        Self {
+            stamp,
+            known,
+            is_young: stamp.is_racy(at),
+        }
     }
 
     pub fn digest(&self) -> Option<Digest> {
@@ -59,7 +63,8 @@ impl Seen {
     }
 
     fn agrees_with(&self, other: &Self) -> bool {
-        let same = self.digest().is_none() || other.digest().is_none() || self.digest() == other.digest();
+        let same =
+            self.digest().is_none() || other.digest().is_none() || self.digest() == other.digest();
         same && self.stamp == other.stamp
     }
 }
@@ -94,14 +99,32 @@ impl Changes {
 impl Snapshot {
     /// Files by their stamps, and folders with all that is in them.
     pub fn of<'a>(roots: impl IntoIterator<Item = &'a PathBuf>, ignored: &[PathBuf]) -> Self {
-        let paths: BTreeSet<PathBuf> = roots.into_iter().flat_map(|root| below(root, ignored)).collect();
+        let paths: BTreeSet<PathBuf> = roots
+            .into_iter()
+            .flat_map(|root| below(root, ignored))
+            .collect();
         let row = |path: PathBuf| {
             let (stamp, is_folder) = look(path.as_os_str());
-            let known = if is_folder { Known::Entries(None) } else { Known::Stamp };
-            (path.into_os_string(), Seen { stamp, known, is_young: false })
+            let known = if is_folder {
+                Known::Entries(None)
+            } else {
+                Known::Stamp
+            };
+            (
+                path.into_os_string(),
+                Seen {
+                    stamp,
+                    known,
+                    is_young: false,
+                },
+            )
         };
         let rows = paths.into_par_iter().map(row).collect();
-        Self { rows, ignored: ignored.to_vec(), is_torn: false }
+        Self {
+            rows,
+            ignored: ignored.to_vec(),
+            is_torn: false,
+        }
     }
 
     /// Files that are to stay as they are, by stamps that a later change cannot leave as they are. None if they do not hold
@@ -111,11 +134,21 @@ impl Snapshot {
             let clock = stamp_clock();
             let row = |path: &PathBuf| {
                 let (stamp, _) = look(path.as_os_str());
-                (path.as_os_str().to_owned(), Seen { stamp, known: Known::Stamp, is_young: false })
+                (
+                    path.as_os_str().to_owned(),
+                    Seen {
+                        stamp,
+                        known: Known::Stamp,
+                        is_young: false,
+                    },
+                )
             };
             let rows: BTreeMap<_, _> = paths.par_iter().with_min_len(FEW).map(row).collect();
             if rows.values().all(|seen| seen.stamp.is_before(clock)) {
-                return Some(Self { rows, ..Self::default() });
+                return Some(Self {
+                    rows,
+                    ..Self::default()
+                });
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -138,12 +171,19 @@ impl Snapshot {
 
     pub fn extend(&mut self, other: Self) {
         self.is_torn |= other.is_torn;
-        other.rows.into_iter().for_each(|(path, seen)| self.add(path, seen));
+        other
+            .rows
+            .into_iter()
+            .for_each(|(path, seen)| self.add(path, seen));
     }
 
     /// Whether all of it was read, and nothing changed between two looks.
     pub fn is_whole(&self) -> bool {
-        !self.is_torn && self.rows.values().all(|seen| seen.known != Known::Unreadable)
+        !self.is_torn
+            && self
+                .rows
+                .values()
+                .all(|seen| seen.known != Known::Unreadable)
     }
 
     pub fn get(&self, path: &Path) -> Option<&Seen> {
@@ -155,12 +195,17 @@ impl Snapshot {
     }
 
     pub(super) fn rows(&self) -> impl Iterator<Item = (&OsStr, &Seen)> {
-        self.rows.iter().map(|(path, seen)| (path.as_os_str(), seen))
+        self.rows
+            .iter()
+            .map(|(path, seen)| (path.as_os_str(), seen))
     }
 
     /// What is no folder.
     pub fn files(&self) -> impl Iterator<Item = PathBuf> {
-        let files = self.rows.iter().filter(|(_, seen)| !matches!(seen.known, Known::Entries(_)));
+        let files = self
+            .rows
+            .iter()
+            .filter(|(_, seen)| !matches!(seen.known, Known::Entries(_)));
         files.map(|(path, _)| path.into())
     }
 
@@ -171,7 +216,13 @@ impl Snapshot {
         let look = |(path, seen): &(&OsString, &Seen)| {
             let (stamp, is_folder) = look(path);
             let differs = seen.is_young || stamp != seen.stamp;
-            differs.then(|| ((*path).clone(), stamp, self.changed(Path::new(path), seen.known, stamp, is_folder)))
+            differs.then(|| {
+                (
+                    (*path).clone(),
+                    stamp,
+                    self.changed(Path::new(path), seen.known, stamp, is_folder),
+                )
+            })
         };
         let differing: Vec<_> = rows.par_iter().with_min_len(FEW).filter_map(look).collect();
         let mut changes = Changes::default();
@@ -193,12 +244,17 @@ impl Snapshot {
     fn changed(&self, path: &Path, known: Known, stamp: Stamp, is_folder: bool) -> Changes {
         let is_same = match known {
             _ if stamp == Stamp::ABSENT => false,
-            Known::Content(digest) => !is_folder && files::of_file(path).is_ok_and(|now| now == digest),
+            Known::Content(digest) => {
+                !is_folder && files::of_file(path).is_ok_and(|now| now == digest)
+            }
             Known::Entries(_) if is_folder => return self.new_in(path),
             Known::Entries(_) | Known::Stamp | Known::Unreadable => false,
         };
         let paths = (!is_same).then(|| path.to_owned()).into_iter().collect();
-        Changes { paths, ..Changes::default() }
+        Changes {
+            paths,
+            ..Changes::default()
+        }
     }
 
     /// What is in a folder and was not. What is no longer in it is missed by its own row.
@@ -217,7 +273,10 @@ impl Snapshot {
             if self.get(&path).is_some() || is_in(&path, &self.ignored) {
                 continue;
             }
-            let files: Vec<_> = below(&path, &self.ignored).into_iter().filter(|path| !path.is_dir()).collect();
+            let files: Vec<_> = below(&path, &self.ignored)
+                .into_iter()
+                .filter(|path| !path.is_dir())
+                .collect();
             if files.is_empty() {
                 changes.new_folders.insert(path);
             }
@@ -270,9 +329,19 @@ impl Snapshot {
                 2 => Known::Entries(None),
                 _ => Known::Unreadable,
             };
-            rows.push((path, Seen { stamp, known, is_young: mark & YOUNG != 0 }));
+            rows.push((
+                path,
+                Seen {
+                    stamp,
+                    known,
+                    is_young: mark & YOUNG != 0,
+                },
+            ));
         }
-        Some(Self { rows: rows.into_iter().collect(), ..Self::default() })
+        Some(Self {
+            rows: rows.into_iter().collect(),
+            ..Self::default()
+        })
     }
 }
 
@@ -281,7 +350,9 @@ const YOUNG: u8 = 4;
 
 /// A path's stamp, and whether it is a folder. Links are followed, as everyone does who reads the file.
 fn look(path: &OsStr) -> (Stamp, bool) {
-    fs::metadata(path).map_or((Stamp::ABSENT, false), |meta| (Stamp::from(&meta), meta.is_dir()))
+    fs::metadata(path).map_or((Stamp::ABSENT, false), |meta| {
+        (Stamp::from(&meta), meta.is_dir())
+    })
 }
 
 /// A path and, of a folder, all that is in it.
@@ -289,8 +360,13 @@ fn below(root: &Path, ignored: &[PathBuf]) -> Vec<PathBuf> {
     if !root.is_dir() {
         return vec![root.to_owned()];
     }
-    let entries = walkdir::WalkDir::new(root).into_iter().filter_entry(|entry| !is_in(entry.path(), ignored));
-    entries.flatten().map(walkdir::DirEntry::into_path).collect()
+    let entries = walkdir::WalkDir::new(root)
+        .into_iter()
+        .filter_entry(|entry| !is_in(entry.path(), ignored));
+    entries
+        .flatten()
+        .map(walkdir::DirEntry::into_path)
+        .collect()
 }
 
 fn is_in(path: &Path, ignored: &[PathBuf]) -> bool {

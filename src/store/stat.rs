@@ -31,7 +31,12 @@ pub struct Stamp {
 impl Stamp {
     pub const BYTES: usize = 32;
     /// Stands where nothing is.
-    pub const ABSENT: Self = Self { size: 0, modified: 0, changed: 0, inode: 0 };
+    pub const ABSENT: Self = Self {
+        size: 0,
+        modified: 0,
+        changed: 0,
+        inode: 0,
+    };
 
     pub fn of(path: &Path) -> io::Result<Self> {
         std::fs::metadata(path).map(|meta| Self::from(&meta))
@@ -39,13 +44,21 @@ impl Stamp {
 
     /// Whether content read at `at` or later may have changed afterwards under this very stamp.
     pub fn is_racy(&self, at: Moment) -> bool {
-        let margin = if self.is_coarse() { COARSE_MARGIN } else { MARGIN };
+        let margin = if self.is_coarse() {
+            COARSE_MARGIN
+        } else {
+            MARGIN
+        };
         self.modified.max(self.changed) > at - margin
     }
 
     /// Whether whatever changes from `clock` on, a moment of [`stamp_clock`], gets another stamp.
     pub fn is_before(&self, clock: Moment) -> bool {
-        let margin = if self.is_coarse() && *self != Self::ABSENT { COARSE_MARGIN } else { 0 };
+        let margin = if self.is_coarse() && *self != Self::ABSENT {
+            COARSE_MARGIN
+        } else {
+            0
+        };
         self.changed < clock - margin
     }
 
@@ -55,13 +68,25 @@ impl Stamp {
     }
 
     pub fn bytes(&self) -> [u8; Self::BYTES] {
-        let words = [self.size, self.modified as u64, self.changed as u64, self.inode].map(u64::to_le_bytes);
+        let words = [
+            self.size,
+            self.modified as u64,
+            self.changed as u64,
+            self.inode,
+        ]
+        .map(u64::to_le_bytes);
         words.as_flattened().try_into().expect("BUG: four words")
     }
 
     pub fn from_bytes(bytes: &[u8]) -> Self {
-        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("BUG: eight bytes"));
-        Self { size: word(0), modified: word(8) as Moment, changed: word(16) as Moment, inode: word(24) }
+        let word =
+            |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("BUG: eight bytes"));
+        Self {
+            size: word(0),
+            modified: word(8) as Moment,
+            changed: word(16) as Moment,
+            inode: word(24),
+        }
     }
 }
 
@@ -77,7 +102,10 @@ impl From<&Metadata> for Stamp {
 }
 
 pub fn now() -> Moment {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as Moment
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_nanos() as Moment
 }
 
 /// The clock that stamps are taken from: whatever changes from now on gets this moment or a later one.
@@ -85,7 +113,10 @@ pub fn now() -> Moment {
 /// It stands still for a few milliseconds at a time, so a stamp that is older than it can no longer be given again.
 #[cfg(target_os = "linux")]
 pub fn stamp_clock() -> Moment {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: the pointer is to a timespec of our own.
     match unsafe { libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &mut time) } {
         0 => time.tv_sec * SECOND + time.tv_nsec,
@@ -104,18 +135,31 @@ mod tests {
 
     #[test]
     fn a_stamp_is_read_back_as_it_was() {
-        let stamp = Stamp { size: 1, modified: -2, changed: i64::MAX, inode: u64::MAX };
+        let stamp = Stamp {
+            size: 1,
+            modified: -2,
+            changed: i64::MAX,
+            inode: u64::MAX,
+        };
         assert_eq!(Stamp::from_bytes(&stamp.bytes()), stamp);
     }
 
     #[test]
     fn a_fresh_stamp_is_not_trusted_and_a_coarse_one_for_longer() {
-        let stamp = |changed: Moment| Stamp { size: 1, modified: 0, changed, inode: 1 };
+        let stamp = |changed: Moment| Stamp {
+            size: 1,
+            modified: 0,
+            changed,
+            inode: 1,
+        };
         let at = 1_000 * SECOND;
         assert!(stamp(at - MARGIN / 2 + 1).is_racy(at));
         assert!(stamp(at + 5).is_racy(at));
         assert!(!stamp(at - MARGIN - 1).is_racy(at));
-        assert!(stamp(at - SECOND).is_racy(at), "whole seconds may be a file system's grain");
+        assert!(
+            stamp(at - SECOND).is_racy(at),
+            "whole seconds may be a file system's grain"
+        );
         assert!(!stamp(at - 3 * SECOND).is_racy(at));
     }
 }

@@ -13,7 +13,12 @@ use crate::store::{Result, StoreError};
 /// What another machine would refuse is not published here.
 pub(super) fn check_paths<'a>(mut paths: impl Iterator<Item = &'a String>) -> Result<()> {
     let bad = paths.find_map(|path| Some((path, tree_path::fault(path)?)));
-    bad.map_or(Ok(()), |(path, what)| Err(StoreError::BadPath { path: path.into(), what: what.into() }))
+    bad.map_or(Ok(()), |(path, what)| {
+        Err(StoreError::BadPath {
+            path: path.into(),
+            what: what.into(),
+        })
+    })
 }
 
 /// The files of a tree, sorted by path. Its JSON form is what the tree's digest is taken of.
@@ -46,7 +51,12 @@ impl Manifest {
         let read = |(path, at): &(String, PathBuf)| {
             let meta = fs::metadata(at).map_err(StoreError::io("stat", at))?;
             let digest = Digest::of_file(at).map_err(StoreError::io("read", at))?;
-            Ok(ManifestFile { path: path.clone(), size: meta.len(), digest, executable: bfs::is_executable(&meta) })
+            Ok(ManifestFile {
+                path: path.clone(),
+                size: meta.len(),
+                digest,
+                executable: bfs::is_executable(&meta),
+            })
         };
         // Of a few files, waking other threads would take longer than reading; a large one is read by all of them anyway.
         let files: Result<Vec<_>> = match files.len() {
@@ -68,13 +78,27 @@ impl Manifest {
             }
         }
         let paths: HashSet<&str> = self.files.iter().map(|file| file.path.as_str()).collect();
-        let folders = |file: &'_ ManifestFile| file.path.match_indices('/').map(|(at, _)| at).collect::<Vec<_>>();
+        let folders = |file: &'_ ManifestFile| {
+            file.path
+                .match_indices('/')
+                .map(|(at, _)| at)
+                .collect::<Vec<_>>()
+        };
         for file in &self.files {
-            if let Some(at) = folders(file).into_iter().find(|at| paths.contains(&file.path[..*at])) {
-                return Some(format!("names {:?} as a file and as a folder", &file.path[..at]));
+            if let Some(at) = folders(file)
+                .into_iter()
+                .find(|at| paths.contains(&file.path[..*at]))
+            {
+                return Some(format!(
+                    "names {:?} as a file and as a folder",
+                    &file.path[..at]
+                ));
             }
         }
-        let size = self.files.iter().try_fold(0u64, |sum, file| sum.checked_add(file.size));
+        let size = self
+            .files
+            .iter()
+            .try_fold(0u64, |sum, file| sum.checked_add(file.size));
         size.is_none().then(|| "has absurd sizes".to_owned())
     }
 

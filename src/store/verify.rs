@@ -41,17 +41,25 @@ impl DiskStore {
             let damaged: Vec<_> = blobs
                 .into_par_iter()
                 .filter_map(|blob| {
-                    let size = fs::symlink_metadata(&blob.0).map(|meta| meta.len()).unwrap_or_default();
+                    let size = fs::symlink_metadata(&blob.0)
+                        .map(|meta| meta.len())
+                        .unwrap_or_default();
                     let found = complaint(blob);
                     let bytes = bytes.fetch_add(size, Ordering::Relaxed) + size;
-                    tell(Progress { files: files.fetch_add(1, Ordering::Relaxed) + 1, of, bytes });
+                    tell(Progress {
+                        files: files.fetch_add(1, Ordering::Relaxed) + 1,
+                        of,
+                        bytes,
+                    });
                     found
                 })
                 .collect();
             problems.extend(damaged);
             // A file may be cut short and therefore have another content, too: one complaint is enough.
             let mut told = HashSet::new();
-            problems.retain(|problem| problem.path == self.log.path() || told.insert(problem.path.clone()));
+            problems.retain(|problem| {
+                problem.path == self.log.path() || told.insert(problem.path.clone())
+            });
             // What another process collected meanwhile is not missing.
             if problems.is_empty() || self.log.is_current(&seen)? {
                 return Ok(problems);
@@ -80,12 +88,21 @@ impl DiskStore {
             if !self.log.knows_tree(&digest)? || !known.insert(digest) {
                 continue;
             }
-            let lacking = |manifest: Manifest| manifest.files.into_iter().find(|file| !self.blobs.has(file));
+            let lacking = |manifest: Manifest| {
+                manifest
+                    .files
+                    .into_iter()
+                    .find(|file| !self.blobs.has(file))
+            };
             match self.manifest(&digest).map(lacking) {
                 Ok(None) => {}
                 Ok(Some(file)) => problems.push(Problem {
                     path: self.blobs.path_of(&file),
-                    what: format!("it is missing or cut short: {} of tree {}", file.path, digest.short()),
+                    what: format!(
+                        "it is missing or cut short: {} of tree {}",
+                        file.path,
+                        digest.short()
+                    ),
                 }),
                 Err(error) => problems.push(problem(error, "tree")),
             }
@@ -97,14 +114,23 @@ impl DiskStore {
     pub fn heal(&self, problems: &[Problem]) -> Result<()> {
         self.must_be_writable("what is damaged cannot be taken out")?;
         self.note_removal()?;
-        for problem in problems.iter().filter(|problem| problem.path != self.log.path()) {
+        for problem in problems
+            .iter()
+            .filter(|problem| problem.path != self.log.path())
+        {
             blobs::remove(&problem.path)?;
         }
         loop {
             let mut whole = Whole::default();
             let seen = self.log.each(|at, entry| {
-                let tree = entry.ok().map(|entry| entry.header).filter(|header| header.kind == Kind::Tree);
-                whole.0.extend(tree.filter(|header| self.has_tree(&header.id)).map(|header| (header.id, at)));
+                let tree = entry
+                    .ok()
+                    .map(|entry| entry.header)
+                    .filter(|header| header.kind == Kind::Tree);
+                whole.0.extend(
+                    tree.filter(|header| self.has_tree(&header.id))
+                        .map(|header| (header.id, at)),
+                );
             })?;
             if self.log.compact(&seen, &mut whole)? {
                 return Ok(());
@@ -130,7 +156,10 @@ impl Choice for Whole {
 /// Hashes one file of the store.
 fn complaint((path, name): Named) -> Option<Problem> {
     let Some((digest, _)) = name else {
-        return Some(Problem { path, what: "no blob has such a name".into() });
+        return Some(Problem {
+            path,
+            what: "no blob has such a name".into(),
+        });
     };
     let what = match Digest::of_file(&path) {
         Ok(found) if found == digest => return None,
@@ -146,8 +175,15 @@ fn problem(error: StoreError, place: &str) -> Problem {
     let text = error.to_string();
     match error {
         StoreError::Damaged { path, what } => Problem { path, what },
-        StoreError::Io { path, source, .. } => Problem { path, what: format!("{place}: {text}: {source}") },
-        StoreError::Refused { path, what } | StoreError::BadPath { path, what } => Problem { path, what },
-        StoreError::Foreign { path } | StoreError::ReadOnly { path, .. } => Problem { path, what: text },
+        StoreError::Io { path, source, .. } => Problem {
+            path,
+            what: format!("{place}: {text}: {source}"),
+        },
+        StoreError::Refused { path, what } | StoreError::BadPath { path, what } => {
+            Problem { path, what }
+        }
+        StoreError::Foreign { path } | StoreError::ReadOnly { path, .. } => {
+            Problem { path, what: text }
+        }
     }
 }

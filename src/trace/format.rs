@@ -21,15 +21,28 @@ const SETUPS: u32 = 100_000;
 /// More arrows than these make viewers slow and say nothing.
 const ARROWS: usize = 50_000;
 
-pub(super) fn document(story: &Story, now: f64, plan: &Plan, (head, memory): (&Head, u64)) -> Vec<u8> {
-    let by_id: HashMap<StepId, &Ran> =
-        story.steps.iter().filter_map(|ran| Some((plan.find(&ran.step)?, ran))).collect();
+pub(super) fn document(
+    story: &Story,
+    now: f64,
+    plan: &Plan,
+    (head, memory): (&Head, u64),
+) -> Vec<u8> {
+    let by_id: HashMap<StepId, &Ran> = story
+        .steps
+        .iter()
+        .filter_map(|ran| Some((plan.find(&ran.step)?, ran)))
+        .collect();
     let path = plan.critical_path(|id| by_id.get(&id).map(|ran| ran.seconds));
-    let mut trace = Trace { events: Vec::new(), rows: BTreeMap::new() };
+    let mut trace = Trace {
+        events: Vec::new(),
+        rows: BTreeMap::new(),
+    };
     trace.frame(story, now);
     let critical: HashSet<StepId> = path.iter().copied().collect();
     for ran in &story.steps {
-        let is_critical = plan.find(&ran.step).is_some_and(|id| critical.contains(&id));
+        let is_critical = plan
+            .find(&ran.step)
+            .is_some_and(|id| critical.contains(&id));
         trace.step(row_of(ran), ran, is_critical);
     }
     for ran in &story.returned {
@@ -41,8 +54,10 @@ pub(super) fn document(story: &Story, now: f64, plan: &Plan, (head, memory): (&H
     trace.devices(story);
     trace.memory(story);
     for (at, load) in &story.loads {
-        trace.push(&json!({"ph": "C", "pid": PID, "tid": MAIN, "name": "steps", "ts": us(*at),
-            "args": {"running": load.running, "ready": load.ready}}));
+        trace.push(
+            &json!({"ph": "C", "pid": PID, "tid": MAIN, "name": "steps", "ts": us(*at),
+            "args": {"running": load.running, "ready": load.ready}}),
+        );
     }
     let left_out = trace.arrows(plan, &by_id);
     let total: f64 = path.iter().map(|id| by_id[id].seconds).sum();
@@ -72,15 +87,34 @@ impl Trace {
     fn frame(&mut self, story: &Story, now: f64) {
         self.row(MAIN, "main");
         let consulted = story.consulted.unwrap_or(now);
-        self.complete(MAIN, "plan, and consult the store", "orch", 0.0, consulted, json!({}));
+        self.complete(
+            MAIN,
+            "plan, and consult the store",
+            "orch",
+            0.0,
+            consulted,
+            json!({}),
+        );
         for (number, setup) in story.setups.iter().enumerate() {
             let row = SETUPS + number as u32;
             self.row(row, &format!("setup: {}", setup.what));
-            self.complete(row, &setup.what, "setup", setup.at, setup.seconds, json!({"error": setup.error}));
+            self.complete(
+                row,
+                &setup.what,
+                "setup",
+                setup.at,
+                setup.seconds,
+                json!({"error": setup.error}),
+            );
         }
-        let marks = story.warnings.iter().map(|(at, text)| (*at, format!("warning: {text}")));
+        let marks = story
+            .warnings
+            .iter()
+            .map(|(at, text)| (*at, format!("warning: {text}")));
         for (at, name) in marks.chain(story.interrupted.map(|at| (at, "interrupted".to_owned()))) {
-            self.push(&json!({"ph": "i", "s": "g", "pid": PID, "tid": MAIN, "name": name, "ts": us(at)}));
+            self.push(
+                &json!({"ph": "i", "s": "g", "pid": PID, "tid": MAIN, "name": name, "ts": us(at)}),
+            );
         }
     }
 
@@ -120,14 +154,18 @@ impl Trace {
         for to in ids {
             for (_, source) in &plan.step(to).inputs {
                 let Source::Step(from) = source else { continue };
-                let Some(made) = by_id.get(from) else { continue };
+                let Some(made) = by_id.get(from) else {
+                    continue;
+                };
                 drawn += 1;
                 if drawn > ARROWS {
                     continue;
                 }
                 let reads = by_id[&to];
                 // Within the slices that it links, or the viewer binds it to none.
-                let end = (us(made.at) + us(made.seconds)).saturating_sub(1).max(us(made.at));
+                let end = (us(made.at) + us(made.seconds))
+                    .saturating_sub(1)
+                    .max(us(made.at));
                 self.push(
                     &json!({"ph": "s", "pid": PID, "tid": row_of(made), "cat": "reads", "name": "reads", "id": drawn,
                     "ts": end}),
@@ -144,11 +182,20 @@ impl Trace {
     /// A row for each device, with the steps that held it.
     fn devices(&mut self, story: &Story) {
         let steps = || story.steps.iter().chain(&story.returned);
-        let tokens: BTreeSet<&str> = steps().filter_map(|ran| ran.holds.device.as_deref()).collect();
+        let tokens: BTreeSet<&str> = steps()
+            .filter_map(|ran| ran.holds.device.as_deref())
+            .collect();
         for (row, token) in (DEVICES..).zip(tokens) {
             self.row(row, &format!("device {token}"));
             for ran in steps().filter(|ran| ran.holds.device.as_deref() == Some(token)) {
-                self.complete(row, &ran.step, "device", ran.at, ran.seconds, json!({"outcome": ran.outcome}));
+                self.complete(
+                    row,
+                    &ran.step,
+                    "device",
+                    ran.at,
+                    ran.seconds,
+                    json!({"outcome": ran.outcome}),
+                );
             }
         }
     }
@@ -156,7 +203,12 @@ impl Trace {
     /// The memory that executing steps were expected to take, wherever it changes. Nothing if no step was expected to.
     fn memory(&mut self, story: &Story) {
         let mut changes = Vec::new();
-        for ran in story.steps.iter().chain(&story.returned).filter(|ran| ran.holds.memory > 0) {
+        for ran in story
+            .steps
+            .iter()
+            .chain(&story.returned)
+            .filter(|ran| ran.holds.memory > 0)
+        {
             changes.push((us(ran.at), ran.holds.memory as i64));
             changes.push((us(ran.at) + us(ran.seconds), -(ran.holds.memory as i64)));
         }
@@ -175,17 +227,27 @@ impl Trace {
         self.rows.entry(tid).or_insert_with(|| name.to_owned());
     }
 
-    fn complete(&mut self, tid: u32, name: &str, category: &str, at: f64, seconds: f64, args: Value) {
+    fn complete(
+        &mut self,
+        tid: u32,
+        name: &str,
+        category: &str,
+        at: f64,
+        seconds: f64,
+        args: Value,
+    ) {
         self.push(&slice(tid, name, category, at, seconds, args));
     }
 
     fn push(&mut self, event: &Value) {
-        self.events.push((event["ts"].as_u64().unwrap_or(0), event.to_string()));
+        self.events
+            .push((event["ts"].as_u64().unwrap_or(0), event.to_string()));
     }
 
     fn finish(self, other: Value) -> Vec<u8> {
-        let mut all =
-            vec![json!({"ph": "M", "pid": PID, "tid": MAIN, "name": "process_name", "args": {"name": "orch run"}})];
+        let mut all = vec![
+            json!({"ph": "M", "pid": PID, "tid": MAIN, "name": "process_name", "args": {"name": "orch run"}}),
+        ];
         for (tid, name) in &self.rows {
             all.push(json!({"ph": "M", "pid": PID, "tid": tid, "name": "thread_name", "args": {"name": name}}));
             all.push(
@@ -194,11 +256,17 @@ impl Trace {
         }
         let mut events = self.events;
         events.sort_by_key(|(ts, _)| *ts);
-        let lines: Vec<_> =
-            all.iter().map(Value::to_string).chain(events.into_iter().map(|(_, event)| event)).collect();
+        let lines: Vec<_> = all
+            .iter()
+            .map(Value::to_string)
+            .chain(events.into_iter().map(|(_, event)| event))
+            .collect();
         // One event a line: such a file can be read, and compared by line.
-        format!("{{\"displayTimeUnit\":\"ms\",\"otherData\":{other},\"traceEvents\":[\n{}\n]}}\n", lines.join(",\n"))
-            .into_bytes()
+        format!(
+            "{{\"displayTimeUnit\":\"ms\",\"otherData\":{other},\"traceEvents\":[\n{}\n]}}\n",
+            lines.join(",\n")
+        )
+        .into_bytes()
     }
 }
 
@@ -215,7 +283,10 @@ fn us(seconds: f64) -> u64 {
 fn row_of(ran: &Ran) -> u32 {
     match ran.slot.as_deref() {
         Some("exclusive") => EXCLUSIVE,
-        Some(slot) => slot.strip_prefix("job ").and_then(|n| n.parse::<u32>().ok()).map_or(MAIN, |n| JOBS + n),
+        Some(slot) => slot
+            .strip_prefix("job ")
+            .and_then(|n| n.parse::<u32>().ok())
+            .map_or(MAIN, |n| JOBS + n),
         None => MAIN,
     }
 }

@@ -44,13 +44,24 @@ struct Story {
 
 impl Recorder {
     pub fn new(start: Instant) -> Self {
-        Self { start, state: Mutex::new(State { follow: Follow::new(start), story: Story::default() }) }
+        Self {
+            start,
+            state: Mutex::new(State {
+                follow: Follow::new(start),
+                story: Story::default(),
+            }),
+        }
     }
 
     /// Writes the trace of what has happened so far, all of it or nothing. `memory`: bytes that steps may take at a time.
     pub fn write(&self, path: &Path, plan: &Plan, head: &Head, memory: u64) -> io::Result<()> {
         let state = lock(&self.state);
-        let bytes = format::document(&state.story, state.follow.at(Instant::now()), plan, (head, memory));
+        let bytes = format::document(
+            &state.story,
+            state.follow.at(Instant::now()),
+            plan,
+            (head, memory),
+        );
         crate::base::named::save_named(path, &bytes)
     }
 }
@@ -62,7 +73,9 @@ impl Listener for Recorder {
         let now = self.start.elapsed().as_micros() as f64 / 1e6;
         match &event {
             Event::Started { .. } => story.consulted = Some(now),
-            Event::StepStarted { load, .. } | Event::StepFinished { load, .. } | Event::StepReturned { load, .. } => {
+            Event::StepStarted { load, .. }
+            | Event::StepFinished { load, .. }
+            | Event::StepReturned { load, .. } => {
                 story.loads.push((now, *load));
             }
             Event::Warning { text } => story.warnings.push((now, text.clone())),

@@ -40,8 +40,12 @@ impl Cell {
         let host = Host::real();
         let variable = host.env(VARIABLE).and_then(|text| text.trim().parse().ok());
         let limit = variable.unwrap_or_else(|| most(&host));
-        let groups = own(&host).into_iter().filter_map(|parent| Group::make(&host.at(&parent), name, limit));
-        Self { groups: groups.collect() }
+        let groups = own(&host)
+            .into_iter()
+            .filter_map(|parent| Group::make(&host.at(&parent), name, limit));
+        Self {
+            groups: groups.collect(),
+        }
     }
 
     /// Moves this process into them, with all its threads.
@@ -55,7 +59,11 @@ impl Cell {
     /// Ends all that is in them. Async-signal-safe.
     pub(super) fn kill(&self) {
         for group in &self.groups {
-            if let Ok(file) = open(&*group.kill, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
+            if let Ok(file) = open(
+                &*group.kill,
+                OFlags::WRONLY | OFlags::CLOEXEC,
+                Mode::empty(),
+            ) {
                 let _ = write(&file, b"1");
             }
         }
@@ -82,15 +90,23 @@ impl Group {
         if max.exists() {
             let _ = fs::write(max, limit.to_string());
         }
-        Some(Self { procs: dir.join("cgroup.procs"), dir: text(&dir)?, kill: text(&dir.join("cgroup.kill"))? })
+        Some(Self {
+            procs: dir.join("cgroup.procs"),
+            dir: text(&dir)?,
+            kill: text(&dir.join("cgroup.kill"))?,
+        })
     }
 }
 
 /// Enough for any machine's honest steps, and less than half of what the kernel can have.
 fn most(host: &Host) -> u64 {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
-    let kernel = host.text("/proc/sys/kernel/pid_max").and_then(|text| text.trim().parse::<u64>().ok());
-    (cores * PER_CORE).max(AT_LEAST).min(kernel.map_or(u64::MAX, |most| most / 2))
+    let kernel = host
+        .text("/proc/sys/kernel/pid_max")
+        .and_then(|text| text.trim().parse::<u64>().ok());
+    (cores * PER_CORE)
+        .max(AT_LEAST)
+        .min(kernel.map_or(u64::MAX, |most| most / 2))
 }
 
 #[cfg(test)]
@@ -102,14 +118,25 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         // Files stand for the kernel's: the folder must not be there yet, so this one is made behind its back.
         let group = Group::make(parent.path(), "g", 7).unwrap();
-        assert!(!parent.path().join("g/pids.max").exists(), "it counts nothing");
+        assert!(
+            !parent.path().join("g/pids.max").exists(),
+            "it counts nothing"
+        );
         fs::write(parent.path().join("g/cgroup.kill"), "").unwrap();
-        let cell = Cell { groups: vec![group] };
+        let cell = Cell {
+            groups: vec![group],
+        };
         cell.enter();
         cell.kill();
         let read = |name: &str| fs::read_to_string(parent.path().join("g").join(name)).unwrap();
-        assert_eq!((read("cgroup.procs").as_str(), read("cgroup.kill").as_str()), ("0", "1"));
-        assert!(Group::make(parent.path(), "g", 7).is_none(), "it is somebody else's");
+        assert_eq!(
+            (read("cgroup.procs").as_str(), read("cgroup.kill").as_str()),
+            ("0", "1")
+        );
+        assert!(
+            Group::make(parent.path(), "g", 7).is_none(),
+            "it is somebody else's"
+        );
         assert!(Group::make(Path::new("/nowhere"), "g", 7).is_none());
     }
 }

@@ -52,18 +52,35 @@ pub struct Ran {
 ///
 /// PATH is passed on to find programs; HOME and TMPDIR are empty folders; besides these only the declared variables
 /// are seen. Nothing is run if an input has gone.
-pub fn run_command(call: &CommandCall, workplace: &Workplace, out: &Path, limits: &Limits<'_>) -> Result<Ran, Gone> {
+pub fn run_command(
+    call: &CommandCall,
+    workplace: &Workplace,
+    out: &Path,
+    limits: &Limits<'_>,
+) -> Result<Ran, Gone> {
     let broken = |what: &str, e: std::io::Error| Ended::Broken(format!("failed to {what}: {e}"));
     let sandbox = match Sandbox::make(&workplace.sandboxes) {
         Ok(sandbox) => sandbox,
-        Err(e) => return Ok(Ran { ended: broken("make a working folder", e), files: vec![], _sandbox: None }),
+        Err(e) => {
+            return Ok(Ran {
+                ended: broken("make a working folder", e),
+                files: vec![],
+                _sandbox: None,
+            });
+        }
     };
     let (ended, files) = match lay_in(call, &sandbox.cwd) {
-        Ok(()) => run_in(&sandbox, call, workplace, out, limits).unwrap_or_else(|ended| (*ended, vec![])),
+        Ok(()) => {
+            run_in(&sandbox, call, workplace, out, limits).unwrap_or_else(|ended| (*ended, vec![]))
+        }
         Err(NotLaid::Gone(gone)) => return Err(gone),
         Err(NotLaid::Io(e)) => (broken("lay in the inputs", e), vec![]),
     };
-    Ok(Ran { ended, files, _sandbox: Some(sandbox) })
+    Ok(Ran {
+        ended,
+        files,
+        _sandbox: Some(sandbox),
+    })
 }
 
 fn run_in(
@@ -79,29 +96,59 @@ fn run_in(
     let mut running = Running::start(call, sandbox, &mut reads, limits.log)
         .map_err(|e| Ended::Answered(failed(format!("failed to start `{program}`: {e}"))))?;
     let ended = running.wait(limits, &mut reads);
-    let End { watched, is_quiet, left, log, peak_rss_bytes } = running.finish(&mut reads);
+    let End {
+        watched,
+        is_quiet,
+        left,
+        log,
+        peak_rss_bytes,
+    } = running.finish(&mut reads);
     let mut facts = json!({"argv": call.argv});
     if let Some(peak) = peak_rss_bytes {
         facts["peak_rss_bytes"] = peak.into();
     }
     reads::tell(&mut facts, &watched, &reads, &left);
     let status = ended?;
-    log.map_err(|e| Ended::Broken(format!("failed to write the log {}: {e}", limits.log.display())))?;
+    log.map_err(|e| {
+        Ended::Broken(format!(
+            "failed to write the log {}: {e}",
+            limits.log.display()
+        ))
+    })?;
     let (output, files) = if !status.success() {
         let last = tail(limits.log, 1);
-        let said = if last.is_empty() { String::new() } else { format!(": {last}") };
+        let said = if last.is_empty() {
+            String::new()
+        } else {
+            format!(": {last}")
+        };
         // How it ended, so that one kind of failure can be told from another.
         match (status.code(), status.signal()) {
             (Some(code), _) => facts["exit_code"] = json!(code),
             (None, signal) => facts["signal"] = json!(signal),
         }
-        let hint = if last.contains("Permission denied") && Enforced::here().is_some() { HINT } else { "" };
-        (failed(format!("`{program}` ended with {status}{said}{hint}")), vec![])
+        let hint = if last.contains("Permission denied") && Enforced::here().is_some() {
+            HINT
+        } else {
+            ""
+        };
+        (
+            failed(format!("`{program}` ended with {status}{said}{hint}")),
+            vec![],
+        )
     } else {
-        let taken = call.outputs.iter().map(|name| take_out(name, &sandbox.cwd, out, is_quiet));
+        let taken = call
+            .outputs
+            .iter()
+            .map(|name| take_out(name, &sandbox.cwd, out, is_quiet));
         match taken.collect::<Result<Vec<_>, _>>() {
-            Ok(files) => (JobOutput::ok(json!(null), None), files.into_iter().flatten().collect()),
-            Err(Refused::Output(why)) => (failed(format!("`{program}` ended well but {why}")), vec![]),
+            Ok(files) => (
+                JobOutput::ok(json!(null), None),
+                files.into_iter().flatten().collect(),
+            ),
+            Err(Refused::Output(why)) => {
+                (failed(format!("`{program}` ended well but {why}")), vec![])
+            }
             Err(Refused::Io(why)) => return Err(Box::new(Ended::Broken(why))),
         }
     };
@@ -127,17 +174,31 @@ struct End {
 }
 
 impl<'a> Running<'a> {
-    fn start(call: &CommandCall, sandbox: &Sandbox, reads: &mut Reads<'_>, log: &'a Path) -> std::io::Result<Self> {
-        let mut env: Vec<(OsString, OsString)> =
-            vec![("HOME".into(), (&sandbox.home).into()), ("TMPDIR".into(), (&sandbox.tmp).into())];
-        for name in ["PATH"].into_iter().chain(call.env.iter().map(String::as_str)) {
+    fn start(
+        call: &CommandCall,
+        sandbox: &Sandbox,
+        reads: &mut Reads<'_>,
+        log: &'a Path,
+    ) -> std::io::Result<Self> {
+        let mut env: Vec<(OsString, OsString)> = vec![
+            ("HOME".into(), (&sandbox.home).into()),
+            ("TMPDIR".into(), (&sandbox.tmp).into()),
+        ];
+        for name in ["PATH"]
+            .into_iter()
+            .chain(call.env.iter().map(String::as_str))
+        {
             if let Some(value) = std::env::var_os(name) {
                 env.retain(|(known, _)| known != name);
                 env.push((name.into(), value));
             }
         }
         let declared = env.iter().filter_map(|(name, value)| {
-            Some((name.to_str().filter(|name| call.env.iter().any(|known| known == name))?, value.as_os_str()))
+            Some((
+                name.to_str()
+                    .filter(|name| call.env.iter().any(|known| known == name))?,
+                value.as_os_str(),
+            ))
         });
         let said = Said::new(log)?.without(Redact::of(declared));
         let confinement = Confinement::of(&grants(&call.access, &sandbox.folders())?)?;
@@ -151,19 +212,37 @@ impl<'a> Running<'a> {
         let mut filter = reads::filter();
         let started = start(&program, filter.as_mut().ok())?;
         // Its own start is not asked about.
-        reads.note(std::os::unix::ffi::OsStrExt::as_bytes(started.file.as_os_str()));
-        Ok(Self { group: started.group, said, watch: filter.and_then(|filter| filter.watch()) })
+        reads.note(std::os::unix::ffi::OsStrExt::as_bytes(
+            started.file.as_os_str(),
+        ));
+        Ok(Self {
+            group: started.group,
+            said,
+            watch: filter.and_then(|filter| filter.watch()),
+        })
     }
 
     /// Waits for its end, hears what it says and sees what it reads; ends it when it must end.
-    fn wait(&mut self, limits: &Limits<'_>, reads: &mut Reads<'_>) -> Result<ExitStatus, Box<Ended>> {
+    fn wait(
+        &mut self,
+        limits: &Limits<'_>,
+        reads: &mut Reads<'_>,
+    ) -> Result<ExitStatus, Box<Ended>> {
         let mut overseer = Overseer::new(limits);
         overseer.watch(self.group.leader());
-        let broken = |e: std::io::Error| Box::new(Ended::Broken(format!("failed to wait for the program: {e}")));
+        let broken = |e: std::io::Error| {
+            Box::new(Ended::Broken(format!(
+                "failed to wait for the program: {e}"
+            )))
+        };
         let mut nap = Duration::from_micros(200);
         // A negative number is left out by the kernel.
-        let mut fds =
-            [self.group.pidfd().unwrap_or(-1), self.watch.as_ref().map_or(-1, Watch::fd), self.said.fd()].map(readable);
+        let mut fds = [
+            self.group.pidfd().unwrap_or(-1),
+            self.watch.as_ref().map_or(-1, Watch::fd),
+            self.said.fd(),
+        ]
+        .map(readable);
         loop {
             let patience = if fds[0].fd >= 0 { TICK } else { nap };
             poll(&mut fds, patience).map_err(broken)?;
@@ -187,7 +266,9 @@ impl<'a> Running<'a> {
             match overseer.look() {
                 Verdict::GoesOn => {}
                 Verdict::Ask => self.group.ask(),
-                Verdict::Kill => return Err(Box::new(overseer.why().expect("BUG: killed for no reason"))),
+                Verdict::Kill => {
+                    return Err(Box::new(overseer.why().expect("BUG: killed for no reason")));
+                }
             }
         }
     }
@@ -224,7 +305,13 @@ impl<'a> Running<'a> {
         let is_empty = self.group.is_empty();
         let is_quiet = is_over || (watched.is_err() && is_empty);
         let peak_rss_bytes = self.group.peak_rss_bytes();
-        End { watched, is_quiet, left, log: self.said.finish(), peak_rss_bytes }
+        End {
+            watched,
+            is_quiet,
+            left,
+            log: self.said.finish(),
+            peak_rss_bytes,
+        }
     }
 }
 

@@ -26,11 +26,24 @@ struct Place {
 impl Place {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let [project, store, out] = ["project", "project/store", "out"].map(|name| dir.path().join(name));
-        fs::create_dir_all(&store).and_then(|()| fs::create_dir(out)).unwrap();
+        let [project, store, out] =
+            ["project", "project/store", "out"].map(|name| dir.path().join(name));
+        fs::create_dir_all(&store)
+            .and_then(|()| fs::create_dir(out))
+            .unwrap();
         let sandboxes = store.canonicalize().unwrap().join("tmp");
-        let workplace = Workplace { sandboxes, project: Project::new(&project, &[&store]) };
-        Self { dir, workplace, trees: BTreeMap::new(), cancel: Cancel::default(), network: false, memory: None }
+        let workplace = Workplace {
+            sandboxes,
+            project: Project::new(&project, &[&store]),
+        };
+        Self {
+            dir,
+            workplace,
+            trees: BTreeMap::new(),
+            cancel: Cancel::default(),
+            network: false,
+            memory: None,
+        }
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -42,18 +55,34 @@ impl Place {
         self.at(name)
     }
 
-    fn run(&self, script: &str, inputs: &[(&str, PathBuf)], outputs: &[&str], timeout: Duration) -> Ended {
+    fn run(
+        &self,
+        script: &str,
+        inputs: &[(&str, PathBuf)],
+        outputs: &[&str],
+        timeout: Duration,
+    ) -> Ended {
         let call = CommandCall {
             argv: ["sh", "-c", script].map(str::to_owned).to_vec(),
-            inputs: inputs.iter().map(|(name, from)| ((*name).to_owned(), from.clone())).collect(),
+            inputs: inputs
+                .iter()
+                .map(|(name, from)| ((*name).to_owned(), from.clone()))
+                .collect(),
             trees: self.trees.clone(),
             outputs: outputs.iter().map(|name| (*name).to_owned()).collect(),
             env: Vec::new(),
-            access: Access { write: vec![self.at("out")], network: self.network, home: false },
+            access: Access {
+                write: vec![self.at("out")],
+                network: self.network,
+                home: false,
+            },
         };
         let log = self.at("logs/one.log");
         let _ = fs::remove_file(&log);
-        let limits = Limits { memory: self.memory, ..Limits::of_time(timeout, &self.cancel, &log) };
+        let limits = Limits {
+            memory: self.memory,
+            ..Limits::of_time(timeout, &self.cancel, &log)
+        };
         let mut ran = run_command(&call, &self.workplace, &self.at("out"), &limits).unwrap();
         // As the store would.
         for (name, at) in &ran.files {
@@ -65,7 +94,13 @@ impl Place {
     }
 
     #[track_caller]
-    fn answers(&self, script: &str, inputs: &[(&str, PathBuf)], outputs: &[&str], status: JobStatus) -> JobOutput {
+    fn answers(
+        &self,
+        script: &str,
+        inputs: &[(&str, PathBuf)],
+        outputs: &[&str],
+        status: JobStatus,
+    ) -> JobOutput {
         match self.run(script, inputs, outputs, Duration::from_secs(30)) {
             Ended::Answered(output) if output.status == status => output,
             other => panic!("{other:?}"),
@@ -73,13 +108,20 @@ impl Place {
     }
 
     #[track_caller]
-    fn passes(&self, script: &str, inputs: &[(&str, PathBuf)], outputs: &[&str]) -> serde_json::Value {
+    fn passes(
+        &self,
+        script: &str,
+        inputs: &[(&str, PathBuf)],
+        outputs: &[&str],
+    ) -> serde_json::Value {
         self.answers(script, inputs, outputs, JobStatus::Ok).facts
     }
 
     #[track_caller]
     fn fails(&self, script: &str, outputs: &[&str]) -> String {
-        self.answers(script, &[], outputs, JobStatus::Error).reason.unwrap()
+        self.answers(script, &[], outputs, JobStatus::Error)
+            .reason
+            .unwrap()
     }
 
     /// What the last program said, if it left a log.
@@ -89,30 +131,55 @@ impl Place {
 
     /// The number that a program wrote into `out/pid`.
     fn pid(&self) -> i32 {
-        fs::read_to_string(self.at("out/pid")).unwrap().trim().parse().unwrap()
+        fs::read_to_string(self.at("out/pid"))
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap()
     }
 }
 
 fn stored(path: &str, at: &Path, is_shared: bool) -> StoredFile {
-    StoredFile { path: path.into(), at: at.to_owned(), is_shared }
+    StoredFile {
+        path: path.into(),
+        at: at.to_owned(),
+        is_shared,
+    }
 }
 
 #[test]
 fn outputs_are_moved() {
     let place = Place::new();
-    place.passes("mkdir d; echo x > d/a; ls -i d/a > inode", &[], &["d", "inode"]);
+    place.passes(
+        "mkdir d; echo x > d/a; ls -i d/a > inode",
+        &[],
+        &["d", "inode"],
+    );
     let made = fs::read_to_string(place.at("taken/inode")).unwrap();
-    let inode = fs::metadata(place.at("taken/d/a")).unwrap().ino().to_string();
-    assert_eq!(made.split_whitespace().next(), Some(inode.as_str()), "it was copied");
+    let inode = fs::metadata(place.at("taken/d/a"))
+        .unwrap()
+        .ino()
+        .to_string();
+    assert_eq!(
+        made.split_whitespace().next(),
+        Some(inode.as_str()),
+        "it was copied"
+    );
 }
 
 #[test]
 fn an_output_that_is_a_link_or_missing_is_the_programs_fault() {
     let place = Place::new();
     let why = place.fails("ln -s /etc/hostname out", &["out"]);
-    assert_eq!(why, "`sh` ended well but made its output `out` a symbolic link; hint: make it a regular file");
+    assert_eq!(
+        why,
+        "`sh` ended well but made its output `out` a symbolic link; hint: make it a regular file"
+    );
     let why = place.fails("true", &["out"]);
-    assert_eq!(why, "`sh` ended well but did not make its declared output `out`");
+    assert_eq!(
+        why,
+        "`sh` ended well but did not make its declared output `out`"
+    );
 }
 
 #[test]
@@ -121,7 +188,11 @@ fn silence_leaves_no_log_and_speech_a_whole_one() {
     place.passes("true", &[], &[]);
     assert_eq!(place.said(), None);
     // Longer than a pipe holds, on both streams.
-    place.passes("i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done; echo last >&2", &[], &[]);
+    place.passes(
+        "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done; echo last >&2",
+        &[],
+        &[],
+    );
     let said = place.said().unwrap();
     assert_eq!(said.lines().count(), 20_001);
     assert!(said.starts_with("line 0\n") && said.ends_with("line 19999\nlast\n"));
@@ -134,7 +205,9 @@ fn what_is_said_can_be_read_while_it_runs() {
     let place = Place::new();
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            eventually("the log speaks", || place.said().is_some_and(|said| said == "working\n"));
+            eventually("the log speaks", || {
+                place.said().is_some_and(|said| said == "working\n")
+            });
             place.cancel.cancel();
         });
         let ended = place.run("echo working; sleep 100", &[], &[], Duration::from_secs(60));
@@ -146,7 +219,10 @@ fn what_is_said_can_be_read_while_it_runs() {
 fn a_hanging_program_is_ended_with_all_that_it_started() {
     let place = Place::new();
     let pid_file = place.at("out/pid");
-    let script = format!("trap '' TERM; (trap '' TERM; sleep 100) & echo $! > {}; wait", pid_file.display());
+    let script = format!(
+        "trap '' TERM; (trap '' TERM; sleep 100) & echo $! > {}; wait",
+        pid_file.display()
+    );
     let start = Instant::now();
     let ended = place.run(&script, &[], &[], Duration::from_millis(300));
     assert!(matches!(ended, Ended::TimedOut), "{ended:?}");
@@ -158,7 +234,11 @@ fn a_hanging_program_is_ended_with_all_that_it_started() {
 fn a_background_process_ends_with_its_step() {
     let place = Place::new();
     let pid_file = place.at("out/pid");
-    place.passes(&format!("sleep 100 & echo $! > {}", pid_file.display()), &[], &[]);
+    place.passes(
+        &format!("sleep 100 & echo $! > {}", pid_file.display()),
+        &[],
+        &[],
+    );
     eventually("it is gone", || !is_alive(place.pid()));
 }
 
@@ -185,7 +265,12 @@ fn who_leaves_its_group_and_session_is_ended_with_the_step_and_told() {
     place.fails(&format!("{}; kill -9 $$", escape(&pid_file)), &[]);
     assert!(!is_alive(place.pid()), "after a crash");
     fs::remove_file(&pid_file).unwrap();
-    let ended = place.run(&format!("{}; sleep 100", escape(&pid_file)), &[], &[], Duration::from_millis(500));
+    let ended = place.run(
+        &format!("{}; sleep 100", escape(&pid_file)),
+        &[],
+        &[],
+        Duration::from_millis(500),
+    );
     assert!(matches!(ended, Ended::TimedOut), "{ended:?}");
     assert!(!is_alive(place.pid()), "after its time");
 }
@@ -194,9 +279,15 @@ fn who_leaves_its_group_and_session_is_ended_with_the_step_and_told() {
 fn a_program_is_asked_to_end_and_may_clean_up() {
     let place = Place::new();
     let mark = place.at("out/clean");
-    let script = format!("trap 'echo x > {}; exit 0' TERM; while :; do sleep 0.05; done", mark.display());
+    let script = format!(
+        "trap 'echo x > {}; exit 0' TERM; while :; do sleep 0.05; done",
+        mark.display()
+    );
     let ended = place.run(&script, &[], &[], Duration::from_millis(300));
-    assert!(matches!(ended, Ended::TimedOut), "an end that was asked for is none of its own: {ended:?}");
+    assert!(
+        matches!(ended, Ended::TimedOut),
+        "an end that was asked for is none of its own: {ended:?}"
+    );
     assert!(mark.exists());
 }
 
@@ -204,18 +295,32 @@ fn a_program_is_asked_to_end_and_may_clean_up() {
 #[test]
 fn memory_without_end_is_told_with_both_figures_whoever_takes_it() {
     const LIMIT: u64 = 200 << 20;
-    let place = Place { memory: Some(LIMIT), ..Place::new() };
+    let place = Place {
+        memory: Some(LIMIT),
+        ..Place::new()
+    };
     let minute = Duration::from_secs(60);
     let eat = "b = []\nwhile True: b.append(bytearray(b'x') * (4 << 20))";
-    for script in [format!("exec python3 -c \"{eat}\""), format!("python3 -c \"{eat}\" & wait")] {
+    for script in [
+        format!("exec python3 -c \"{eat}\""),
+        format!("python3 -c \"{eat}\" & wait"),
+    ] {
         let ended = place.run(&script, &[], &[], minute);
-        let Ended::OutOfMemory(why) = ended else { panic!("{ended:?}") };
-        assert!(why.starts_with("it held ") && why.ends_with(", more than its limit of 200 MiB"), "{why}");
+        let Ended::OutOfMemory(why) = ended else {
+            panic!("{ended:?}")
+        };
+        assert!(
+            why.starts_with("it held ") && why.ends_with(", more than its limit of 200 MiB"),
+            "{why}"
+        );
     }
     // Pages that a fork shares are counted once.
     let share = "import os, time\nb = bytearray(b'x') * (90 << 20)\nfor i in range(4): os.fork() or (time.sleep(1.5), os._exit(0))\nfor i in range(4): os.wait()";
     let ended = place.run(&format!("exec python3 -c \"{share}\""), &[], &[], minute);
-    assert!(matches!(&ended, Ended::Answered(output) if output.status == JobStatus::Ok), "{ended:?}");
+    assert!(
+        matches!(&ended, Ended::Answered(output) if output.status == JobStatus::Ok),
+        "{ended:?}"
+    );
 }
 
 #[test]
@@ -249,15 +354,29 @@ fn nobody_writes_to_a_shared_input_or_outside_of_his_folders() {
     let large = place.write("project/store/blob", "whole");
     let project = place.at("project").display().to_string();
     place.trees = BTreeMap::from([("in".to_owned(), vec![stored("model.bin", &large, true)])]);
-    place.passes("cd in && cmp model.bin model.bin && rm -f model.bin && echo own > model.bin", &[], &[]);
+    place.passes(
+        "cd in && cmp model.bin model.bin && rm -f model.bin && echo own > model.bin",
+        &[],
+        &[],
+    );
     if !Enforced::here().is_some() {
         return;
     }
-    for script in ["echo x >> in/model.bin", "chmod u+w in/model.bin; echo x >> in/model.bin"] {
+    for script in [
+        "echo x >> in/model.bin",
+        "chmod u+w in/model.bin; echo x >> in/model.bin",
+    ] {
         let why = place.fails(script, &[]);
-        assert!(why.ends_with(HINT) && why.contains("Permission denied"), "{why}");
+        assert!(
+            why.ends_with(HINT) && why.contains("Permission denied"),
+            "{why}"
+        );
     }
-    for script in [format!("echo x > {project}/new"), format!("rm {}", large.display()), format!("mkdir {project}/d")] {
+    for script in [
+        format!("echo x > {project}/new"),
+        format!("rm {}", large.display()),
+        format!("mkdir {project}/d"),
+    ] {
         place.fails(&script, &[]);
     }
     assert_eq!(fs::read_to_string(large).unwrap(), "whole");
@@ -267,7 +386,10 @@ fn nobody_writes_to_a_shared_input_or_outside_of_his_folders() {
 #[test]
 fn nobody_reaches_the_network_who_did_not_ask() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let script = format!("exec bash -c 'exec 3<>/dev/tcp/127.0.0.1/{}'", listener.local_addr().unwrap().port());
+    let script = format!(
+        "exec bash -c 'exec 3<>/dev/tcp/127.0.0.1/{}'",
+        listener.local_addr().unwrap().port()
+    );
     let mut place = Place::new();
     if Enforced::here().denies_tcp() {
         assert!(place.fails(&script, &[]).ends_with(HINT));
@@ -279,7 +401,10 @@ fn nobody_reaches_the_network_who_did_not_ask() {
 #[test]
 fn a_file_of_a_tree_that_went_is_told_and_nothing_is_run() {
     let mut place = Place::new();
-    place.trees = BTreeMap::from([("in".to_owned(), vec![stored("x", &place.at("project/store/gone"), false)])]);
+    place.trees = BTreeMap::from([(
+        "in".to_owned(),
+        vec![stored("x", &place.at("project/store/gone"), false)],
+    )]);
     let call = CommandCall {
         argv: vec!["touch".into(), place.at("ran").display().to_string()],
         trees: place.trees.clone(),
@@ -287,12 +412,17 @@ fn a_file_of_a_tree_that_went_is_told_and_nothing_is_run() {
     };
     let log = place.at("log");
     let limits = Limits::of_time(Duration::from_secs(30), &place.cancel, &log);
-    let gone = run_command(&call, &place.workplace, &place.at("out"), &limits).err().expect("it was run");
+    let gone = run_command(&call, &place.workplace, &place.at("out"), &limits)
+        .err()
+        .expect("it was run");
     assert_eq!(gone.input, "in");
     assert!(!place.at("ran").exists());
 }
 
-#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[cfg(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
 mod watched {
     use super::*;
     use serde_json::json;
@@ -300,7 +430,10 @@ mod watched {
     /// False where the kernel or a container refuses, which the facts must say.
     fn is_watched(facts: &serde_json::Value) -> bool {
         let reads = facts["reads"].as_str().unwrap();
-        assert!(reads == "watched" || reads.starts_with("not watched: "), "{facts}");
+        assert!(
+            reads == "watched" || reads.starts_with("not watched: "),
+            "{facts}"
+        );
         reads == "watched"
     }
 
@@ -314,9 +447,15 @@ mod watched {
         fs::set_permissions(&tool, executable).unwrap();
         for (script, found) in [
             (format!("cat {folder}/x.txt"), "conf/x.txt"),
-            (format!("read line < {folder}/../conf/./x.txt"), "conf/x.txt"),
+            (
+                format!("read line < {folder}/../conf/./x.txt"),
+                "conf/x.txt",
+            ),
             (format!("cd {folder} && cat x.txt"), "conf/x.txt"),
-            (format!("cd /; sh -c \"(cat {folder}/x.txt) & wait\""), "conf/x.txt"),
+            (
+                format!("cd /; sh -c \"(cat {folder}/x.txt) & wait\""),
+                "conf/x.txt",
+            ),
             (format!("{folder}/tool"), "conf/tool"),
         ] {
             let facts = place.passes(&script, &[], &[]);
@@ -346,7 +485,8 @@ mod watched {
     fn many_processes_at_a_time_are_all_answered() {
         let place = Place::new();
         let file = place.write("project/x", "x").display().to_string();
-        let script = format!("for i in 1 2 3 4 5 6 7 8 9 10 11 12; do cat {file} {file} & done; wait");
+        let script =
+            format!("for i in 1 2 3 4 5 6 7 8 9 10 11 12; do cat {file} {file} & done; wait");
         let facts = place.passes(&script, &[], &[]);
         assert_eq!(place.said().unwrap().len(), 24);
         if is_watched(&facts) {

@@ -38,7 +38,10 @@ pub(super) fn end_below(leader: i32) {
     unsafe { libc::kill(leader, libc::SIGSTOP) };
     let start = Instant::now();
     loop {
-        let living: Vec<_> = descendants(leader).into_iter().filter(|pid| is_alive(*pid)).collect();
+        let living: Vec<_> = descendants(leader)
+            .into_iter()
+            .filter(|pid| is_alive(*pid))
+            .collect();
         if living.is_empty() || start.elapsed() > DYING {
             return;
         }
@@ -86,12 +89,18 @@ fn strays(known: impl Fn(i32) -> bool) -> Vec<i32> {
     let own = std::process::id() as i32;
     let children = match main_thread_s() {
         Some((children, _)) => children,
-        None => process::all().filter(|(_, stat)| stat.parent == own).map(|(pid, _)| pid).collect(),
+        None => process::all()
+            .filter(|(_, stat)| stat.parent == own)
+            .map(|(pid, _)| pid)
+            .collect(),
     };
     // SAFETY: takes no pointers.
     let group = |pid: i32| unsafe { libc::getpgid(pid) };
     let own_group = group(0);
-    children.into_iter().filter(|pid| !known(*pid) && group(*pid) != own_group).collect()
+    children
+        .into_iter()
+        .filter(|pid| !known(*pid) && group(*pid) != own_group)
+        .collect()
 }
 
 /// Whether all children are known, so that nobody is left of a leader which this thread has started and reaped. Orphans
@@ -101,8 +110,12 @@ fn strays(known: impl Fn(i32) -> bool) -> Vec<i32> {
 /// Nobody has to wait for this. A list may leave out a child if one before it is reaped while the list is read; but that
 /// one stands in what was read, and who is reaped is not known any more.
 pub(super) fn knows_all(known: impl Fn(i32) -> bool) -> bool {
-    let Some((orphans, is_whole)) = main_thread_s() else { return false };
-    let Ok(own) = fs::read_to_string("/proc/thread-self/children") else { return false };
+    let Some((orphans, is_whole)) = main_thread_s() else {
+        return false;
+    };
+    let Ok(own) = fs::read_to_string("/proc/thread-self/children") else {
+        return false;
+    };
     is_whole && orphans.into_iter().chain(numbers(&own)).all(known)
 }
 
@@ -110,11 +123,15 @@ pub(super) fn knows_all(known: impl Fn(i32) -> bool) -> bool {
 /// (CONFIG_PROC_CHILDREN).
 fn main_thread_s() -> Option<(Vec<i32>, bool)> {
     // Opened once: each step looks at it.
-    static LIST: LazyLock<Option<File>> =
-        LazyLock::new(|| File::open(format!("/proc/self/task/{}/children", std::process::id())).ok());
+    static LIST: LazyLock<Option<File>> = LazyLock::new(|| {
+        File::open(format!("/proc/self/task/{}/children", std::process::id())).ok()
+    });
     let mut buffer = [0; 4096];
     let read = LIST.as_ref()?.read_at(&mut buffer, 0).ok()?;
-    Some((numbers(&String::from_utf8_lossy(&buffer[..read])), read < buffer.len()))
+    Some((
+        numbers(&String::from_utf8_lossy(&buffer[..read])),
+        read < buffer.len(),
+    ))
 }
 
 fn is_alive(pid: i32) -> bool {
@@ -122,23 +139,38 @@ fn is_alive(pid: i32) -> bool {
 }
 
 fn name(pid: i32) -> String {
-    fs::read_to_string(format!("/proc/{pid}/comm")).map_or_else(|_| "?".into(), |name| name.trim_end().to_owned())
+    fs::read_to_string(format!("/proc/{pid}/comm"))
+        .map_or_else(|_| "?".into(), |name| name.trim_end().to_owned())
 }
 
 /// The memory that one process holds and nobody can take back from it: its own pages, those in swap, and shared ones.
 /// Mapped files do not count, because the kernel drops them at need. None once it has ended.
 pub(super) fn held_bytes(pid: i32) -> Option<u64> {
-    sum(&format!("/proc/{pid}/status"), &["RssAnon", "RssShmem", "VmSwap"])
+    sum(
+        &format!("/proc/{pid}/status"),
+        &["RssAnon", "RssShmem", "VmSwap"],
+    )
 }
 
 /// [`held_bytes`] of a leader and all its descendants. Shared pages count once for each process, so this is never too little.
 pub(super) fn family_bytes(leader: i32) -> Option<u64> {
-    Some(held_bytes(leader)? + descendants(leader).into_iter().filter_map(held_bytes).sum::<u64>())
+    Some(
+        held_bytes(leader)?
+            + descendants(leader)
+                .into_iter()
+                .filter_map(held_bytes)
+                .sum::<u64>(),
+    )
 }
 
 /// [`family_bytes`] with each shared page counted once. It walks all pages: milliseconds for a large process.
 pub(super) fn exact_bytes(leader: i32) -> Option<u64> {
-    let of = |pid: i32| sum(&format!("/proc/{pid}/smaps_rollup"), &["Pss_Anon", "Pss_Shmem", "SwapPss"]);
+    let of = |pid: i32| {
+        sum(
+            &format!("/proc/{pid}/smaps_rollup"),
+            &["Pss_Anon", "Pss_Shmem", "SwapPss"],
+        )
+    };
     let own = of(leader)?;
     Some(own + descendants(leader).into_iter().filter_map(of).sum::<u64>())
 }
@@ -146,5 +178,8 @@ pub(super) fn exact_bytes(leader: i32) -> Option<u64> {
 /// Sums figures of a table of the kernel. None if it has none of them.
 fn sum(path: &str, names: &[&str]) -> Option<u64> {
     let table = fs::read_to_string(path).ok()?;
-    names.iter().filter_map(|name| kernel_bytes(&table, name)).reduce(|all, one| all + one)
+    names
+        .iter()
+        .filter_map(|name| kernel_bytes(&table, name))
+        .reduce(|all, one| all + one)
 }

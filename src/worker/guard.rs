@@ -46,7 +46,9 @@ impl Slot {
     pub(super) fn take() -> io::Result<Self> {
         let guard = guard()?;
         let at = lock(&guard.free).pop();
-        let at = at.ok_or_else(|| io::Error::other(format!("{MOST} processes run already, which is the most")))?;
+        let at = at.ok_or_else(|| {
+            io::Error::other(format!("{MOST} processes run already, which is the most"))
+        })?;
         Ok(Self { guard, at })
     }
 
@@ -60,7 +62,9 @@ impl Slot {
 /// The value of [`MARK`] for the children of this process.
 pub(super) fn mark() -> &'static str {
     static VALUE: LazyLock<String> = LazyLock::new(|| {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let now = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default();
         format!("{}-{}", std::process::id(), now.as_nanos())
     });
     &VALUE
@@ -68,7 +72,10 @@ pub(super) fn mark() -> &'static str {
 
 /// Ends what leaders that have ended left behind; gives the names of the processes.
 pub(super) fn sweep() -> Vec<String> {
-    guard().map_or_else(|_| Vec::new(), |guard| family::sweep(|pid| guard.knows(pid)))
+    guard().map_or_else(
+        |_| Vec::new(),
+        |guard| family::sweep(|pid| guard.knows(pid)),
+    )
 }
 
 /// Whether nobody is left of a leader that this thread has started and reaped. False may only mean that this cannot be
@@ -79,7 +86,11 @@ pub(super) fn knows_all() -> bool {
 
 impl Guard {
     fn knows(&self, pid: i32) -> bool {
-        pid == self.watcher || self.table.iter().any(|slot| slot.load(Ordering::SeqCst) == pid)
+        pid == self.watcher
+            || self
+                .table
+                .iter()
+                .any(|slot| slot.load(Ordering::SeqCst) == pid)
     }
 }
 
@@ -93,7 +104,9 @@ impl Drop for Slot {
 fn guard() -> io::Result<&'static Guard> {
     static GUARD: LazyLock<Result<Guard, i32>> =
         LazyLock::new(|| start().map_err(|e| e.raw_os_error().unwrap_or(libc::EIO)));
-    GUARD.as_ref().map_err(|code| io::Error::from_raw_os_error(*code))
+    GUARD
+        .as_ref()
+        .map_err(|code| io::Error::from_raw_os_error(*code))
 }
 
 fn start() -> io::Result<Guard> {
@@ -124,7 +137,11 @@ fn start() -> io::Result<Guard> {
             let _ = ours.into_raw_fd();
             #[cfg(target_os = "linux")]
             cell.enter();
-            Ok(Guard { table, watcher, free: Mutex::new((0..MOST).rev().collect()) })
+            Ok(Guard {
+                table,
+                watcher,
+                free: Mutex::new((0..MOST).rev().collect()),
+            })
         }
     }
 }
@@ -133,8 +150,19 @@ fn shared_table() -> io::Result<&'static Table> {
     let (size, rights) = (size_of::<Table>(), libc::PROT_READ | libc::PROT_WRITE);
     // SAFETY: a fresh anonymous mapping, never unmapped; it is zeroed, and zero is a valid AtomicI32.
     unsafe {
-        let at = libc::mmap(std::ptr::null_mut(), size, rights, libc::MAP_SHARED | libc::MAP_ANON, -1, 0);
-        if at == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(&*at.cast::<Table>()) }
+        let at = libc::mmap(
+            std::ptr::null_mut(),
+            size,
+            rights,
+            libc::MAP_SHARED | libc::MAP_ANON,
+            -1,
+            0,
+        );
+        if at == libc::MAP_FAILED {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(&*at.cast::<Table>())
+        }
     }
 }
 

@@ -25,14 +25,24 @@ pub(super) fn lay_in(call: &CommandCall, cwd: &Path) -> Result<(), NotLaid> {
     }
     for (name, files) in &call.trees {
         fs::create_dir_all(cwd.join(name))?;
-        for StoredFile { path, at, is_shared } in files {
+        for StoredFile {
+            path,
+            at,
+            is_shared,
+        } in files
+        {
             let to = free(cwd, &format!("{name}/{path}"))?;
             let gone = |e: io::Error| match e.kind() {
-                io::ErrorKind::NotFound => NotLaid::Gone(Gone { input: name.clone(), path: at.clone() }),
+                io::ErrorKind::NotFound => NotLaid::Gone(Gone {
+                    input: name.clone(),
+                    path: at.clone(),
+                }),
                 _ => NotLaid::Io(e),
             };
             match is_shared {
-                true => fs::metadata(at).and_then(|_| symlink(at, to)).map_err(gone)?,
+                true => fs::metadata(at)
+                    .and_then(|_| symlink(at, to))
+                    .map_err(gone)?,
                 false => copy(at, &to).map_err(gone)?,
             }
         }
@@ -64,18 +74,23 @@ pub struct Gone {
 fn free(cwd: &Path, path: &str) -> io::Result<PathBuf> {
     let to = cwd.join(path);
     if let Some(folder) = to.parent() {
-        fs::create_dir_all(folder).map_err(|e| io::Error::new(e.kind(), format!("`{path}`: {e}")))?;
+        fs::create_dir_all(folder)
+            .map_err(|e| io::Error::new(e.kind(), format!("`{path}`: {e}")))?;
     }
     match to.symlink_metadata() {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(to),
         Err(e) => Err(e),
-        Ok(_) => Err(io::Error::other(format!("two inputs are to lie at `{path}`"))),
+        Ok(_) => Err(io::Error::other(format!(
+            "two inputs are to lie at `{path}`"
+        ))),
     }
 }
 
 /// A reflink where the file system has them.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    fs::copy(from, to).map(drop).map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", from.display())))
+    fs::copy(from, to)
+        .map(drop)
+        .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", from.display())))
 }
 
 #[cfg(test)]
@@ -94,7 +109,11 @@ mod tests {
         for file in ["store/small", "store/sub/large", "users/deep/file"] {
             fs::write(at(file), file).unwrap();
         }
-        let stored = |path: &str, is_shared| StoredFile { path: path.into(), at: at("store").join(path), is_shared };
+        let stored = |path: &str, is_shared| StoredFile {
+            path: path.into(),
+            at: at("store").join(path),
+            is_shared,
+        };
         let call = |files: Vec<StoredFile>, name: &str| CommandCall {
             inputs: BTreeMap::from([(name.to_owned(), at("users"))]),
             trees: BTreeMap::from([("in".to_owned(), files)]),
@@ -102,14 +121,23 @@ mod tests {
         };
         let files = || vec![stored("small", false), stored("sub/large", true)];
         assert!(lay_in(&call(files(), "own"), &at("cwd")).is_ok());
-        for (name, content) in
-            [("in/small", "store/small"), ("in/sub/large", "store/sub/large"), ("own/deep/file", "users/deep/file")]
-        {
+        for (name, content) in [
+            ("in/small", "store/small"),
+            ("in/sub/large", "store/sub/large"),
+            ("own/deep/file", "users/deep/file"),
+        ] {
             assert_eq!(fs::read_to_string(at("cwd").join(name)).unwrap(), content);
-            assert_eq!(at("cwd").join(name).is_symlink(), name == "in/sub/large", "{name}");
+            assert_eq!(
+                at("cwd").join(name).is_symlink(),
+                name == "in/sub/large",
+                "{name}"
+            );
         }
         fs::write(at("cwd/in/small"), "y").unwrap();
-        assert_eq!(fs::read_to_string(at("store/small")).unwrap(), "store/small");
+        assert_eq!(
+            fs::read_to_string(at("store/small")).unwrap(),
+            "store/small"
+        );
 
         fs::remove_file(at("store/sub/large")).unwrap();
         fs::create_dir(at("again")).unwrap();
@@ -126,11 +154,17 @@ mod tests {
             inputs: BTreeMap::from([("a/x".to_owned(), file.clone())]),
             trees: BTreeMap::from([(
                 "a".to_owned(),
-                vec![StoredFile { path: "x".into(), at: file, is_shared: false }],
+                vec![StoredFile {
+                    path: "x".into(),
+                    at: file,
+                    is_shared: false,
+                }],
             )]),
             ..CommandCall::default()
         };
         let laid = lay_in(&call, &dir.path().join("cwd"));
-        assert!(matches!(laid, Err(NotLaid::Io(e)) if e.to_string().contains("two inputs are to lie at `a/x`")));
+        assert!(
+            matches!(laid, Err(NotLaid::Io(e)) if e.to_string().contains("two inputs are to lie at `a/x`"))
+        );
     }
 }

@@ -34,7 +34,13 @@ impl Kept {
         let confinement = Confinement::of(sandbox)?;
         let (lines, mut group) = spawn_with_result_pipe(&mut command, ear.output(), confinement)?;
         let stdin = group.stdin().expect("BUG: stdin is piped");
-        Ok(Self { process: Some((group, lines)), stdin, ear, jobs: 0, folder })
+        Ok(Self {
+            process: Some((group, lines)),
+            stdin,
+            ear,
+            jobs: 0,
+            folder,
+        })
     }
 
     pub fn jobs(&self) -> u32 {
@@ -57,15 +63,21 @@ impl Kept {
             Ok(said) => said,
             Err(e) => return Ended::Broken(format!("failed to prepare a kept worker: {e}")),
         };
-        let mut line = serde_json::to_vec(&Job { out: out.clone(), ..job.clone() }).expect("BUG: a job serialises");
+        let mut line = serde_json::to_vec(&Job {
+            out: out.clone(),
+            ..job.clone()
+        })
+        .expect("BUG: a job serialises");
         line.push(b'\n');
         // One that has died is told apart by its end.
         let _ = self.stdin.write_all(&line);
         let mut worker = AtWork::of(group, lines, said, limits, true);
-        let ended =
-            worker.wait(job, limits).unwrap_or_else(|e| Ended::Broken(format!("failed to wait for the worker: {e}")));
+        let ended = worker
+            .wait(job, limits)
+            .unwrap_or_else(|e| Ended::Broken(format!("failed to wait for the worker: {e}")));
         let (mut group, lines, said) = worker.rest();
-        let is_alive = matches!(ended, Ended::Answered(_)) && matches!(group.wait(Duration::ZERO), Ok(None));
+        let is_alive =
+            matches!(ended, Ended::Answered(_)) && matches!(group.wait(Duration::ZERO), Ok(None));
         match lines.filter(|_| is_alive) {
             Some(lines) => self.process = Some((group, lines)),
             None => {
@@ -119,7 +131,12 @@ mod tests {
         std::fs::create_dir(&folder).unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", SHELL]).current_dir(&folder);
-        let worker = Kept::start(command, folder.clone(), &Grants::folders([folder.as_path()])).unwrap();
+        let worker = Kept::start(
+            command,
+            folder.clone(),
+            &Grants::folders([folder.as_path()]),
+        )
+        .unwrap();
         World { dir, worker }
     }
 
@@ -128,12 +145,22 @@ mod tests {
         fn run(&mut self, id: u32, op: &str, seconds: u64) -> (Ended, Option<String>, String) {
             let at = |name: &str| self.dir.path().join(format!("{name}-{id}"));
             std::fs::create_dir(at("out")).unwrap();
-            let job = Job { id, op: op.into(), params: json!({}), out: at("out"), ..Job::default() };
+            let job = Job {
+                id,
+                op: op.into(),
+                params: json!({}),
+                out: at("out"),
+                ..Job::default()
+            };
             let (log, cancel) = (at("log"), Cancel::default());
             let limits = Limits::of_time(Duration::from_secs(seconds), &cancel, &log);
             let ended = self.worker.run(&job, &limits);
             let read = |path: PathBuf| std::fs::read_to_string(path).ok();
-            (ended, read(at("out").join("made")), read(log).unwrap_or_default())
+            (
+                ended,
+                read(at("out").join("made")),
+                read(log).unwrap_or_default(),
+            )
         }
     }
 
@@ -141,10 +168,27 @@ mod tests {
     fn jobs_follow_each_other_in_one_process_and_keep_apart_what_they_make_and_say() {
         let mut world = world();
         for id in 1..4 {
-            let (ended, made, said) = world.run(id, &format!("ls $out; echo $$ > $out/made; echo job {id} >&2"), 20);
-            assert!(matches!(ended, Ended::Answered(JobOutput { .. })), "{ended:?}");
+            let (ended, made, said) = world.run(
+                id,
+                &format!("ls $out; echo $$ > $out/made; echo job {id} >&2"),
+                20,
+            );
+            assert!(
+                matches!(ended, Ended::Answered(JobOutput { .. })),
+                "{ended:?}"
+            );
             assert_eq!(said, format!("job {id}\n"));
-            assert_eq!(made.unwrap().trim(), world.worker.process.as_ref().unwrap().0.leader().to_string());
+            assert_eq!(
+                made.unwrap().trim(),
+                world
+                    .worker
+                    .process
+                    .as_ref()
+                    .unwrap()
+                    .0
+                    .leader()
+                    .to_string()
+            );
         }
         assert_eq!(world.worker.jobs(), 3);
         assert!(world.worker.held_bytes().is_some());
@@ -163,9 +207,21 @@ mod tests {
             let (ended, ..) = world.run(2, op, seconds);
             match op {
                 "sleep 600" => assert!(matches!(ended, Ended::TimedOut), "{ended:?}"),
-                _ => assert!(matches!(ended, Ended::Died { signal: Some(9), .. }), "{ended:?}"),
+                _ => assert!(
+                    matches!(
+                        ended,
+                        Ended::Died {
+                            signal: Some(9),
+                            ..
+                        }
+                    ),
+                    "{ended:?}"
+                ),
             }
-            assert!(Stat::of(left).is_none(), "what an earlier job started lives on");
+            assert!(
+                Stat::of(left).is_none(),
+                "what an earlier job started lives on"
+            );
             assert!(matches!(world.run(3, ":", 20).0, Ended::Broken(_)));
         }
     }

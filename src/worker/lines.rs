@@ -26,7 +26,10 @@ pub(super) struct Lines {
 impl Lines {
     pub(super) fn new(pipe: PipeReader) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&pipe, true)?;
-        Ok(Self { pipe: BufReader::with_capacity(64 * 1024, pipe), half: Vec::new() })
+        Ok(Self {
+            pipe: BufReader::with_capacity(64 * 1024, pipe),
+            half: Vec::new(),
+        })
     }
 
     /// Readable when something has come.
@@ -41,10 +44,17 @@ impl Lines {
 
     pub(super) fn next(&mut self) -> Next {
         let room = LONGEST_LINE + 1 - self.half.len();
-        match self.pipe.by_ref().take(room as u64).read_until(b'\n', &mut self.half) {
+        match self
+            .pipe
+            .by_ref()
+            .take(room as u64)
+            .read_until(b'\n', &mut self.half)
+        {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Next::Nothing,
             Err(e) => Next::Failed(e),
-            Ok(_) if self.half.pop_if(|last| *last == b'\n').is_some() => Next::Line(std::mem::take(&mut self.half)),
+            Ok(_) if self.half.pop_if(|last| *last == b'\n').is_some() => {
+                Next::Line(std::mem::take(&mut self.half))
+            }
             Ok(_) if self.half.len() > LONGEST_LINE => Next::TooLong(LONGEST_LINE),
             Ok(_) => Next::End(self.has_half()),
         }

@@ -8,7 +8,11 @@ use crate::worker::process::{Group, open_log, speak_to, tail};
 use crate::worker::{Ended, Limits, TICK};
 
 /// Runs an installer to its end, telling the last line of its log, and the bytes that it has written, as they change.
-pub fn run_logged(command: &mut Command, limits: &Limits<'_>, written: &dyn Fn(u64)) -> anyhow::Result<()> {
+pub fn run_logged(
+    command: &mut Command,
+    limits: &Limits<'_>,
+    written: &dyn Fn(u64),
+) -> anyhow::Result<()> {
     let start = Instant::now();
     speak_to(command.stdin(Stdio::null()), open_log(limits.log)?.as_fd())?;
     let mut group = Group::spawn(command, None)?;
@@ -20,7 +24,9 @@ pub fn run_logged(command: &mut Command, limits: &Limits<'_>, written: &dyn Fn(u
             None => {}
         }
         match limits.exceeded(start) {
-            Some(Ended::TimedOut) => anyhow::bail!("it did not end within {} s", limits.timeout.as_secs()),
+            Some(Ended::TimedOut) => {
+                anyhow::bail!("it did not end within {} s", limits.timeout.as_secs())
+            }
             Some(_) => anyhow::bail!("interrupted"),
             None => {}
         }
@@ -41,7 +47,12 @@ pub fn run_logged(command: &mut Command, limits: &Limits<'_>, written: &dyn Fn(u
 /// such count.
 fn bytes_written(process: i32) -> Option<u64> {
     let counts = std::fs::read_to_string(format!("/proc/{process}/io")).ok()?;
-    counts.lines().find_map(|line| line.strip_prefix("wchar: "))?.trim().parse().ok()
+    counts
+        .lines()
+        .find_map(|line| line.strip_prefix("wchar: "))?
+        .trim()
+        .parse()
+        .ok()
 }
 
 #[cfg(test)]
@@ -59,13 +70,19 @@ mod tests {
         let (log, cancel) = (dir.path().join("log"), Cancel::default());
         let (lines, most) = (RefCell::new(vec![]), Cell::new(0));
         let progress = |line: &str| lines.borrow_mut().push(line.to_owned());
-        let limits = Limits { progress: &progress, ..Limits::of_time(Duration::from_secs(60), &cancel, &log) };
+        let limits = Limits {
+            progress: &progress,
+            ..Limits::of_time(Duration::from_secs(60), &cancel, &log)
+        };
         // Python writes by itself, as uv and pip do; it ends when both were told, however slow the machine is.
         let script = "import sys, time, os\nopen(sys.argv[1], 'wb').write(bytes(5_000_000))\nprint('unpacking', flush=True)\n\
             while not os.path.exists(sys.argv[2]): time.sleep(0.01)";
         let mut command = Command::new("python3");
         let done = dir.path().join("done");
-        command.args(["-c", script]).arg(dir.path().join("file")).arg(&done);
+        command
+            .args(["-c", script])
+            .arg(dir.path().join("file"))
+            .arg(&done);
         let written = |bytes: u64| {
             most.set(bytes.max(most.get()));
             if bytes >= 5_000_000 && !lines.borrow().is_empty() {
@@ -73,7 +90,11 @@ mod tests {
             }
         };
         run_logged(&mut command, &limits, &written).unwrap();
-        assert!((5_000_000..6_000_000).contains(&most.get()), "{}", most.get());
+        assert!(
+            (5_000_000..6_000_000).contains(&most.get()),
+            "{}",
+            most.get()
+        );
         assert_eq!(*lines.borrow(), ["unpacking"]);
     }
 }

@@ -41,7 +41,10 @@ pub use reads::{Project, warnings};
 pub use sandbox::grants;
 pub use server::Server;
 
-#[expect(clippy::large_enum_variant, reason = "one exists per job, and only until it is judged")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one exists per job, and only until it is judged"
+)]
 #[derive(Debug)]
 pub enum Ended {
     Answered(JobOutput),
@@ -63,12 +66,28 @@ pub enum Ended {
 impl Ended {
     /// Allocators that nobody catches end their process by SIGABRT, and say why in its log before.
     fn with_last_words(self, log: &Path) -> Self {
-        const GIVING_UP: [&str; 4] =
-            ["std::bad_alloc", "memory allocation of", "out of memory", "Cannot allocate memory"];
-        if matches!(self, Self::Died { signal: Some(libc::SIGABRT), .. }) {
+        const GIVING_UP: [&str; 4] = [
+            "std::bad_alloc",
+            "memory allocation of",
+            "out of memory",
+            "Cannot allocate memory",
+        ];
+        if matches!(
+            self,
+            Self::Died {
+                signal: Some(libc::SIGABRT),
+                ..
+            }
+        ) {
             let said = tail(log, 10);
-            if let Some(line) = said.lines().find(|line| GIVING_UP.iter().any(|words| line.contains(words))) {
-                return Self::OutOfMemory(format!("it gave up for want of memory: {}", line.trim()));
+            if let Some(line) = said
+                .lines()
+                .find(|line| GIVING_UP.iter().any(|words| line.contains(words)))
+            {
+                return Self::OutOfMemory(format!(
+                    "it gave up for want of memory: {}",
+                    line.trim()
+                ));
             }
         }
         self
@@ -102,7 +121,13 @@ pub struct Limits<'a> {
 impl<'a> Limits<'a> {
     /// No more than a time, for a job whose progress nobody waits for.
     pub fn of_time(timeout: Duration, cancel: &'a Cancel, log: &'a Path) -> Self {
-        Self { timeout, memory: None, cancel, log, progress: &|_| {} }
+        Self {
+            timeout,
+            memory: None,
+            cancel,
+            log,
+            progress: &|_| {},
+        }
     }
 
     /// Why a job that began at `start` must end now, if it must.
@@ -121,7 +146,11 @@ const TICK: Duration = Duration::from_millis(50);
 /// meanwhile, by an update or a build.
 pub fn own_program() -> std::io::Result<std::path::PathBuf> {
     // A child between fork and exec still is this program.
-    if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
+    if cfg!(target_os = "linux") {
+        Ok("/proc/self/exe".into())
+    } else {
+        std::env::current_exe()
+    }
 }
 
 #[cfg(test)]
@@ -139,7 +168,10 @@ mod testing {
     pub(super) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
         let start = Instant::now();
         while !holds() {
-            assert!(start.elapsed() < Duration::from_secs(30), "waited in vain until {what}");
+            assert!(
+                start.elapsed() < Duration::from_secs(30),
+                "waited in vain until {what}"
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
     }

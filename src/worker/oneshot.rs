@@ -33,7 +33,8 @@ pub fn run_oneshot(mut command: Command, job: &Job, limits: &Limits<'_>) -> Ende
         Ok(confinement) => confinement,
         Err(e) => return broken("make a sandbox", e),
     };
-    let (lines, mut group) = match spawn_with_result_pipe(&mut command, said.output(), confinement) {
+    let (lines, mut group) = match spawn_with_result_pipe(&mut command, said.output(), confinement)
+    {
         Ok(pair) => pair,
         Err(e) => return broken(&format!("start `{}`", command.get_program().display()), e),
     };
@@ -72,10 +73,24 @@ pub(super) struct AtWork<'a> {
 }
 
 impl<'a> AtWork<'a> {
-    pub(super) fn of(group: Group, lines: Lines, said: Said<'a>, limits: &'a Limits<'a>, is_kept: bool) -> Self {
+    pub(super) fn of(
+        group: Group,
+        lines: Lines,
+        said: Said<'a>,
+        limits: &'a Limits<'a>,
+        is_kept: bool,
+    ) -> Self {
         let mut overseer = Overseer::new(limits);
         overseer.watch(group.leader());
-        Self { group, lines: Some(lines), said, overseer, answer: None, leave_by: None, is_kept }
+        Self {
+            group,
+            lines: Some(lines),
+            said,
+            overseer,
+            answer: None,
+            leave_by: None,
+            is_kept,
+        }
     }
 
     /// When the job is over, what is left of it; it is watched no more.
@@ -89,7 +104,14 @@ impl<'a> AtWork<'a> {
         loop {
             let lines = self.lines.as_ref().map_or(-1, Lines::fd);
             let mut fds = [lines, self.said.fd(), self.group.pidfd().unwrap_or(-1)].map(readable);
-            poll(&mut fds, if self.group.pidfd().is_some() { TICK } else { nap })?;
+            poll(
+                &mut fds,
+                if self.group.pidfd().is_some() {
+                    TICK
+                } else {
+                    nap
+                },
+            )?;
             nap = (nap * 2).min(Duration::from_millis(10));
             if fds[1].revents != 0 {
                 self.said.take_in();
@@ -109,13 +131,19 @@ impl<'a> AtWork<'a> {
             }
             if self.leave_by.is_some_and(|by| Instant::now() >= by) {
                 // Native libraries may hang on their way out; an answer that was given stands all the same.
-                let silent = "the worker closed its result descriptor without an answer and kept running";
-                return Ok(self.answer.take().map_or_else(|| Ended::Broken(silent.into()), Ended::Answered));
+                let silent =
+                    "the worker closed its result descriptor without an answer and kept running";
+                return Ok(self
+                    .answer
+                    .take()
+                    .map_or_else(|| Ended::Broken(silent.into()), Ended::Answered));
             }
             match self.overseer.look() {
                 Verdict::GoesOn => {}
                 Verdict::Ask => self.group.ask(),
-                Verdict::Kill => return Ok(self.overseer.why().expect("BUG: killed for no reason")),
+                Verdict::Kill => {
+                    return Ok(self.overseer.why().expect("BUG: killed for no reason"));
+                }
             }
         }
     }
@@ -128,7 +156,11 @@ impl<'a> AtWork<'a> {
             match self.lines.as_mut()?.next() {
                 Next::Line(bytes) => match serde_json::from_slice::<Reply>(&bytes) {
                     Ok(reply) if reply.id() != job.id => {
-                        return junk(&format!("an answer for job {}, and it has job {}", reply.id(), job.id));
+                        return junk(&format!(
+                            "an answer for job {}, and it has job {}",
+                            reply.id(),
+                            job.id
+                        ));
                     }
                     Ok(_) if self.answer.is_some() => return junk("a line after its answer"),
                     Ok(Reply::Progress { text, .. }) => (limits.progress)(&text),
@@ -136,7 +168,9 @@ impl<'a> AtWork<'a> {
                         self.answer = Some(output);
                         self.leave_by = Some(Instant::now() + LEAVING);
                     }
-                    Ok(Reply::Started { .. } | Reply::Died { .. }) => return junk("the words of a server"),
+                    Ok(Reply::Started { .. } | Reply::Died { .. }) => {
+                        return junk("the words of a server");
+                    }
                     Err(e) => return junk(&e.to_string()),
                 },
                 Next::Nothing => return None,
@@ -146,7 +180,11 @@ impl<'a> AtWork<'a> {
                     return if half { junk("half a line") } else { None };
                 }
                 Next::TooLong(bytes) => return junk(&format!("a line of more than {bytes} bytes")),
-                Next::Failed(e) => return Some(Ended::Broken(format!("failed to read the worker's answer: {e}"))),
+                Next::Failed(e) => {
+                    return Some(Ended::Broken(format!(
+                        "failed to read the worker's answer: {e}"
+                    )));
+                }
             }
         }
         None
@@ -161,14 +199,18 @@ impl<'a> AtWork<'a> {
         match self.answer.take() {
             Some(output) => Ended::Answered(output),
             // A child that is being started beside it may hold the descriptor a moment longer, so its end does not show.
-            None if status.success() && self.lines.as_ref().is_some_and(Lines::has_half) => junk("half a line"),
+            None if status.success() && self.lines.as_ref().is_some_and(Lines::has_half) => {
+                junk("half a line")
+            }
             None => self.overseer.death(status.signal(), status.code()),
         }
     }
 }
 
 fn junk(what: &str) -> Ended {
-    Ended::Broken(format!("the worker wrote invalid data to its result descriptor: {what}"))
+    Ended::Broken(format!(
+        "the worker wrote invalid data to its result descriptor: {what}"
+    ))
 }
 
 /// Starts `command`, whose stdout and stderr go to `output`. Jobs go to its stdin, and its answers come as lines.
@@ -178,9 +220,14 @@ pub(super) fn spawn_with_result_pipe(
     confinement: Option<Confinement>,
 ) -> std::io::Result<(Lines, Group)> {
     let (reader, writer) = std::io::pipe()?;
-    command.stdin(Stdio::piped()).env(serve::RESULT_FD, RESULT_FD.to_string());
     command
-        .fd_mappings(vec![FdMapping { parent_fd: writer.into(), child_fd: RESULT_FD }])
+        .stdin(Stdio::piped())
+        .env(serve::RESULT_FD, RESULT_FD.to_string());
+    command
+        .fd_mappings(vec![FdMapping {
+            parent_fd: writer.into(),
+            child_fd: RESULT_FD,
+        }])
         .map_err(|e| std::io::Error::other(e.to_string()))?;
     speak_to(command, output)?;
     let group = Group::spawn(command, confinement)?;
@@ -198,7 +245,12 @@ mod tests {
     use std::path::Path;
 
     fn job() -> Job {
-        Job { id: 1, op: "x".into(), sandbox: Grants::everything(), ..Job::default() }
+        Job {
+            id: 1,
+            op: "x".into(),
+            sandbox: Grants::everything(),
+            ..Job::default()
+        }
     }
 
     fn shell(script: &str, timeout: Duration) -> (Ended, String) {
@@ -219,7 +271,10 @@ mod tests {
 
     #[test]
     fn noise_on_stdout_is_log_and_not_protocol() {
-        let (ended, log) = shell(&format!("echo '{{junk'; read job; {ANSWER}; echo bye >&2"), Duration::from_secs(10));
+        let (ended, log) = shell(
+            &format!("echo '{{junk'; read job; {ANSWER}; echo bye >&2"),
+            Duration::from_secs(10),
+        );
         assert!(matches!(ended, Ended::Answered(_)), "{ended:?}");
         assert!(log.contains("{junk") && log.contains("bye"));
     }
@@ -228,7 +283,10 @@ mod tests {
     #[test]
     fn a_worker_starts_with_the_environment_of_its_job() {
         let dir = tempfile::tempdir().unwrap();
-        let job = Job { env: [("CUDA_VISIBLE_DEVICES".to_owned(), "GPU-a1".to_owned())].into(), ..job() };
+        let job = Job {
+            env: [("CUDA_VISIBLE_DEVICES".to_owned(), "GPU-a1".to_owned())].into(),
+            ..job()
+        };
         let script = format!("echo shown $CUDA_VISIBLE_DEVICES; {ANSWER}");
         let (ended, said) = shell_of(&job, &script, Duration::from_secs(10), dir.path());
         assert!(matches!(ended, Ended::Answered(_)), "{ended:?}");
@@ -240,7 +298,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         std::fs::create_dir(at("own")).unwrap();
-        let job = Job { sandbox: Grants::folders([at("own").as_path()]), ..job() };
+        let job = Job {
+            sandbox: Grants::folders([at("own").as_path()]),
+            ..job()
+        };
         let script = format!("read job; echo x > own/made; echo x > theirs; {ANSWER}");
         let (ended, _) = shell_of(&job, &script, Duration::from_secs(10), dir.path());
         assert!(matches!(ended, Ended::Answered(_)), "{ended:?}");
@@ -274,26 +335,56 @@ mod tests {
     #[test]
     fn who_gives_up_for_want_of_memory_is_no_crash() {
         let words = "terminate called after throwing an instance of std::bad_alloc";
-        let (ended, _) = shell(&format!("echo {words} >&2; kill -ABRT $$"), Duration::from_secs(10));
-        assert!(matches!(&ended, Ended::OutOfMemory(why) if why.ends_with(words)), "{ended:?}");
-        let (ended, _) = shell("echo an assertion failed >&2; kill -ABRT $$", Duration::from_secs(10));
-        assert!(matches!(ended, Ended::Died { signal: Some(libc::SIGABRT), .. }), "{ended:?}");
+        let (ended, _) = shell(
+            &format!("echo {words} >&2; kill -ABRT $$"),
+            Duration::from_secs(10),
+        );
+        assert!(
+            matches!(&ended, Ended::OutOfMemory(why) if why.ends_with(words)),
+            "{ended:?}"
+        );
+        let (ended, _) = shell(
+            "echo an assertion failed >&2; kill -ABRT $$",
+            Duration::from_secs(10),
+        );
+        assert!(
+            matches!(
+                ended,
+                Ended::Died {
+                    signal: Some(libc::SIGABRT),
+                    ..
+                }
+            ),
+            "{ended:?}"
+        );
     }
 
     #[test]
     fn junk_is_told_by_what_it_is() {
         for (script, what) in [
             ("echo junk >&3; sleep 60".to_owned(), "expected value"),
-            (ANSWER.replace("\"id\":1", "\"id\":2"), "an answer for job 2, and it has job 1"),
+            (
+                ANSWER.replace("\"id\":1", "\"id\":2"),
+                "an answer for job 2, and it has job 1",
+            ),
             (format!("{ANSWER}; {ANSWER}"), "a line after its answer"),
             (r#"printf '{"event":"res' >&3"#.to_owned(), "half a line"),
-            (r#"echo '{"event":"started","id":1,"pid":1}' >&3; sleep 60"#.to_owned(), "the words of a server"),
-            ("yes | tr -d '\\n' >&3".to_owned(), "a line of more than 16777216 bytes"),
+            (
+                r#"echo '{"event":"started","id":1,"pid":1}' >&3; sleep 60"#.to_owned(),
+                "the words of a server",
+            ),
+            (
+                "yes | tr -d '\\n' >&3".to_owned(),
+                "a line of more than 16777216 bytes",
+            ),
         ] {
             let (ended, _) = shell(&script, Duration::from_secs(20));
-            let Ended::Broken(why) = ended else { panic!("{script}: {ended:?}") };
+            let Ended::Broken(why) = ended else {
+                panic!("{script}: {ended:?}")
+            };
             assert!(
-                why.starts_with("the worker wrote invalid data to its result descriptor: ") && why.contains(what),
+                why.starts_with("the worker wrote invalid data to its result descriptor: ")
+                    && why.contains(what),
                 "{why}"
             );
         }
@@ -302,17 +393,27 @@ mod tests {
     #[test]
     fn who_closes_its_descriptor_and_stays_is_ended() {
         let (ended, _) = shell("exec 3>&-; sleep 60", Duration::from_secs(20));
-        assert!(matches!(&ended, Ended::Broken(why) if why.contains("without an answer")), "{ended:?}");
+        assert!(
+            matches!(&ended, Ended::Broken(why) if why.contains("without an answer")),
+            "{ended:?}"
+        );
     }
 
     #[test]
     fn a_timeout_ends_grandchildren_that_ignore_sigterm() {
         let dir = tempfile::tempdir().unwrap();
         let pid_file = dir.path().join("pid");
-        let script = format!("(trap '' TERM; sleep 60) & echo $! > {}; wait", pid_file.display());
+        let script = format!(
+            "(trap '' TERM; sleep 60) & echo $! > {}; wait",
+            pid_file.display()
+        );
         let (ended, _) = shell(&script, Duration::from_millis(300));
         assert!(matches!(ended, Ended::TimedOut), "{ended:?}");
-        let pid: i32 = std::fs::read_to_string(pid_file).unwrap().trim().parse().unwrap();
+        let pid: i32 = std::fs::read_to_string(pid_file)
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap();
         eventually("the grandchild is gone", || !is_alive(pid));
     }
 }

@@ -99,13 +99,20 @@ impl<'a> Overseer<'a> {
             (self.kernel_kills, self.is_counted) = (kernel_kills(), true);
         }
         if let Some((_, kill_at)) = &self.why {
-            return if now >= *kill_at { Verdict::Kill } else { Verdict::GoesOn };
+            return if now >= *kill_at {
+                Verdict::Kill
+            } else {
+                Verdict::GoesOn
+            };
         }
         if let Some(ended) = self.limits.exceeded(self.start) {
             self.why = Some((ended, now + GRACE));
             return Verdict::Ask;
         }
-        if let Some(reason) = self.leader.and_then(|leader| self.too_much_memory(leader, now)) {
+        if let Some(reason) = self
+            .leader
+            .and_then(|leader| self.too_much_memory(leader, now))
+        {
             self.why = Some((Ended::OutOfMemory(reason), now));
             return Verdict::Kill;
         }
@@ -125,7 +132,9 @@ impl<'a> Overseer<'a> {
             let held = self
                 .last()
                 .filter(|held| *held >= TOLD)
-                .map_or_else(String::new, |held| format!("; it held {} when it was last looked at", bytes(held)));
+                .map_or_else(String::new, |held| {
+                    format!("; it held {} when it was last looked at", bytes(held))
+                });
             return Ended::OutOfMemory(format!("the kernel's out-of-memory killer ended it{held}"));
         }
         Ended::Died { signal, code }
@@ -143,7 +152,9 @@ impl<'a> Overseer<'a> {
     }
 
     fn last(&self) -> Option<u64> {
-        self.leader.and_then(|leader| lock(&SIZES).get(&leader).copied()).filter(|bytes| *bytes > 0)
+        self.leader
+            .and_then(|leader| lock(&SIZES).get(&leader).copied())
+            .filter(|bytes| *bytes > 0)
     }
 
     fn too_much_memory(&mut self, leader: i32, now: Instant) -> Option<String> {
@@ -163,18 +174,33 @@ impl<'a> Overseer<'a> {
             held = family::exact_bytes(leader).unwrap_or(held);
             lock(&SIZES).insert(leader, held);
             if held > most {
-                let whose = if self.limits.memory.is_some() { "its limit of" } else { "what one job may use here," };
-                return Some(format!("it held {}, more than {whose} {}", bytes(held), bytes(most)));
+                let whose = if self.limits.memory.is_some() {
+                    "its limit of"
+                } else {
+                    "what one job may use here,"
+                };
+                return Some(format!(
+                    "it held {}, more than {whose} {}",
+                    bytes(held),
+                    bytes(most)
+                ));
             }
         }
-        if held >= part(total, WORTH) { self.fills_the_machine(leader, held) } else { None }
+        if held >= part(total, WORTH) {
+            self.fills_the_machine(leader, held)
+        } else {
+            None
+        }
     }
 
     /// Why this job must go for the machine's sake: memory is nearly gone, and no other job holds more.
     fn fills_the_machine(&self, leader: i32, held: u64) -> Option<String> {
         static LAST_ENDED: Mutex<Option<Instant>> = Mutex::new(None);
         let (total, available) = ((*TOTAL)?, free_memory(&HOST)?);
-        if available >= part(total, FLOOR) || lock(&SIZES).iter().any(|(other, size)| *other != leader && *size > held)
+        if available >= part(total, FLOOR)
+            || lock(&SIZES)
+                .iter()
+                .any(|(other, size)| *other != leader && *size > held)
         {
             return None;
         }
@@ -184,7 +210,9 @@ impl<'a> Overseer<'a> {
         }
         *last = Some(Instant::now());
         let (total, available, held) = (bytes(total), bytes(available), bytes(held));
-        Some(format!("only {available} of the machine's {total} were left, and it held {held}, the most of all jobs"))
+        Some(format!(
+            "only {available} of the machine's {total} were left, and it held {held}, the most of all jobs"
+        ))
     }
 }
 

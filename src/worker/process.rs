@@ -34,7 +34,10 @@ pub(super) struct Group {
 
 impl Group {
     /// Starts `command`, whose streams are set, held to `confinement`.
-    pub(super) fn spawn(command: &mut Command, confinement: Option<Confinement>) -> io::Result<Self> {
+    pub(super) fn spawn(
+        command: &mut Command,
+        confinement: Option<Confinement>,
+    ) -> io::Result<Self> {
         let slot = Slot::take()?;
         let place = slot.place();
         command.process_group(0).env(guard::MARK, guard::mark());
@@ -61,7 +64,15 @@ impl Group {
 
     /// Takes over a child that leads a group and stands in `slot`.
     pub(super) fn of(leader: i32, pidfd: Option<OwnedFd>, slot: Slot) -> Self {
-        Self { leader, pidfd, stdin: None, slot: Some(slot), status: None, swept: false, peak_rss_bytes: None }
+        Self {
+            leader,
+            pidfd,
+            stdin: None,
+            slot: Some(slot),
+            status: None,
+            swept: false,
+            peak_rss_bytes: None,
+        }
     }
 
     pub(super) fn leader(&self) -> i32 {
@@ -220,7 +231,9 @@ fn pidfd_of(_pid: i32) -> Option<OwnedFd> {
 
 /// Has stdout and stderr of `command` go to `output`.
 pub(super) fn speak_to(command: &mut Command, output: BorrowedFd<'_>) -> io::Result<()> {
-    command.stdout(output.try_clone_to_owned()?).stderr(output.try_clone_to_owned()?);
+    command
+        .stdout(output.try_clone_to_owned()?)
+        .stderr(output.try_clone_to_owned()?);
     Ok(())
 }
 
@@ -234,7 +247,11 @@ pub(super) fn open_log(path: &Path) -> io::Result<File> {
 
 /// For [`poll`]: something to be read, or the other end closed.
 pub(super) fn readable(fd: RawFd) -> libc::pollfd {
-    libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
+    libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    }
 }
 
 /// Waits until one of `fds` has something to say. A signal counts as nothing said.
@@ -245,7 +262,11 @@ pub(super) fn poll(fds: &mut [libc::pollfd], patience: Duration) -> io::Result<(
         return Ok(());
     }
     let e = io::Error::last_os_error();
-    if e.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(e) }
+    if e.kind() == io::ErrorKind::Interrupted {
+        Ok(())
+    } else {
+        Err(e)
+    }
 }
 
 /// The last lines of a log.
@@ -261,7 +282,12 @@ pub fn tail(path: &Path, lines: usize) -> String {
     };
     let text = read().unwrap_or_default();
     // Of a line that was written over, as bars of progress are, what a terminal would show at the end.
-    let over = |line: &str| line.trim_end_matches('\r').rsplit('\r').next().map(|last| printable(last).into_owned());
+    let over = |line: &str| {
+        line.trim_end_matches('\r')
+            .rsplit('\r')
+            .next()
+            .map(|last| printable(last).into_owned())
+    };
     let all: Vec<_> = text.lines().filter_map(over).collect();
     all[all.len().saturating_sub(lines)..].join("\n")
 }
@@ -282,7 +308,11 @@ mod tests {
         let mut group = Group::spawn(&mut command, None).unwrap();
         assert!(!group.is_over());
         group.finish(Duration::from_secs(30)).unwrap();
-        let pid: i32 = std::fs::read_to_string(&file).unwrap().trim().parse().unwrap();
+        let pid: i32 = std::fs::read_to_string(&file)
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap();
         // What other tests leave at this moment may keep it from being known, and they may end what this one has left.
         eventually("it is known", || {
             group.is_over() || {

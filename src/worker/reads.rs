@@ -4,10 +4,18 @@
 //! Linux the kernel stops the program, and all that it starts, at each `open` for reading and each `execve`, and asks
 //! orch; orch looks at the path and always lets the call go on.
 
-#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), target_endian = "little"))]
+#[cfg(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    target_endian = "little"
+))]
 #[path = "reads/filter.rs"]
 mod filter;
-#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), target_endian = "little")))]
+#[cfg(not(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    target_endian = "little"
+)))]
 #[path = "reads/nothing.rs"]
 mod filter;
 mod project;
@@ -32,7 +40,12 @@ pub(super) fn filter() -> Result<Filter, String> {
 }
 
 /// Adds to a step's facts what was seen.
-pub(super) fn tell(facts: &mut Value, watched: &Result<(), String>, reads: &Reads<'_>, left: &[String]) {
+pub(super) fn tell(
+    facts: &mut Value,
+    watched: &Result<(), String>,
+    reads: &Reads<'_>,
+    left: &[String],
+) {
     facts["reads"] = match watched {
         Ok(()) => json!("watched"),
         Err(why) => json!(format!("not watched: {why}")),
@@ -51,22 +64,38 @@ pub(super) fn tell(facts: &mut Value, watched: &Result<(), String>, reads: &Read
 pub fn warnings(step: &str, facts: &Value) -> Vec<String> {
     const SHOWN: usize = 3;
     let mut warnings = Vec::new();
-    let names: Vec<_> = facts["undeclared"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let names: Vec<_> = facts["undeclared"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
     if let [name] = names[..] {
         warnings.push(format!(
             "{step} read {name}, which is not among its inputs: a change of it will not rerun the step; hint: declare \
              it under inputs:"
         ));
     } else if !names.is_empty() {
-        let count = facts["undeclared_count"].as_u64().unwrap_or(names.len() as u64) as usize;
+        let count = facts["undeclared_count"]
+            .as_u64()
+            .unwrap_or(names.len() as u64) as usize;
         let shown = names[..names.len().min(SHOWN)].join(", ");
-        let more = if count > SHOWN { format!(" and {} more", count - SHOWN) } else { String::new() };
+        let more = if count > SHOWN {
+            format!(" and {} more", count - SHOWN)
+        } else {
+            String::new()
+        };
         warnings.push(format!(
             "{step} read {shown}{more}, which are not among its inputs: a change of them will not rerun the step; \
              hint: declare them under inputs:"
         ));
     }
-    let left: Vec<_> = facts["left_behind"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let left: Vec<_> = facts["left_behind"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
     if !left.is_empty() {
         warnings.push(format!(
             "{step} left processes running ({}); they were ended with it; hint: start a service that is to go on before \
@@ -84,9 +113,21 @@ mod tests {
     #[test]
     fn a_warning_names_few_and_counts_the_rest() {
         assert!(warnings("command:x", &json!({"reads": "watched"})).is_empty());
-        let one = warnings("command:x", &json!({"undeclared": ["a"], "undeclared_count": 1}));
-        assert!(one[0].starts_with("command:x read a, which is not among its inputs:"), "{one:?}");
-        let many = warnings("command:x", &json!({"undeclared": ["a", "b", "c", "d"], "undeclared_count": 25}));
-        assert!(many[0].starts_with("command:x read a, b, c and 22 more, which are not"), "{many:?}");
+        let one = warnings(
+            "command:x",
+            &json!({"undeclared": ["a"], "undeclared_count": 1}),
+        );
+        assert!(
+            one[0].starts_with("command:x read a, which is not among its inputs:"),
+            "{one:?}"
+        );
+        let many = warnings(
+            "command:x",
+            &json!({"undeclared": ["a", "b", "c", "d"], "undeclared_count": 25}),
+        );
+        assert!(
+            many[0].starts_with("command:x read a, b, c and 22 more, which are not"),
+            "{many:?}"
+        );
     }
 }

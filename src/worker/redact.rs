@@ -30,16 +30,35 @@ impl Redact {
         for (name, value) in variables.filter(|(name, _)| !PLAIN.contains(name)) {
             let bytes = value.as_encoded_bytes();
             let lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-            values.extend(lines.chain([bytes]).filter(|text| text.len() >= SHORTEST).map(|text| (text.to_vec(), name)));
+            values.extend(
+                lines
+                    .chain([bytes])
+                    .filter(|text| text.len() >= SHORTEST)
+                    .map(|text| (text.to_vec(), name)),
+            );
         }
-        let longest = values.iter().map(|(value, _)| value.len()).max().unwrap_or_default();
+        let longest = values
+            .iter()
+            .map(|(value, _)| value.len())
+            .max()
+            .unwrap_or_default();
         let search = (longest > 0).then(|| {
             let mut builder = AhoCorasick::builder();
-            let built = builder.match_kind(MatchKind::LeftmostLongest).build(values.iter().map(|(value, _)| value));
+            let built = builder
+                .match_kind(MatchKind::LeftmostLongest)
+                .build(values.iter().map(|(value, _)| value));
             built.expect("BUG: an environment is too small to be too large")
         });
-        let notes = values.iter().map(|(_, name)| format!("[value of {name}]")).collect();
-        Self { search, notes, held: Vec::new(), longest }
+        let notes = values
+            .iter()
+            .map(|(_, name)| format!("[value of {name}]"))
+            .collect();
+        Self {
+            search,
+            notes,
+            held: Vec::new(),
+            longest,
+        }
     }
 
     /// How much of the output so far can be passed on.
@@ -58,11 +77,16 @@ impl Redact {
     }
 
     fn tell(&mut self, kept: usize) -> Vec<u8> {
-        let Some(search) = &self.search else { return Vec::new() };
+        let Some(search) = &self.search else {
+            return Vec::new();
+        };
         let mut told = Vec::with_capacity(self.held.len());
         let sure = self.held.len().saturating_sub(kept);
         let mut at = 0;
-        for found in search.find_iter(&self.held).take_while(|found| found.start() < sure) {
+        for found in search
+            .find_iter(&self.held)
+            .take_while(|found| found.start() < sure)
+        {
             told.extend_from_slice(&self.held[at..found.start()]);
             told.extend_from_slice(self.notes[found.pattern().as_usize()].as_bytes());
             at = found.end();
@@ -87,7 +111,11 @@ mod tests {
             ("KEY", key),
             ("PATH", "a path of its own"),
         ];
-        let mut redact = Redact::of(variables.iter().map(|(name, value)| (*name, OsStr::new(*value))));
+        let mut redact = Redact::of(
+            variables
+                .iter()
+                .map(|(name, value)| (*name, OsStr::new(*value))),
+        );
         let mut told: Vec<u8> = pieces.iter().flat_map(|piece| redact.pass(piece)).collect();
         told.extend(redact.rest());
         String::from_utf8(told).unwrap()

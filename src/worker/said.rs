@@ -62,7 +62,14 @@ impl Ear {
 
     /// What it says from now on goes to `log`.
     pub(super) fn hear<'a>(&self, log: &'a Path) -> io::Result<Said<'a>> {
-        Ok(Said::of(Self { reader: self.reader.try_clone()?, writer: self.writer.try_clone()? }, log, None))
+        Ok(Said::of(
+            Self {
+                reader: self.reader.try_clone()?,
+                writer: self.writer.try_clone()?,
+            },
+            log,
+            None,
+        ))
     }
 }
 
@@ -75,17 +82,30 @@ impl<'a> Said<'a> {
     /// [`Said::forget_name`], or with this.
     pub(super) fn named(log: &'a Path) -> io::Result<Self> {
         // Other orchs make theirs in the same folder, and one that was killed left its own.
-        let made = tempfile::Builder::new().prefix("orch-").suffix(".pipe").make(make_pipe)?;
+        let made = tempfile::Builder::new()
+            .prefix("orch-")
+            .suffix(".pipe")
+            .make(make_pipe)?;
         let name = made.into_temp_path().keep().map_err(|e| e.error)?;
         // To open one end alone waits for the other one, or is refused.
-        let reader = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&name)?;
+        let reader = File::options()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(&name)?;
         let writer = File::options().write(true).open(&name)?;
         let (reader, writer) = (OwnedFd::from(reader).into(), OwnedFd::from(writer).into());
         Ok(Self::of(Ear { reader, writer }, log, Some(name)))
     }
 
     fn of(pipe: Ear, log: &'a Path, name: Option<PathBuf>) -> Self {
-        Self { pipe, name, log, kept: Kept::default(), problem: None, redact: Redact::default() }
+        Self {
+            pipe,
+            name,
+            log,
+            kept: Kept::default(),
+            problem: None,
+            redact: Redact::default(),
+        }
     }
 
     /// These values are kept out of the log.
@@ -123,7 +143,10 @@ impl<'a> Said<'a> {
             self.kept.take(&told, self.log)
         });
         if let Err(e) = result
-            && !matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
+            && !matches!(
+                e.kind(),
+                io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
+            )
         {
             self.problem.get_or_insert(e);
         }
@@ -150,7 +173,9 @@ impl<'a> Said<'a> {
     pub(super) fn end(self, ended: Ended) -> Ended {
         let log = self.log;
         match (ended, self.finish()) {
-            (Ended::Answered(_), Err(e)) => Ended::Broken(format!("failed to write the log {}: {e}", log.display())),
+            (Ended::Answered(_), Err(e)) => {
+                Ended::Broken(format!("failed to write the log {}: {e}", log.display()))
+            }
             (ended @ Ended::Answered(_), Ok(())) => ended,
             (ended, _) => ended.with_last_words(log),
         }
@@ -166,7 +191,11 @@ impl Kept {
         let surplus = self.tail.len().saturating_sub(TAIL);
         self.tail.drain(..surplus);
         self.missing += surplus as u64;
-        if head.is_empty() { Ok(()) } else { self.file(log)?.write_all(head) }
+        if head.is_empty() {
+            Ok(())
+        } else {
+            self.file(log)?.write_all(head)
+        }
     }
 
     fn file(&mut self, log: &Path) -> io::Result<&mut File> {
@@ -183,7 +212,10 @@ impl Kept {
         }
         let file = self.file(log)?;
         if missing > 0 {
-            writeln!(file, "\n[orch: {missing} bytes of the output are left out here]")?;
+            writeln!(
+                file,
+                "\n[orch: {missing} bytes of the output are left out here]"
+            )?;
         }
         file.write_all(tail.make_contiguous())
     }
@@ -198,7 +230,11 @@ impl Drop for Said<'_> {
 fn make_pipe(name: &Path) -> io::Result<()> {
     let name = std::ffi::CString::new(std::os::unix::ffi::OsStrExt::as_bytes(name.as_os_str()))?;
     // SAFETY: a string that ends with zero, for the length of the call.
-    if unsafe { libc::mkfifo(name.as_ptr(), 0o600) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if unsafe { libc::mkfifo(name.as_ptr(), 0o600) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 #[cfg(test)]

@@ -23,7 +23,12 @@ impl Sandbox {
     pub(super) fn make(parent: &Path) -> io::Result<Self> {
         let root = parent.join(bfs::Nonce::next().to_string());
         let [cwd, home, tmp] = ["cwd", "home", "tmp"].map(|name| root.join(name));
-        let sandbox = Self { root, cwd, home, tmp };
+        let sandbox = Self {
+            root,
+            cwd,
+            home,
+            tmp,
+        };
         for folder in sandbox.folders() {
             fs::create_dir_all(folder)?;
         }
@@ -39,11 +44,22 @@ impl Sandbox {
 /// What a process may write to and reach: its `own` folders, and what its step was given besides.
 pub fn grants(access: &Access, own: &[&Path]) -> io::Result<Grants> {
     for folder in &access.write {
-        fs::create_dir_all(folder)
-            .map_err(|e| io::Error::new(e.kind(), format!("failed to make {}: {e}", folder.display())))?;
+        fs::create_dir_all(folder).map_err(|e| {
+            io::Error::new(
+                e.kind(),
+                format!("failed to make {}: {e}", folder.display()),
+            )
+        })?;
     }
-    let folders = own.iter().copied().chain(access.write.iter().map(PathBuf::as_path));
-    Ok(Grants::folders(folders).with_tcp(if access.network { Tcp::Allowed } else { Tcp::Denied }))
+    let folders = own
+        .iter()
+        .copied()
+        .chain(access.write.iter().map(PathBuf::as_path));
+    Ok(Grants::folders(folders).with_tcp(if access.network {
+        Tcp::Allowed
+    } else {
+        Tcp::Denied
+    }))
 }
 
 impl Drop for Sandbox {
@@ -65,7 +81,8 @@ mod tests {
         fs::create_dir_all(sandbox.cwd.join("closed/inner")).unwrap();
         fs::write(sandbox.cwd.join("closed/inner/file"), "x").unwrap();
         for folder in ["closed/inner", "closed"] {
-            fs::set_permissions(sandbox.cwd.join(folder), fs::Permissions::from_mode(0o500)).unwrap();
+            fs::set_permissions(sandbox.cwd.join(folder), fs::Permissions::from_mode(0o500))
+                .unwrap();
         }
         std::os::unix::fs::symlink("/etc", sandbox.tmp.join("link")).unwrap();
         drop(sandbox);

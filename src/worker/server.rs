@@ -56,15 +56,26 @@ impl Server {
     ///
     /// The calling thread must outlive the server: the kernel ends the child with the thread that started it.
     pub fn start(mut command: Command, preload: &[&str], log: &Path) -> std::io::Result<Self> {
-        let (lines, mut group) = spawn_with_result_pipe(&mut command, open_log(log)?.as_fd(), None)?;
+        let (lines, mut group) =
+            spawn_with_result_pipe(&mut command, open_log(log)?.as_fd(), None)?;
         let pid = group.leader();
         let mut stdin = group.stdin().expect("BUG: stdin is piped");
         writeln!(stdin, "{}", json!({"preload": preload}))?;
-        let shared =
-            Arc::new(Shared { stdin: Mutex::new(Some(stdin)), waiting: Mutex::default(), ended: Mutex::default() });
+        let shared = Arc::new(Shared {
+            stdin: Mutex::new(Some(stdin)),
+            waiting: Mutex::default(),
+            ended: Mutex::default(),
+        });
         let listener = shared.clone();
-        std::thread::Builder::new().name("python-server".into()).spawn(move || listener.listen(lines, group))?;
-        Ok(Self { shared, pid, jobs: AtomicU32::new(0), first_held: Mutex::default() })
+        std::thread::Builder::new()
+            .name("python-server".into())
+            .spawn(move || listener.listen(lines, group))?;
+        Ok(Self {
+            shared,
+            pid,
+            jobs: AtomicU32::new(0),
+            first_held: Mutex::default(),
+        })
     }
 
     /// Why a fresh one should take over, if it should: it has ended, has done many jobs, or has grown. The jobs that it has
@@ -77,10 +88,19 @@ impl Server {
         if jobs >= MOST_JOBS {
             return Some(format!("process {} has done {jobs} jobs", self.pid));
         }
-        let held = if jobs > 0 { family::held_bytes(self.pid) } else { None }?;
+        let held = if jobs > 0 {
+            family::held_bytes(self.pid)
+        } else {
+            None
+        }?;
         let first = *lock(&self.first_held).get_or_insert(held);
         let [from, to] = [first, held].map(bytes);
-        (held > first + MOST_GROWTH).then(|| format!("process {} grew from {from} to {to} in {jobs} jobs", self.pid))
+        (held > first + MOST_GROWTH).then(|| {
+            format!(
+                "process {} grew from {from} to {to} in {jobs} jobs",
+                self.pid
+            )
+        })
     }
 
     /// Sends a job and waits until it ended.
@@ -88,21 +108,28 @@ impl Server {
         self.jobs.fetch_add(1, Ordering::Relaxed);
         let (said, (wakened, wake)) = match (Said::named(limits.log), std::io::pipe()) {
             (Ok(said), Ok(wake)) => (said, wake),
-            (Err(e), _) | (_, Err(e)) => return Ended::Broken(format!("failed to make a pipe: {e}")),
+            (Err(e), _) | (_, Err(e)) => {
+                return Ended::Broken(format!("failed to make a pipe: {e}"));
+            }
         };
         let (replies, receiver) = channel();
         lock(&self.shared.waiting).insert(job.id, Waker { replies, wake });
         let mut order = job.clone();
         order.log = said.name().map(Path::to_owned);
         let order = serde_json::to_value(order).expect("BUG: a job serialises");
-        let mut waiting =
-            Waiting { id: job.id, receiver, wakened, said, overseer: Overseer::new(limits), clear_by: None };
+        let mut waiting = Waiting {
+            id: job.id,
+            receiver,
+            wakened,
+            said,
+            overseer: Overseer::new(limits),
+            clear_by: None,
+        };
         let ended = match self.shared.send(&order) {
             Ok(()) => waiting.wait(&self.shared, limits),
-            Err(e) => self
-                .shared
-                .why_ended()
-                .unwrap_or_else(|| Ended::ServerDied(format!("failed to send a job to the Python server: {e}"))),
+            Err(e) => self.shared.why_ended().unwrap_or_else(|| {
+                Ended::ServerDied(format!("failed to send a job to the Python server: {e}"))
+            }),
         };
         lock(&self.shared.waiting).remove(&job.id);
         waiting.said.end(ended)
@@ -144,7 +171,10 @@ impl Waiting<'_> {
                 return self.overseer.why().unwrap_or(ended);
             }
             if self.clear_by.is_some_and(|by| Instant::now() >= by) {
-                return self.overseer.why().expect("BUG: a job is cleared for no reason");
+                return self
+                    .overseer
+                    .why()
+                    .expect("BUG: a job is cleared for no reason");
             }
             // The server asks it to end, and kills it after the grace; what is left to do here is to wait for its word.
             let grace = match self.overseer.look() {
@@ -155,7 +185,10 @@ impl Waiting<'_> {
             let _ = server.send(&json!({"cancel": self.id, "grace": grace.as_secs_f64()}));
             // A server that still imports hears nothing for seconds. It ends with the run, and the job has not begun.
             if limits.cancel.is_cancelled() && !self.overseer.watches() {
-                return self.overseer.why().expect("BUG: a job is given up for no reason");
+                return self
+                    .overseer
+                    .why()
+                    .expect("BUG: a job is given up for no reason");
             }
             self.clear_by = Some(Instant::now() + grace + CLEARING);
         }
@@ -170,10 +203,16 @@ impl Waiting<'_> {
                     self.overseer.watch(pid);
                 }
                 Ok(Reply::Result { output, .. }) => return Some(Ended::Answered(output)),
-                Ok(Reply::Died { signal, code, .. }) => return Some(self.overseer.death(signal, code)),
+                Ok(Reply::Died { signal, code, .. }) => {
+                    return Some(self.overseer.death(signal, code));
+                }
                 Err(TryRecvError::Empty) => return None,
                 Err(TryRecvError::Disconnected) => {
-                    return Some(server.why_ended().unwrap_or(Ended::ServerDied("the Python server ended".into())));
+                    return Some(
+                        server
+                            .why_ended()
+                            .unwrap_or(Ended::ServerDied("the Python server ended".into())),
+                    );
                 }
             }
         }
@@ -199,13 +238,21 @@ impl Shared {
             match lines.next() {
                 Next::Line(bytes) => match serde_json::from_slice::<Reply>(&bytes) {
                     Ok(reply) => self.pass_on(reply),
-                    Err(e) => break format!("the Python server wrote invalid data to its result descriptor: {e}"),
+                    Err(e) => {
+                        break format!(
+                            "the Python server wrote invalid data to its result descriptor: {e}"
+                        );
+                    }
                 },
                 Next::Nothing => {
                     // Asked for its end as well: something that it started may hold the descriptor open.
                     let mut fds = [lines.fd(), group.pidfd().unwrap_or(-1)].map(readable);
                     let _ = poll(&mut fds, Duration::from_secs(1));
-                    if fds[0].revents == 0 && group.wait(Duration::ZERO).is_ok_and(|status| status.is_some()) {
+                    if fds[0].revents == 0
+                        && group
+                            .wait(Duration::ZERO)
+                            .is_ok_and(|status| status.is_some())
+                    {
                         break "the Python server ended".to_owned();
                     }
                 }

@@ -12,12 +12,22 @@ mod portable {
 
     /// Starts `program` by what the standard library offers everywhere. Nothing here can watch what it reads, so a filter is
     /// never made.
-    pub(in crate::worker) fn start(program: &Program<'_>, _filter: Option<&mut Filter>) -> io::Result<Started> {
+    pub(in crate::worker) fn start(
+        program: &Program<'_>,
+        _filter: Option<&mut Filter>,
+    ) -> io::Result<Started> {
         let file = program.file()?;
         let mut command = std::process::Command::new(&file);
-        command.args(&program.argv[1..]).current_dir(program.cwd).env_clear().envs(program.env.iter().cloned());
+        command
+            .args(&program.argv[1..])
+            .current_dir(program.cwd)
+            .env_clear()
+            .envs(program.env.iter().cloned());
         speak_to(command.stdin(std::process::Stdio::null()), program.output)?;
-        Ok(Started { group: Group::spawn(&mut command, None)?, file })
+        Ok(Started {
+            group: Group::spawn(&mut command, None)?,
+            file,
+        })
     }
 }
 
@@ -56,7 +66,11 @@ impl Program<'_> {
         if name.contains('/') {
             return Ok(name.into());
         }
-        let path = self.env.iter().find(|(variable, _)| variable == "PATH").map_or(OsStr::new(""), |(_, path)| path);
+        let path = self
+            .env
+            .iter()
+            .find(|(variable, _)| variable == "PATH")
+            .map_or(OsStr::new(""), |(_, path)| path);
         let mut problem = io::Error::from_raw_os_error(libc::ENOENT);
         for folder in std::env::split_paths(path) {
             let file = folder.join(name);
@@ -71,8 +85,11 @@ impl Program<'_> {
 }
 
 fn c_string(text: &OsStr) -> io::Result<std::ffi::CString> {
-    std::ffi::CString::new(text.as_bytes())
-        .map_err(|_| io::Error::other(format!("{text:?} contains a NUL byte, which arguments cannot hold")))
+    std::ffi::CString::new(text.as_bytes()).map_err(|_| {
+        io::Error::other(format!(
+            "{text:?} contains a NUL byte, which arguments cannot hold"
+        ))
+    })
 }
 
 pub(super) struct Started {
@@ -92,11 +109,27 @@ mod tests {
     type Start = fn(&Program<'_>, Option<&mut Filter>) -> io::Result<Started>;
 
     /// How it ended and what it said.
-    fn run(start: Start, argv: &[&str], cwd: &Path) -> io::Result<(std::process::ExitStatus, String)> {
+    fn run(
+        start: Start,
+        argv: &[&str],
+        cwd: &Path,
+    ) -> io::Result<(std::process::ExitStatus, String)> {
         let (mut reader, writer) = std::io::pipe()?;
         let argv: Vec<_> = argv.iter().map(|arg| (*arg).to_owned()).collect();
-        let env = vec![("PATH".into(), std::env::var_os("PATH").unwrap()), ("SEEN".into(), "yes".into())];
-        let mut started = start(&Program { argv: &argv, env, cwd, output: writer.as_fd(), confinement: None }, None)?;
+        let env = vec![
+            ("PATH".into(), std::env::var_os("PATH").unwrap()),
+            ("SEEN".into(), "yes".into()),
+        ];
+        let mut started = start(
+            &Program {
+                argv: &argv,
+                env,
+                cwd,
+                output: writer.as_fd(),
+                confinement: None,
+            },
+            None,
+        )?;
         drop(writer);
         let mut said = String::new();
         reader.read_to_string(&mut said)?;
@@ -114,8 +147,18 @@ mod tests {
         every_way(|start| {
             let dir = tempfile::tempdir().unwrap();
             let cwd = dir.path().canonicalize().unwrap();
-            let (status, said) =
-                run(start, &["sh", "-c", "pwd; echo $0 $1 $SEEN $HOME >&2; cat; exit 3", "a", "b c"], &cwd).unwrap();
+            let (status, said) = run(
+                start,
+                &[
+                    "sh",
+                    "-c",
+                    "pwd; echo $0 $1 $SEEN $HOME >&2; cat; exit 3",
+                    "a",
+                    "b c",
+                ],
+                &cwd,
+            )
+            .unwrap();
             assert_eq!(status.code(), Some(3));
             assert_eq!(said, format!("{}\na b c yes\n", cwd.display()));
         });
@@ -129,10 +172,17 @@ mod tests {
             let script = "grep -E '^Sig(Blk|Ign)' /proc/self/status; test $(ps -o pgid= -p $$) = $$ && echo leads";
             let (_, said) = run(start, &["sh", "-c", script], dir.path()).unwrap();
             assert!(said.ends_with("leads\n"), "{said}");
-            let sets = said.lines().filter_map(|line| line.strip_prefix("Sig")?.split_once(":\t"));
-            let sets: Vec<_> = sets.map(|(name, set)| (name, u64::from_str_radix(set, 16).unwrap())).collect();
+            let sets = said
+                .lines()
+                .filter_map(|line| line.strip_prefix("Sig")?.split_once(":\t"));
+            let sets: Vec<_> = sets
+                .map(|(name, set)| (name, u64::from_str_radix(set, 16).unwrap()))
+                .collect();
             let pipe = 1 << (libc::SIGPIPE - 1);
-            assert!(matches!(sets[..], [("Blk", 0), ("Ign", ignored)] if ignored & pipe == 0), "{said}");
+            assert!(
+                matches!(sets[..], [("Blk", 0), ("Ign", ignored)] if ignored & pipe == 0),
+                "{said}"
+            );
         });
     }
 
@@ -147,7 +197,10 @@ mod tests {
             assert_eq!(error(&["./bare"]), io::ErrorKind::PermissionDenied);
             let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
             std::fs::set_permissions(dir.path().join("bare"), executable).unwrap();
-            assert_eq!(run(start, &["./bare", "told"], dir.path()).unwrap().1, "told\n");
+            assert_eq!(
+                run(start, &["./bare", "told"], dir.path()).unwrap().1,
+                "told\n"
+            );
         });
     }
 }

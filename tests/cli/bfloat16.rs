@@ -21,10 +21,13 @@ fn both(sandbox: &Sandbox) -> Vec<(String, bool, Value)> {
     let cases = document["cases"].as_array().unwrap();
     assert_eq!(cases.len(), 2);
     let by_itself = |case: &Value| {
-        let line =
-            format!("{} --json own.json --save saved", case["repro"].as_str().unwrap_or_else(|| panic!("{case:#}")));
+        let line = format!(
+            "{} --json own.json --save saved",
+            case["repro"].as_str().unwrap_or_else(|| panic!("{case:#}"))
+        );
         let (passed, said) = shell(sandbox, &line);
-        let own: Value = serde_json::from_str(&sandbox.read("own.json")).unwrap_or_else(|e| panic!("{e}\n{said}"));
+        let own: Value = serde_json::from_str(&sandbox.read("own.json"))
+            .unwrap_or_else(|e| panic!("{e}\n{said}"));
         (case["status"].as_str().unwrap().to_owned(), passed, own)
     };
     cases.iter().map(by_itself).collect()
@@ -37,14 +40,20 @@ fn a_ready_file_with_bfloat16_passes_natively_and_in_its_test() {
         assert_eq!((status.as_str(), passed), ("PASS", true), "{own:#}");
         assert_eq!(own["facts"]["numerics"]["verdict"], "PASS", "{own:#}");
         assert_eq!(own["facts"]["inputs"]["x"], "bfloat16 [1, 2]");
-        assert_eq!(own["facts"]["numerics"]["tensors"]["y"]["dtype"], "bfloat16");
+        assert_eq!(
+            own["facts"]["numerics"]["tensors"]["y"]["dtype"],
+            "bfloat16"
+        );
         assert_eq!(own["facts"]["result"]["y"]["mean"], 52.0, "{own:#}");
         let saved = sandbox.path("saved");
         for name in ["outputs", "control-outputs"] {
             let bytes = std::fs::read(saved.join(format!("{name}.safetensors"))).unwrap();
             let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
             let y = tensors.tensor("y").unwrap();
-            assert_eq!((y.dtype(), y.shape()), (safetensors::Dtype::BF16, [1, 3].as_slice()));
+            assert_eq!(
+                (y.dtype(), y.shape()),
+                (safetensors::Dtype::BF16, [1, 3].as_slice())
+            );
         }
     }
 }
@@ -55,6 +64,12 @@ fn a_wrong_value_in_bfloat16_fails_natively_and_in_its_test() {
     for (status, passed, own) in both(&sandbox) {
         assert_eq!((status.as_str(), passed), ("NUMERICS", false), "{own:#}");
         assert_eq!(own["facts"]["numerics"]["verdict"], "NUMERICS", "{own:#}");
-        assert!(own["reason"].as_str().unwrap().contains("it is 63 where the reference is 60"), "{own:#}");
+        assert!(
+            own["reason"]
+                .as_str()
+                .unwrap()
+                .contains("it is 63 where the reference is 60"),
+            "{own:#}"
+        );
     }
 }

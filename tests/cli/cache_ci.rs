@@ -30,10 +30,15 @@ commands:
 
 /// A checkout. Each has a path of its own; `age` sets the dates of its files.
 fn checkout(age: Option<Duration>) -> Sandbox {
-    let sandbox = Sandbox::new().file("specs/all.yaml", SPEC).file("data/list", "b\na\n");
+    let sandbox = Sandbox::new()
+        .file("specs/all.yaml", SPEC)
+        .file("data/list", "b\na\n");
     for name in ["specs/all.yaml", "data/list"] {
         if let Some(age) = age {
-            let file = fs::File::options().write(true).open(sandbox.path(name)).unwrap();
+            let file = fs::File::options()
+                .write(true)
+                .open(sandbox.path(name))
+                .unwrap();
             file.set_modified(SystemTime::now() - age).unwrap();
         }
     }
@@ -46,7 +51,11 @@ fn ran() -> Sandbox {
     let sandbox = checkout(None);
     // Whether or not the case can run, the commands and the test are made.
     let ended = sandbox.run(RUN);
-    assert!(ended.json()["summary"]["executed"].as_u64().unwrap() >= 3, "{}", ended.stderr);
+    assert!(
+        ended.json()["summary"]["executed"].as_u64().unwrap() >= 3,
+        "{}",
+        ended.stderr
+    );
     sandbox
 }
 
@@ -54,7 +63,11 @@ fn ran() -> Sandbox {
 #[track_caller]
 fn hits(first: &Sandbox, second: &Sandbox) {
     let summary = second.run(RUN).json()["summary"].clone();
-    assert_eq!((&summary["executed"], &summary["failed"]), (&0.into(), &0.into()), "{summary}");
+    assert_eq!(
+        (&summary["executed"], &summary["failed"]),
+        (&0.into(), &0.into()),
+        "{summary}"
+    );
     assert!(summary["hits"].as_u64().unwrap() >= 3, "{summary}");
     // A test names the command line of its run, and that the store that it was told.
     let test = "orch-out/tests/test_bert_cuda-fp32.py";
@@ -62,15 +75,29 @@ fn hits(first: &Sandbox, second: &Sandbox) {
     assert_eq!(read(first), read(second));
     // The pages say how their own run went, and show the same cases.
     let cases = |sandbox: &Sandbox| {
-        let document: Value = serde_json::from_str(&sandbox.read("orch-out/report/matrix.json")).unwrap();
-        document["cases"].as_array().unwrap().iter().map(|case| case["case"].to_string()).collect::<Vec<_>>()
+        let document: Value =
+            serde_json::from_str(&sandbox.read("orch-out/report/matrix.json")).unwrap();
+        document["cases"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|case| case["case"].to_string())
+            .collect::<Vec<_>>()
     };
     assert_eq!(cases(first), cases(second));
     assert_eq!(second.output("command:first", "out"), "a\n");
 }
 
 fn export(sandbox: &Sandbox) -> String {
-    sandbox.run(["cache", "export", "store.tar", "specs/all.yaml", "--require-complete"]).success();
+    sandbox
+        .run([
+            "cache",
+            "export",
+            "store.tar",
+            "specs/all.yaml",
+            "--require-complete",
+        ])
+        .success();
     sandbox.path("store.tar").display().to_string()
 }
 
@@ -85,15 +112,39 @@ fn an_exported_store_serves_a_fresh_clone_at_another_place() {
 #[test]
 fn a_store_that_tar_restored_serves_a_fresh_clone() {
     let first = ran();
-    first.run(["cache", "gc", "--max-size", "8G", "--keep", "specs/all.yaml"]).success();
+    first
+        .run([
+            "cache",
+            "gc",
+            "--max-size",
+            "8G",
+            "--keep",
+            "specs/all.yaml",
+        ])
+        .success();
     // With the old dates, as caches of CI do it, and with new ones.
     for dates in ["--preserve-permissions", "--touch"] {
         let second = checkout(YEAR);
-        tar(&["-C", path(&first.path("")), "-cf", path(&second.path("c.tar")), "cache/v2"]);
-        tar(&["-C", path(&second.path("")), "-xf", path(&second.path("c.tar")), dates]);
+        tar(&[
+            "-C",
+            path(&first.path("")),
+            "-cf",
+            path(&second.path("c.tar")),
+            "cache/v2",
+        ]);
+        tar(&[
+            "-C",
+            path(&second.path("")),
+            "-xf",
+            path(&second.path("c.tar")),
+            dates,
+        ]);
         hits(&first, &second);
         second.run(["cache", "verify"]).success();
-        second.run(["cache", "gc", "--max-size", "1"]).success().stdout_has("kept 0 records: 0 files");
+        second
+            .run(["cache", "gc", "--max-size", "1"])
+            .success()
+            .stdout_has("kept 0 records: 0 files");
     }
 }
 
@@ -103,10 +154,17 @@ fn path(path: &Path) -> &str {
 
 fn tar(args: &[&str]) {
     let ended = Command::new("tar").args(args).output().unwrap();
-    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    assert!(
+        ended.status.success(),
+        "{}",
+        String::from_utf8_lossy(&ended.stderr)
+    );
 }
 
-#[expect(clippy::print_stderr, reason = "what a test leaves out is shown with its output")]
+#[expect(
+    clippy::print_stderr,
+    reason = "what a test leaves out is shown with its output"
+)]
 fn skip(why: &str) {
     eprintln!("{why}");
 }
@@ -130,19 +188,30 @@ fn another_user_takes_what_was_made() {
         let orch = second.command(args);
         let mut command = Command::new("setpriv");
         let id = NOBODY.to_string();
-        command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "--"]).arg(orch.get_program()).args(args);
+        command
+            .args(["--reuid", &id, "--regid", &id, "--clear-groups", "--"])
+            .arg(orch.get_program())
+            .args(args);
         command.current_dir(&here).env_clear();
-        command.envs(orch.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.envs(
+            orch.get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        );
         command.output()
     };
     match as_nobody(&["--version"]) {
         Ok(output) if output.status.success() => {}
-        other => return skip(&format!("skipped: nobody cannot start orch here: {other:?}")),
+        other => {
+            return skip(&format!(
+                "skipped: nobody cannot start orch here: {other:?}"
+            ));
+        }
     }
     let output = as_nobody(&["cache", "import", "store.tar"]).unwrap();
     assert!(output.status.success(), "{output:?}");
     let summary = |output: &std::process::Output| {
-        let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+        let document: Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
         document["summary"]["executed"].clone()
     };
     assert_eq!(summary(&as_nobody(&RUN).unwrap()), 0);
@@ -154,12 +223,23 @@ fn another_user_takes_what_was_made() {
 #[test]
 fn a_measured_case_hits_on_the_same_kind_of_machine() {
     let (first, second) = (ready_onnx(RIGHT), ready_onnx(RIGHT));
-    first.run(RUN).success().summary([("cases", 2), ("passed", 2)]);
+    first
+        .run(RUN)
+        .success()
+        .summary([("cases", 2), ("passed", 2)]);
     second.run(["cache", "import", &export(&first)]).success();
-    second.run(RUN).success().summary([("executed", 0), ("passed", 2), ("failed", 0)]);
+    second
+        .run(RUN)
+        .success()
+        .summary([("executed", 0), ("passed", 2), ("failed", 0)]);
     let cases = |sandbox: &Sandbox| {
-        let mut document: Value = serde_json::from_str(&sandbox.read("orch-out/report/matrix.json")).unwrap();
-        document["cases"].as_array_mut().unwrap().iter_mut().for_each(|case| case["cached"] = Value::Null);
+        let mut document: Value =
+            serde_json::from_str(&sandbox.read("orch-out/report/matrix.json")).unwrap();
+        document["cases"]
+            .as_array_mut()
+            .unwrap()
+            .iter_mut()
+            .for_each(|case| case["cached"] = Value::Null);
         document["cases"].clone()
     };
     assert_eq!(cases(&first), cases(&second));
@@ -167,7 +247,12 @@ fn a_measured_case_hits_on_the_same_kind_of_machine() {
 }
 
 fn page(name: &str) -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(name)).unwrap()
+    fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("docs")
+            .join(name),
+    )
+    .unwrap()
 }
 
 /// What stands between fences of this language.
@@ -181,40 +266,80 @@ fn the_published_workflows_are_yaml() {
     let github: Value = serde_saphyr::from_str(&page("github-workflow.yml")).unwrap();
     let of_job = |job: &str| github["jobs"][job]["steps"].as_array().unwrap();
     let steps = of_job("models");
-    assert!(steps.len() > 10 && steps.iter().all(|step| step["uses"].is_string() || step["run"].is_string()));
+    assert!(
+        steps.len() > 10
+            && steps
+                .iter()
+                .all(|step| step["uses"].is_string() || step["run"].is_string())
+    );
     // What is saved is what is restored.
     let of = |steps: &[Value], action: &str| -> BTreeMap<String, String> {
-        let uses = |step: &&Value| step["uses"].as_str().is_some_and(|uses| uses.starts_with(action));
+        let uses = |step: &&Value| {
+            step["uses"]
+                .as_str()
+                .is_some_and(|uses| uses.starts_with(action))
+        };
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let found = steps.iter().filter(uses);
-        found.map(|step| (text(&step["with"]["path"]), text(&step["with"]["key"]))).collect()
+        found
+            .map(|step| (text(&step["with"]["path"]), text(&step["with"]["key"])))
+            .collect()
     };
-    let (restored, saved) = (of(steps, "actions/cache/restore@"), of(steps, "actions/cache/save@"));
+    let (restored, saved) = (
+        of(steps, "actions/cache/restore@"),
+        of(steps, "actions/cache/save@"),
+    );
     assert_eq!((restored.len(), saved.len()), (4, 3));
     // The binary is what the last job looks for, and the worker for libtorch among the environments is built from its sources.
     let binary = &restored["~/.cargo/bin/orch"];
-    assert_eq!(&of(of_job("report"), "actions/cache/restore@")["~/.cargo/bin/orch"], binary);
-    for built_from in
-        ["env.ORCH_FEATURES", "orch-src/Cargo.*", "orch-src/src/**", "orch-src/python/**", "orch-src/node/**"]
-    {
+    assert_eq!(
+        &of(of_job("report"), "actions/cache/restore@")["~/.cargo/bin/orch"],
+        binary
+    );
+    for built_from in [
+        "env.ORCH_FEATURES",
+        "orch-src/Cargo.*",
+        "orch-src/src/**",
+        "orch-src/python/**",
+        "orch-src/node/**",
+    ] {
         assert!(binary.contains(built_from), "{built_from}: {binary}");
     }
-    assert!(restored["cache/envs"].contains("steps.orch.outputs.cache-primary-key"), "{restored:?}");
+    assert!(
+        restored["cache/envs"].contains("steps.orch.outputs.cache-primary-key"),
+        "{restored:?}"
+    );
     // The last job saves what pull requests are compared with, by names that begin as those that are looked for.
     let base = &of(of_job("report"), "actions/cache/save@")["base"];
-    let looked =
-        steps.iter().find(|step| step["with"]["path"] == "base").unwrap()["with"]["restore-keys"].as_str().unwrap();
-    assert!(base.starts_with(looked) && restored["base"].starts_with(looked), "{base}");
+    let looked = steps
+        .iter()
+        .find(|step| step["with"]["path"] == "base")
+        .unwrap()["with"]["restore-keys"]
+        .as_str()
+        .unwrap();
+    assert!(
+        base.starts_with(looked) && restored["base"].starts_with(looked),
+        "{base}"
+    );
     for (path, key) in &saved {
         let own = |step: &&Value| {
-            format!("${{{{ steps.{}.outputs.cache-primary-key }}}}", step["id"].as_str().unwrap()) == *key
+            format!(
+                "${{{{ steps.{}.outputs.cache-primary-key }}}}",
+                step["id"].as_str().unwrap()
+            ) == *key
         };
-        let by_id = steps.iter().filter(|step| step["id"].is_string() && step["with"]["path"] == **path).find(own);
+        let by_id = steps
+            .iter()
+            .filter(|step| step["id"].is_string() && step["with"]["path"] == **path)
+            .find(own);
         assert!(by_id.is_some() || restored[path] == *key, "{path}: {key}");
     }
     assert!(serde_saphyr::from_str::<Value>("a: [b").is_err());
     let gitlab: Value = serde_saphyr::from_str(&fenced(&page("ci.md"), "yaml")).unwrap();
-    assert_eq!(gitlab["models"]["artifacts"]["reports"]["junit"], "orch-out/report/junit.xml");
+    assert_eq!(
+        gitlab["models"]["artifacts"]["reports"]["junit"],
+        "orch-out/report/junit.xml"
+    );
 }
 
 /// Every line that begins with `orch `, up to where its output goes.
@@ -223,31 +348,60 @@ fn lines_of_orch(text: &str) -> Vec<String> {
     let lines = text
         .lines()
         .filter(|line| line.starts_with(' '))
-        .map(|line| line.trim().trim_start_matches("- ").trim_start_matches("run: "));
+        .map(|line| {
+            line.trim()
+                .trim_start_matches("- ")
+                .trim_start_matches("run: ")
+        });
     let cut = |line: &str| {
         ["  #", " > ", " >> ", " | ", " || "]
             .iter()
-            .fold(line.to_owned(), |line, end| line.split(end).next().unwrap().to_owned())
+            .fold(line.to_owned(), |line, end| {
+                line.split(end).next().unwrap().to_owned()
+            })
     };
-    lines.filter(|line| line.starts_with("orch ")).map(cut).collect()
+    lines
+        .filter(|line| line.starts_with("orch "))
+        .map(cut)
+        .collect()
 }
 
 #[test]
 fn every_published_line_of_orch_is_understood() {
-    let lines: Vec<_> = ["github-workflow.yml", "ci.md"].iter().flat_map(|name| lines_of_orch(&page(name))).collect();
+    let lines: Vec<_> = ["github-workflow.yml", "ci.md"]
+        .iter()
+        .flat_map(|name| lines_of_orch(&page(name)))
+        .collect();
     assert!(lines.len() > 12, "{lines:?}");
     let sandbox = Sandbox::new();
     let understood = |line: &str| {
-        let script = format!("orch() {{ '{}' \"$@\" --help; }}\n{line}", env!("CARGO_BIN_EXE_orch"));
+        let script = format!(
+            "orch() {{ '{}' \"$@\" --help; }}\n{line}",
+            env!("CARGO_BIN_EXE_orch")
+        );
         // What the workflow's own variables are.
-        let variables = [("SHARD", "1"), ("BASE", "main"), ("CI_NODE_INDEX", "1"), ("CI_NODE_TOTAL", "4")];
-        let output =
-            Command::new("bash").args(["-euc", &script]).current_dir(sandbox.path("")).envs(variables).output();
+        let variables = [
+            ("SHARD", "1"),
+            ("BASE", "main"),
+            ("CI_NODE_INDEX", "1"),
+            ("CI_NODE_TOTAL", "4"),
+        ];
+        let output = Command::new("bash")
+            .args(["-euc", &script])
+            .current_dir(sandbox.path(""))
+            .envs(variables)
+            .output();
         let output = output.unwrap();
-        (output.status.success(), String::from_utf8(output.stderr).unwrap())
+        (
+            output.status.success(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
     };
     let (ok, error) = understood("orch run --no-such-option");
-    assert!(!ok && error.contains("--no-such-option"), "else nothing is tested: {error}");
+    assert!(
+        !ok && error.contains("--no-such-option"),
+        "else nothing is tested: {error}"
+    );
     for line in lines {
         let (ok, error) = understood(&line);
         assert!(ok, "{line}\n{error}");

@@ -28,11 +28,17 @@ fn sandbox() -> Sandbox {
 }
 
 fn gc(sandbox: &Sandbox, args: &[&str]) -> Value {
-    sandbox.run([&["cache", "gc", "--json"], args].concat()).success().json()
+    sandbox
+        .run([&["cache", "gc", "--json"], args].concat())
+        .success()
+        .json()
 }
 
 fn whole(sandbox: &Sandbox) {
-    sandbox.run(["cache", "verify"]).success().stdout_has("everything is as it was published");
+    sandbox
+        .run(["cache", "verify"])
+        .success()
+        .stdout_has("everything is as it was published");
 }
 
 /// So that dates, which tell seconds, differ.
@@ -43,12 +49,27 @@ fn a_second() {
 #[test]
 fn something_must_say_what_may_go() {
     let sandbox = sandbox();
-    sandbox.run(["cache", "gc"]).code(2).stderr_has("hint: give --max-size, --max-age or --keep-last");
-    sandbox.run(["cache", "gc", "--max-size", "10Q"]).code(2).stderr_has("`10Q` is no size");
-    sandbox.run(["cache", "gc", "--max-age", "7"]).code(2).stderr_has("`7` is not an age");
+    sandbox
+        .run(["cache", "gc"])
+        .code(2)
+        .stderr_has("hint: give --max-size, --max-age or --keep-last");
+    sandbox
+        .run(["cache", "gc", "--max-size", "10Q"])
+        .code(2)
+        .stderr_has("`10Q` is no size");
+    sandbox
+        .run(["cache", "gc", "--max-age", "7"])
+        .code(2)
+        .stderr_has("`7` is not an age");
     sandbox.run(["cache", "gc", "--keep-last", "0"]).code(2);
-    sandbox.run(["cache", "gc", "--max-size", "1G", "--keep", "none.yaml"]).code(2).stderr_has("none.yaml");
-    sandbox.run(["cache", "gc", "--max-size", "1G"]).success().stdout_has("removed nothing\nkept 3 records: ");
+    sandbox
+        .run(["cache", "gc", "--max-size", "1G", "--keep", "none.yaml"])
+        .code(2)
+        .stderr_has("none.yaml");
+    sandbox
+        .run(["cache", "gc", "--max-size", "1G"])
+        .success()
+        .stdout_has("removed nothing\nkept 3 records: ");
     sandbox.run(RUN).success().summary([("executed", 0)]);
 }
 
@@ -62,7 +83,11 @@ fn older_generations_of_a_step_go() {
     assert_eq!(sandbox.stats()["held"], 5);
     let done = gc(&sandbox, &["--keep-last", "2"]);
     assert_eq!(
-        (&done["records"]["generations"], &done["trees"], &done["blobs"]["count"]),
+        (
+            &done["records"]["generations"],
+            &done["trees"],
+            &done["blobs"]["count"]
+        ),
         (&1.into(), &1.into(), &1.into())
     );
     whole(&sandbox);
@@ -84,9 +109,17 @@ fn the_longest_not_used_goes_first_and_what_was_used_stays() {
     assert!(done["records"]["large"].as_u64().unwrap() >= 2, "{done}");
     assert!(done["kept"]["bytes"].as_u64().unwrap() <= 10_010, "{done}");
     whole(&sandbox);
-    let plan = sandbox.run(["plan", "spec.yaml"]).success().stdout_has("run  command:other");
-    plan.stdout_lacks("command:maker").stdout_lacks("command:reader");
-    sandbox.run(RUN).success().stderr_lacks("command:maker").stderr_has("ok    command:other");
+    let plan = sandbox
+        .run(["plan", "spec.yaml"])
+        .success()
+        .stdout_has("run  command:other");
+    plan.stdout_lacks("command:maker")
+        .stdout_lacks("command:reader");
+    sandbox
+        .run(RUN)
+        .success()
+        .stderr_lacks("command:maker")
+        .stderr_has("ok    command:other");
     whole(&sandbox);
 }
 
@@ -105,7 +138,10 @@ fn what_is_older_goes() {
     gc(&sandbox, &["--max-age", "0s"]);
     a_second();
     let done = gc(&sandbox, &["--max-age", "0s"]);
-    assert_eq!((&done["kept_records"], &done["kept"]["count"]), (&0.into(), &0.into()));
+    assert_eq!(
+        (&done["kept_records"], &done["kept"]["count"]),
+        (&0.into(), &0.into())
+    );
     assert!(sandbox.stored_files("blobs").is_empty() && sandbox.stored_files("logs").is_empty());
     sandbox.run(RUN).success().summary([("executed", 3)]);
 }
@@ -115,10 +151,17 @@ fn the_specs_that_are_named_keep_what_they_need() {
     let sandbox = sandbox();
     sandbox.write("spec.yaml", spec("2"));
     sandbox.run(RUN).success();
-    let ended = sandbox.run(["cache", "gc", "--max-size", "0", "--keep", "spec.yaml"]).success();
-    ended.stderr_has("what --keep names or a running orch made is not removed").stdout_has("1 result used longest ago");
+    let ended = sandbox
+        .run(["cache", "gc", "--max-size", "0", "--keep", "spec.yaml"])
+        .success();
+    ended
+        .stderr_has("what --keep names or a running orch made is not removed")
+        .stdout_has("1 result used longest ago");
     whole(&sandbox);
-    sandbox.run(RUN).success().summary([("executed", 0), ("hits", 3)]);
+    sandbox
+        .run(RUN)
+        .success()
+        .summary([("executed", 0), ("hits", 3)]);
 }
 
 /// With its mark; gives its size.
@@ -138,8 +181,14 @@ fn a_dry_run_changes_nothing() {
     sandbox.write("cache/v2/memos/x", "");
     let before = listing(&sandbox);
     let done = gc(&sandbox, &["--dry-run", "--max-size", "0"]);
-    assert_eq!((&done["dry_run"], &done["records"]["large"]), (&true.into(), &3.into()));
-    assert_eq!((&done["layouts"][0]["bytes"], &done["scratch"]["count"]), (&size.into(), &1.into()));
+    assert_eq!(
+        (&done["dry_run"], &done["records"]["large"]),
+        (&true.into(), &3.into())
+    );
+    assert_eq!(
+        (&done["layouts"][0]["bytes"], &done["scratch"]["count"]),
+        (&size.into(), &1.into())
+    );
     assert_eq!(done["blobs"]["count"], 3, "{done}");
     sandbox
         .run(["cache", "gc", "--dry-run"])
@@ -151,8 +200,17 @@ fn a_dry_run_changes_nothing() {
 }
 
 fn listing(sandbox: &Sandbox) -> Vec<(String, u64)> {
-    let all = walkdir::WalkDir::new(sandbox.path("cache")).sort_by_file_name().into_iter().flatten();
-    all.map(|entry| (entry.path().display().to_string(), entry.metadata().unwrap().len())).collect()
+    let all = walkdir::WalkDir::new(sandbox.path("cache"))
+        .sort_by_file_name()
+        .into_iter()
+        .flatten();
+    all.map(|entry| {
+        (
+            entry.path().display().to_string(),
+            entry.metadata().unwrap().len(),
+        )
+    })
+    .collect()
 }
 
 #[test]
@@ -173,7 +231,9 @@ fn what_nothing_names_goes_when_it_is_old_enough() {
     let ended = ended.stdout_has("1 working folder, 4 B of killed processes");
     let ended = ended.stdout_has("1 log, 4 B of steps without records");
     ended.stderr_has("1 file, 1 B that nothing refers to yet are kept, because they are new");
-    assert!(stray.exists() && sandbox.path("cache/v3/x").exists() && sandbox.store("memos/x").exists());
+    assert!(
+        stray.exists() && sandbox.path("cache/v3/x").exists() && sandbox.store("memos/x").exists()
+    );
     assert!(!sandbox.path("cache/v1").exists() && !sandbox.store("logs/command.gone.log").exists());
     assert!(sandbox.store("logs/command.maker.log").exists());
     assert!(sandbox.stored_files("tmp").is_empty());
@@ -185,13 +245,22 @@ fn what_nothing_names_goes_when_it_is_old_enough() {
 
 #[test]
 fn of_failures_the_newest_stays() {
-    let sandbox = Sandbox::new().file("spec.yaml", "version: 1\ncommands:\n  a: {argv: ['false'], outputs: [x]}\n");
+    let sandbox = Sandbox::new().file(
+        "spec.yaml",
+        "version: 1\ncommands:\n  a: {argv: ['false'], outputs: [x]}\n",
+    );
     for _ in 0..3 {
         sandbox.run(RUN).code(1);
     }
     let done = gc(&sandbox, &["--max-size", "1G"]);
-    assert_eq!((&done["records"]["history"], &done["kept_records"]), (&2.into(), &1.into()));
-    sandbox.run(["plan", "spec.yaml"]).success().stdout_has("last time: FAIL");
+    assert_eq!(
+        (&done["records"]["history"], &done["kept_records"]),
+        (&2.into(), &1.into())
+    );
+    sandbox
+        .run(["plan", "spec.yaml"])
+        .success()
+        .stdout_has("last time: FAIL");
 }
 
 /// A run that waits, in a step called `slow`, until the file `go` is there; then `late` reads what `maker` made.
@@ -217,17 +286,38 @@ fn beside_a_running_orch_its_results_stay_and_a_hit_that_goes_is_made_again() {
     a_second();
     let child = waiting(&sandbox);
     for _ in 0..3 {
-        let ended = sandbox.run(["cache", "gc", "--max-size", "0", "--keep-last", "1", "--max-age", "0s"]).success();
+        let ended = sandbox
+            .run([
+                "cache",
+                "gc",
+                "--max-size",
+                "0",
+                "--keep-last",
+                "1",
+                "--max-age",
+                "0s",
+            ])
+            .success();
         ended.stderr_has("another orch has been running since");
         whole(&sandbox);
     }
     let plan = sandbox.run(["plan", "spec.yaml", "--all"]).success();
-    plan.stdout_has("ok   command:first").stdout_has("run  command:maker").stdout_has("run  command:other");
+    plan.stdout_has("ok   command:first")
+        .stdout_has("run  command:maker")
+        .stdout_has("run  command:other");
     sandbox.write("go", "");
-    let ended = sandbox.wait(child).success().stderr_has("ok    command:late").stderr_has("ok    command:maker");
+    let ended = sandbox
+        .wait(child)
+        .success()
+        .stderr_has("ok    command:late")
+        .stderr_has("ok    command:maker");
     ended.summary([("failed", 0)]);
     whole(&sandbox);
-    let again = sandbox.run(RUN).success().stderr_lacks("command:late").stderr_lacks("command:slow");
+    let again = sandbox
+        .run(RUN)
+        .success()
+        .stderr_lacks("command:late")
+        .stderr_lacks("command:slow");
     again.stderr_has("ok    command:other");
     sandbox.run(RUN).success().summary([("executed", 0)]);
 }
@@ -249,7 +339,11 @@ models:
     let made = sandbox.read(name);
     a_second();
     let (began, go) = (sandbox.path("seen/began"), sandbox.path("go"));
-    let slow = format!("touch {}; while ! test -e {}; do sleep 0.02; done; touch out", began.display(), go.display());
+    let slow = format!(
+        "touch {}; while ! test -e {}; do sleep 0.02; done; touch out",
+        began.display(),
+        go.display()
+    );
     sandbox.write(
         "spec.yaml",
         format!("{spec}commands:\n  slow: {{argv: [sh, -c, '{slow}'], outputs: [out], writable: [seen]}}\n"),
@@ -259,7 +353,10 @@ models:
     gc(&sandbox, &["--max-size", "0"]);
     fs::remove_file(sandbox.path(name)).unwrap();
     sandbox.write("go", "");
-    let ended = sandbox.wait(child).code(3).stderr_has("what was lost is made again");
+    let ended = sandbox
+        .wait(child)
+        .code(3)
+        .stderr_has("what was lost is made again");
     ended.stderr_has("ok    generate:bert:cuda-fp32");
     assert_eq!(sandbox.read(name), made);
     whole(&sandbox);
@@ -284,7 +381,10 @@ fn beside_many_others_nothing_is_lost() {
         }
         whole(&sandbox);
         sandbox.run(RUN).success();
-        sandbox.run(RUN).success().summary([("executed", 0), ("hits", 40)]);
+        sandbox
+            .run(RUN)
+            .success()
+            .summary([("executed", 0), ("hits", 40)]);
         gc(&sandbox, &["--max-size", &format!("{round}k")]);
     }
 }
@@ -305,7 +405,10 @@ fn a_kill_at_any_moment_leaves_a_right_store() {
         signal(&child, libc::SIGKILL);
         child.wait().unwrap();
         whole(&sandbox);
-        sandbox.run(RUN).success().summary([("executed", 0), ("hits", 60)]);
+        sandbox
+            .run(RUN)
+            .success()
+            .summary([("executed", 0), ("hits", 60)]);
     }
     let done = gc(&sandbox, &["--keep-last", "1"]);
     assert_eq!(sandbox.stats()["held"], 60);
@@ -325,15 +428,27 @@ fn environments_of_other_versions_go_if_asked() {
     sandbox.write("cache/envs/mine-0123456789ab/x", "not orch's");
     sandbox.write(&format!("{old}.lock"), "");
     sandbox.write("cache/envs/orch_py-0123456789ab/orch_py/x", "0");
-    let stats = sandbox.run(["cache", "stats", "--envs", "--json"]).success().json();
-    assert_eq!(stats["environments"].as_array().unwrap().len(), 2, "{stats}");
+    let stats = sandbox
+        .run(["cache", "stats", "--envs", "--json"])
+        .success()
+        .json();
+    assert_eq!(
+        stats["environments"].as_array().unwrap().len(),
+        2,
+        "{stats}"
+    );
     gc(&sandbox, &["--max-size", "1G"]);
     gc(&sandbox, &["--envs", "--dry-run"]);
     assert!(sandbox.path(old).exists());
     let lock = fs::File::create(sandbox.path(&format!("{old}.lock"))).unwrap();
     lock.lock().unwrap();
-    sandbox.run(["cache", "gc", "--envs"]).success().stderr_has("another orch is installing it");
-    assert!(sandbox.path(old).exists() && !sandbox.path("cache/envs/orch_py-0123456789ab").exists());
+    sandbox
+        .run(["cache", "gc", "--envs"])
+        .success()
+        .stderr_has("another orch is installing it");
+    assert!(
+        sandbox.path(old).exists() && !sandbox.path("cache/envs/orch_py-0123456789ab").exists()
+    );
     drop(lock);
     let done = gc(&sandbox, &["--envs"]);
     assert_eq!(done["environments"]["gone"][0]["bytes"], 10, "{done}");

@@ -23,7 +23,9 @@ fn ran(values: [f32; 3]) -> (Sandbox, Value) {
 /// What git says in a folder of the sandbox.
 #[track_caller]
 fn git(sandbox: &Sandbox, folder: &str, line: &str) -> String {
-    let line = format!("git -C {folder} -c user.name=x -c user.email=x@y.z -c init.defaultBranch=main {line}");
+    let line = format!(
+        "git -C {folder} -c user.name=x -c user.email=x@y.z -c init.defaultBranch=main {line}"
+    );
     let (ended, told) = shell(sandbox, &line);
     assert!(ended, "{line}: {told}");
     told
@@ -31,30 +33,60 @@ fn git(sandbox: &Sandbox, folder: &str, line: &str) -> String {
 
 fn kinds(sandbox: &Sandbox, head: &Value) -> Vec<(String, String)> {
     sandbox.write("head.json", head.to_string());
-    let told = sandbox.run(["compare", "base.json", "head.json", "--json"]).success().json();
+    let told = sandbox
+        .run(["compare", "base.json", "head.json", "--json"])
+        .success()
+        .json();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
-    told["changes"].as_array().unwrap().iter().map(|it| (text(&it["kind"]), text(&it["case"]))).collect()
+    told["changes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| (text(&it["kind"]), text(&it["case"])))
+        .collect()
 }
 
 #[test]
 fn what_broke_closes_the_gate_and_what_is_the_same_does_not() {
     let (sandbox, _) = ran(RIGHT);
-    sandbox.run(["compare", "base.json", "--gate"]).success().stdout_has("2 the same · times of 2 cases compared");
+    sandbox
+        .run(["compare", "base.json", "--gate"])
+        .success()
+        .stdout_has("2 the same · times of 2 cases compared");
     sandbox.write("models/expected/output_0.pb", expected([41.5, 51.5, 60.]));
     sandbox.run(RUN).code(1);
     sandbox.run(["compare", "base.json"]).success();
     let told = sandbox.run(["compare", "base.json", "--gate"]).code(1);
-    let told = told.stdout_has("broken (2)").stdout_has("linear:cpu-fp32       ✓ PASS → ✗ NUMERICS at run: tensor `y`");
+    let told = told
+        .stdout_has("broken (2)")
+        .stdout_has("linear:cpu-fp32       ✓ PASS → ✗ NUMERICS at run: tensor `y`");
     told.stdout_has("2 broken · 0 the same");
-    let comment = sandbox.run(["compare", "base.json", "--gate", "--format", "markdown", "--output", "comment.md"]);
+    let comment = sandbox.run([
+        "compare",
+        "base.json",
+        "--gate",
+        "--format",
+        "markdown",
+        "--output",
+        "comment.md",
+    ]);
     comment.code(1);
     assert!(
-        sandbox.read("comment.md").contains("#### broken (2)\n\n| case | change |"),
+        sandbox
+            .read("comment.md")
+            .contains("#### broken (2)\n\n| case | change |"),
         "{}",
         sandbox.read("comment.md")
     );
     // The other way round it is a repair, which closes no gate.
-    let back = sandbox.run(["compare", "orch-out/report/matrix.json", "base.json", "--gate"]).success();
+    let back = sandbox
+        .run([
+            "compare",
+            "orch-out/report/matrix.json",
+            "base.json",
+            "--gate",
+        ])
+        .success();
     back.stdout_has("fixed (2)");
 }
 
@@ -80,12 +112,22 @@ fn each_kind_of_change_is_told_as_what_it_is() {
     assert_eq!(with(&times(1.1)), one("slower"));
     assert_eq!(with(&times(0.9)), one("faster"));
     assert_eq!(with(&times(1.02)), []);
-    assert_eq!(with(&|case| case["status"] = json!("SKIP_UNAVAILABLE")), one("lost"));
-    assert_eq!(with(&|case| case["status"] = json!("INDECISIVE")), one("lost"));
+    assert_eq!(
+        with(&|case| case["status"] = json!("SKIP_UNAVAILABLE")),
+        one("lost")
+    );
+    assert_eq!(
+        with(&|case| case["status"] = json!("INDECISIVE")),
+        one("lost")
+    );
     assert_eq!(with(&|case| case["status"] = json!("CRASH")), one("broken"));
-    assert_eq!(with(&|case| case["numerics"]["snr_db"] = json!(20.0)), one("less_accurate"));
+    assert_eq!(
+        with(&|case| case["numerics"]["snr_db"] = json!(20.0)),
+        one("less_accurate")
+    );
     let larger = |case: &mut Value| {
-        case["metrics"]["peak_rss_bytes"] = json!(case["metrics"]["peak_rss_bytes"].as_u64().unwrap() + (1 << 30));
+        case["metrics"]["peak_rss_bytes"] =
+            json!(case["metrics"]["peak_rss_bytes"].as_u64().unwrap() + (1 << 30));
     };
     assert_eq!(with(&larger), one("more_memory"));
     let mut fewer = base.clone();
@@ -112,8 +154,12 @@ fn times_of_single_processes_are_suspicions_and_close_no_gate() {
     let (sandbox, mut head) = ran(RIGHT);
     head["cases"][0]["metrics"]["rounds"][0]["min_ms"] = json!(1000.0);
     sandbox.write("head.json", head.to_string());
-    let told = sandbox.run(["compare", "base.json", "head.json", "--gate"]).success();
-    told.stdout_has("slower (1)").stdout_has("→ 1000 ms (+").stdout_has("not confirmed");
+    let told = sandbox
+        .run(["compare", "base.json", "head.json", "--gate"])
+        .success();
+    told.stdout_has("slower (1)")
+        .stdout_has("→ 1000 ms (+")
+        .stdout_has("not confirmed");
 }
 
 /// A hook of git's starts orch with variables that name the hook's repository.
@@ -124,14 +170,25 @@ fn the_base_comes_from_the_repository_of_the_folder_whatever_a_hook_set() {
     sandbox.write("head.json", head.to_string());
     sandbox.write("other/file", "");
     for (folder, files, branch) in [(".", "specs", "here"), ("other", "file", "there")] {
-        for line in ["init -q", &format!("add {files}"), "commit -qm x", &format!("branch {branch}")] {
+        for line in [
+            "init -q",
+            &format!("add {files}"),
+            "commit -qm x",
+            &format!("branch {branch}"),
+        ] {
             git(&sandbox, folder, line);
         }
     }
     let other = sandbox.path("other/.git").display().to_string();
-    let sandbox = sandbox.env("GIT_DIR", other).env("GIT_INDEX_FILE", "no/such/index");
+    let sandbox = sandbox
+        .env("GIT_DIR", other)
+        .env("GIT_INDEX_FILE", "no/such/index");
     let compare = ["compare", "base.json", "head.json", "--confirm", "there"];
-    sandbox.run(compare).code(1).stderr_has("invalid reference: there").stderr_lacks("is not in there");
+    sandbox
+        .run(compare)
+        .code(1)
+        .stderr_has("invalid reference: there")
+        .stderr_lacks("is not in there");
 }
 
 /// Measures both sides anew, at one commit and the next.
@@ -159,18 +216,34 @@ fn what_is_measured_again_in_turns_is_slower_or_is_not() {
     let mut base = measured("base.json");
     base["cases"][0]["metrics"]["rounds"][0]["min_ms"] = json!(1e-6);
     sandbox.write("base.json", base.to_string());
-    let told = sandbox.run(confirm).success().stderr_has("round 5: base and head of 1 case");
-    let is_gone = told.stdout.contains("1 of them only before both were measured again");
-    assert!(is_gone || told.stdout.contains("cannot tell"), "{}", told.stdout);
+    let told = sandbox
+        .run(confirm)
+        .success()
+        .stderr_has("round 5: base and head of 1 case");
+    let is_gone = told
+        .stdout
+        .contains("1 of them only before both were measured again");
+    assert!(
+        is_gone || told.stdout.contains("cannot tell"),
+        "{}",
+        told.stdout
+    );
     // Ten times as many nodes are slower on any machine.
     measured("base.json");
     sandbox.write("models/linear.onnx", slow_linear(4000));
     sandbox.run(RUN).success();
-    sandbox.run(confirm).code(1).stdout_has("slower (1)").stdout_lacks("not confirmed");
+    sandbox
+        .run(confirm)
+        .code(1)
+        .stdout_has("slower (1)")
+        .stdout_lacks("not confirmed");
     assert_eq!(sandbox.read("base.json").matches("\"case\"").count(), 1);
     let (_, trees) = shell(&sandbox, "git worktree list");
     assert_eq!(trees.lines().count(), 1, "{trees}");
-    sandbox.run(["compare", "base.json", "--confirm", "no-such-revision"]).code(1).stderr_has("no-such-revision");
+    sandbox
+        .run(["compare", "base.json", "--confirm", "no-such-revision"])
+        .code(1)
+        .stderr_has("no-such-revision");
 }
 
 #[test]
@@ -180,13 +253,19 @@ fn what_is_no_report_is_refused_by_name() {
         .run(["compare", "a.json", "b.json"])
         .code(2)
         .stderr_has("`a.json` is no report of this orch: missing field");
-    sandbox.run(["compare", "none.json"]).code(1).stderr_has("failed to read `none.json`");
+    sandbox
+        .run(["compare", "none.json"])
+        .code(1)
+        .stderr_has("failed to read `none.json`");
 }
 
 /// A run of another machine: one case, whose least time varies from day to day.
 pub(super) fn day(number: u32, ms: f64) -> Value {
     let mut report: Value = serde_json::from_str(REPORT).unwrap();
-    report["cases"].as_array_mut().unwrap().retain(|case| case["case"] == "bert:cpu-fp32");
+    report["cases"]
+        .as_array_mut()
+        .unwrap()
+        .retain(|case| case["case"] == "bert:cpu-fp32");
     let case = &mut report["cases"][0];
     let measured = format!("2026-02-{number:02}T08:00:00Z");
     case["measured"] = json!(measured);
@@ -208,23 +287,50 @@ fn runs_of_the_history_are_compared_by_how_much_they_vary_there() {
     (1..=6).for_each(|number| import(number, 1.5 * (1.0 + 0.05 * f64::from(number % 2))));
     // Of too few executions nothing is known: what differs by 3 % is suspected.
     import(9, 1.6);
-    sandbox.run(["compare", "2026-02-06", "1"]).success().stdout_has("slower (1)").stdout_lacks("of the history");
+    sandbox
+        .run(["compare", "2026-02-06", "1"])
+        .success()
+        .stdout_has("slower (1)")
+        .stdout_lacks("of the history");
     import(10, 1.5);
     import(11, 1.6);
-    let told = sandbox.run(["compare", "2026-02-06", "1"]).success().stdout_lacks("slower");
+    let told = sandbox
+        .run(["compare", "2026-02-06", "1"])
+        .success()
+        .stdout_lacks("slower");
     told.stdout_has("times of 1 case compared, 1 by how much they vary over the history")
         .stdout_has("1 that vary too much over the history to tell");
-    let json = sandbox.run(["compare", "2026-02-06", "1", "--json"]).success().json();
+    let json = sandbox
+        .run(["compare", "2026-02-06", "1", "--json"])
+        .success()
+        .json();
     assert_eq!(json["unsettled"][0]["noise"]["executions"], 9, "{json}");
     // More than it ever varied, by a file against a run, and by name.
     sandbox.write("slow.json", day(12, 3.0).to_string());
-    let told = sandbox.run(["compare", "2", "slow.json"]).success().stdout_has("slower (1)");
-    told.stdout_has("executions of the history").stdout_has("base  run 20260210T");
-    sandbox.run(["compare", "20260210T", "slow.json"]).success().stdout_has("slower (1)");
-    sandbox.run(["compare", "no-such-branch", "1"]).code(2).stderr_has("`no-such-branch` is no run of the history");
-    sandbox.run(["compare", "99", "1"]).code(2).stderr_has("`orch history` lists the runs");
+    let told = sandbox
+        .run(["compare", "2", "slow.json"])
+        .success()
+        .stdout_has("slower (1)");
+    told.stdout_has("executions of the history")
+        .stdout_has("base  run 20260210T");
+    sandbox
+        .run(["compare", "20260210T", "slow.json"])
+        .success()
+        .stdout_has("slower (1)");
+    sandbox
+        .run(["compare", "no-such-branch", "1"])
+        .code(2)
+        .stderr_has("`no-such-branch` is no run of the history");
+    sandbox
+        .run(["compare", "99", "1"])
+        .code(2)
+        .stderr_has("`orch history` lists the runs");
     // The last that is so old; all of them are.
-    sandbox.run(["compare", "7d", "1"]).success().stdout_has("base  run 20260211T").stdout_has("1 the same");
+    sandbox
+        .run(["compare", "7d", "1"])
+        .success()
+        .stdout_has("base  run 20260211T")
+        .stdout_has("1 the same");
 }
 
 /// A project with two commits and a run at each, the second of which broke it.
@@ -243,19 +349,49 @@ fn runs_are_found_by_the_revisions_that_they_ran_at() {
     sandbox.run(RUN).code(1);
     let commit = |name: &str| git(&format!("rev-parse {name}")).trim().to_owned();
     let (right, wrong) = (commit("v1"), commit("HEAD"));
-    for (base, head) in [("v1", "HEAD"), (&right[..7], &wrong[..7]), ("HEAD~1", "topic/wrong"), (&right, "main")] {
-        let told = sandbox.run(["compare", base, head, "--gate"]).code(1).stdout_has("broken (2)");
+    for (base, head) in [
+        ("v1", "HEAD"),
+        (&right[..7], &wrong[..7]),
+        ("HEAD~1", "topic/wrong"),
+        (&right, "main"),
+    ] {
+        let told = sandbox
+            .run(["compare", base, head, "--gate"])
+            .code(1)
+            .stdout_has("broken (2)");
         for (side, commit) in [("base", &right), ("head", &wrong)] {
-            let line = told.stdout.lines().find(|line| line.starts_with(side)).unwrap();
-            assert!(line.contains(&format!(" at {}", &commit[..9])), "{base} {head}: {line}");
+            let line = told
+                .stdout
+                .lines()
+                .find(|line| line.starts_with(side))
+                .unwrap();
+            assert!(
+                line.contains(&format!(" at {}", &commit[..9])),
+                "{base} {head}: {line}"
+            );
         }
     }
     // The head is the last run's report, which is that of the second commit, and so is the last run of the history.
-    sandbox.run(["compare", "v1"]).success().stdout_has("broken (2)");
-    sandbox.run(["compare", "main", "1"]).success().stdout_has("2 the same");
-    sandbox.run(["compare", "main", "v1", "--gate"]).success().stdout_has("fixed (2)");
+    sandbox
+        .run(["compare", "v1"])
+        .success()
+        .stdout_has("broken (2)");
+    sandbox
+        .run(["compare", "main", "1"])
+        .success()
+        .stdout_has("2 the same");
+    sandbox
+        .run(["compare", "main", "v1", "--gate"])
+        .success()
+        .stdout_has("fixed (2)");
     // Nothing ran at this commit yet.
     git("commit -q --allow-empty -m unseen");
-    sandbox.run(["compare", "HEAD", "1"]).code(2).stderr_has("`HEAD` is no run of the history");
-    sandbox.run(["compare", "topic/gone", "1"]).code(2).stderr_has("`topic/gone` is no run of the history");
+    sandbox
+        .run(["compare", "HEAD", "1"])
+        .code(2)
+        .stderr_has("`HEAD` is no run of the history");
+    sandbox
+        .run(["compare", "topic/gone", "1"])
+        .code(2)
+        .stderr_has("`topic/gone` is no run of the history");
 }

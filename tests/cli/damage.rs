@@ -38,13 +38,19 @@ fn record_of(sandbox: &Sandbox, step: &str) -> usize {
 fn mends_a_tree(damage: impl Fn(&Sandbox), told: &str) {
     let sandbox = pair();
     damage(&sandbox);
-    sandbox.run(["cache", "verify"]).code(1).stdout_has("blobs/");
+    sandbox
+        .run(["cache", "verify"])
+        .code(1)
+        .stdout_has("blobs/");
     change_reader(&sandbox);
     let ended = sandbox.run(RUN).success().stderr_has(told);
     ended.summary([("executed", 2), ("hits", 0), ("failed", 0)]);
     sandbox.run(["cache", "verify"]).success();
     assert_eq!(fs::read_to_string(made(&sandbox)).unwrap(), "made\n");
-    sandbox.run(RUN).success().summary([("executed", 0), ("hits", 2)]);
+    sandbox
+        .run(RUN)
+        .success()
+        .summary([("executed", 0), ("hits", 2)]);
 }
 
 #[test]
@@ -69,8 +75,14 @@ fn every_reader_of_a_damaged_tree_waits_until_it_is_made_again() {
     sandbox.run(RUN).success();
     flip_byte(&sandbox.blob("made"));
     let again: Vec<_> = (0..6).map(|n| format!("--rerun=command:r{n}")).collect();
-    let args = RUN.into_iter().chain(["--jobs", "1"]).chain(again.iter().map(String::as_str));
-    sandbox.run(args).success().summary([("executed", 7), ("failed", 0)]);
+    let args = RUN
+        .into_iter()
+        .chain(["--jobs", "1"])
+        .chain(again.iter().map(String::as_str));
+    sandbox
+        .run(args)
+        .success()
+        .summary([("executed", 7), ("failed", 0)]);
     for n in 0..6 {
         let listed = format!("in\nin/dir\nin/dir/made.txt\n{n}\n");
         assert_eq!(sandbox.output(&format!("command:r{n}"), "list"), listed);
@@ -79,7 +91,10 @@ fn every_reader_of_a_damaged_tree_waits_until_it_is_made_again() {
 
 #[test]
 fn a_file_that_is_gone_from_a_tree() {
-    mends_a_tree(|sandbox| fs::remove_file(made(sandbox)).unwrap(), "ok    command:maker");
+    mends_a_tree(
+        |sandbox| fs::remove_file(made(sandbox)).unwrap(),
+        "ok    command:maker",
+    );
 }
 
 #[test]
@@ -96,7 +111,10 @@ fn a_file_that_is_cut_short() {
 fn a_stray_file_among_the_blobs_is_told_and_harms_nothing() {
     let sandbox = pair();
     fs::write(made(&sandbox).with_file_name("stray"), "x").unwrap();
-    sandbox.run(["cache", "verify"]).code(1).stdout_has("no blob has such a name");
+    sandbox
+        .run(["cache", "verify"])
+        .code(1)
+        .stdout_has("no blob has such a name");
     sandbox.run(RUN).success().summary([("executed", 0)]);
     sandbox.run(["cache", "verify", "--heal"]).success();
     sandbox.run(["cache", "verify"]).success();
@@ -106,24 +124,48 @@ fn a_stray_file_among_the_blobs_is_told_and_harms_nothing() {
 fn output_that_is_gone() {
     let sandbox = pair();
     fs::remove_file(made(&sandbox)).unwrap();
-    sandbox.run(["plan", "spec.yaml"]).success().stdout_has("run  command:maker").stdout_has("its output was lost");
-    sandbox.run(RUN).success().summary([("executed", 1), ("hits", 1)]);
+    sandbox
+        .run(["plan", "spec.yaml"])
+        .success()
+        .stdout_has("run  command:maker")
+        .stdout_has("its output was lost");
+    sandbox
+        .run(RUN)
+        .success()
+        .summary([("executed", 1), ("hits", 1)]);
 }
 
 #[test]
 fn a_damaged_entry_of_the_log_is_a_miss_with_a_warning() {
     let header = 60; // bytes before the record
-    for (what, at) in [("the beginning", 119), ("the key", header), ("the last byte", 1)] {
+    for (what, at) in [
+        ("the beginning", 119),
+        ("the key", header),
+        ("the last byte", 1),
+    ] {
         let sandbox = pair();
-        flip_at(&sandbox.store("log"), record_of(&sandbox, "command:maker") - at);
-        sandbox.run(["cache", "verify"]).code(1).stdout_has("the entry at byte");
+        flip_at(
+            &sandbox.store("log"),
+            record_of(&sandbox, "command:maker") - at,
+        );
+        sandbox
+            .run(["cache", "verify"])
+            .code(1)
+            .stdout_has("the entry at byte");
         // A run in which nothing changed reads no records.
         change_reader(&sandbox);
-        let ended = sandbox.run(RUN).success().stderr_has("is damaged in 1 place: what was recorded there runs again");
+        let ended = sandbox
+            .run(RUN)
+            .success()
+            .stderr_has("is damaged in 1 place: what was recorded there runs again");
         ended.summary([("executed", 2), ("hits", 0)]);
         sandbox.run(["cache", "verify", "--heal"]).success();
         sandbox.run(["cache", "verify"]).success();
-        sandbox.run(RUN).success().stderr_lacks("damaged").summary([("executed", 0)]);
+        sandbox
+            .run(RUN)
+            .success()
+            .stderr_lacks("damaged")
+            .summary([("executed", 0)]);
         assert!(!what.is_empty());
     }
 }
@@ -131,11 +173,19 @@ fn a_damaged_entry_of_the_log_is_a_miss_with_a_warning() {
 #[test]
 fn a_damaged_record_is_told_with_a_remedy() {
     let sandbox = pair();
-    flip_at(&sandbox.store("log"), record_of(&sandbox, "command:maker") + 9);
+    flip_at(
+        &sandbox.store("log"),
+        record_of(&sandbox, "command:maker") + 9,
+    );
     let ended = sandbox.run(["output", "command:maker", "--latest"]).code(1);
-    ended.stderr_has("the entry at byte").stderr_has("hint: `orch cache verify --heal`");
+    ended
+        .stderr_has("the entry at byte")
+        .stderr_has("hint: `orch cache verify --heal`");
     sandbox.run(["cache", "verify", "--heal"]).success();
-    sandbox.run(RUN).success().summary([("executed", 1), ("hits", 1)]);
+    sandbox
+        .run(RUN)
+        .success()
+        .summary([("executed", 1), ("hits", 1)]);
     assert_eq!(sandbox.output("command:maker", "made.txt"), "made\n");
 }
 
@@ -143,30 +193,53 @@ fn a_damaged_record_is_told_with_a_remedy() {
 #[test]
 fn a_damaged_record_that_a_page_shows_is_made_again() {
     let test = "generate:bert:mps-fp32";
-    let command = "commands:\n  c: {argv: [cp, in, out], inputs: {in: {file: in}}, outputs: [out]}\n";
+    let command =
+        "commands:\n  c: {argv: [cp, in, out], inputs: {in: {file: in}}, outputs: [out]}\n";
     for has_more_to_do in [false, true] {
-        let sandbox = Sandbox::new().file("spec.yaml", format!("{WITHOUT_DEVICE}{command}")).file("in", "1\n");
+        let sandbox = Sandbox::new()
+            .file("spec.yaml", format!("{WITHOUT_DEVICE}{command}"))
+            .file("in", "1\n");
         sandbox.run(RUN).code(3);
         flip_at(&sandbox.store("log"), record_of(&sandbox, test) + 9);
         fs::remove_dir_all(sandbox.store("memos")).unwrap();
         if has_more_to_do {
             sandbox.write("in", "2\n");
         }
-        let ended = sandbox.run(RUN).code(3).stderr_has("; the step runs again").stderr_has(&format!("ok    {test}"));
+        let ended = sandbox
+            .run(RUN)
+            .code(3)
+            .stderr_has("; the step runs again")
+            .stderr_has(&format!("ok    {test}"));
         ended.summary([("executed", 1 + u64::from(has_more_to_do))]);
-        sandbox.run(RUN).code(3).stderr_lacks("damaged").summary([("executed", 0)]);
+        sandbox
+            .run(RUN)
+            .code(3)
+            .stderr_lacks("damaged")
+            .summary([("executed", 0)]);
     }
 }
 
 #[test]
 fn a_damaged_manifest_is_written_anew_by_a_rerun() {
     let sandbox = pair();
-    flip_at(&sandbox.store("log"), find(&sandbox.store("log"), "\"path\":\"made.txt\""));
-    sandbox.run(["cache", "verify"]).code(1).stdout_has("the entry at byte");
+    flip_at(
+        &sandbox.store("log"),
+        find(&sandbox.store("log"), "\"path\":\"made.txt\""),
+    );
+    sandbox
+        .run(["cache", "verify"])
+        .code(1)
+        .stdout_has("the entry at byte");
     change_reader(&sandbox);
-    sandbox.run(RUN).success().summary([("executed", 2), ("hits", 0)]);
+    sandbox
+        .run(RUN)
+        .success()
+        .summary([("executed", 2), ("hits", 0)]);
     sandbox.write("spec.yaml", PAIR.replace("echo 1", "echo 3"));
-    sandbox.run(RUN).success().summary([("executed", 1), ("hits", 1)]);
+    sandbox
+        .run(RUN)
+        .success()
+        .summary([("executed", 1), ("hits", 1)]);
 }
 
 #[test]
@@ -174,23 +247,47 @@ fn a_log_that_is_cut_short_loses_what_was_behind_and_no_more() {
     let sandbox = pair();
     let log = sandbox.store("log");
     let kept = record_of(&sandbox, "command:reader") as u64 - 1;
-    fs::File::options().write(true).open(&log).unwrap().set_len(kept).unwrap();
+    fs::File::options()
+        .write(true)
+        .open(&log)
+        .unwrap()
+        .set_len(kept)
+        .unwrap();
     sandbox.run(["cache", "verify"]).success();
-    sandbox.run(RUN).success().summary([("executed", 1), ("hits", 1)]);
+    sandbox
+        .run(RUN)
+        .success()
+        .summary([("executed", 1), ("hits", 1)]);
     sandbox.run(["cache", "verify"]).success();
-    sandbox.run(RUN).success().summary([("executed", 0), ("hits", 2)]);
+    sandbox
+        .run(RUN)
+        .success()
+        .summary([("executed", 0), ("hits", 2)]);
 }
 
 #[test]
 fn healing_takes_damage_out() {
     let sandbox = pair();
     flip_byte(&made(&sandbox));
-    flip_at(&sandbox.store("log"), record_of(&sandbox, "command:reader") + 9);
+    flip_at(
+        &sandbox.store("log"),
+        record_of(&sandbox, "command:reader") + 9,
+    );
     let found = sandbox.run(["cache", "verify", "--json"]).code(1).json();
     assert_eq!(found.as_array().unwrap().len(), 2, "{found}");
-    sandbox.run(["cache", "verify", "--heal"]).success().stderr_has("removed; the steps");
-    sandbox.run(["cache", "verify"]).success().stdout_has("everything is as it was published");
-    sandbox.run(RUN).success().stderr_lacks("warning").summary([("executed", 2), ("hits", 0)]);
+    sandbox
+        .run(["cache", "verify", "--heal"])
+        .success()
+        .stderr_has("removed; the steps");
+    sandbox
+        .run(["cache", "verify"])
+        .success()
+        .stdout_has("everything is as it was published");
+    sandbox
+        .run(RUN)
+        .success()
+        .stderr_lacks("warning")
+        .summary([("executed", 2), ("hits", 0)]);
     sandbox.run(["cache", "verify"]).success();
 }
 
@@ -198,7 +295,9 @@ fn healing_takes_damage_out() {
 fn a_rerun_over_a_damaged_tree_leaves_a_whole_one() {
     let sandbox = pair();
     flip_byte(&made(&sandbox));
-    sandbox.run(["run", "spec.yaml", "--rerun", "command:maker"]).success();
+    sandbox
+        .run(["run", "spec.yaml", "--rerun", "command:maker"])
+        .success();
     change_reader(&sandbox);
     sandbox.run(RUN).success();
     sandbox.run(["cache", "verify"]).success();
@@ -212,13 +311,21 @@ fn a_damaged_memory_of_file_digests_only_costs_hashing() {
         "version: 1\ncommands:\n  c: {argv: [cp, in, out], inputs: {in: {file: in.txt}}, outputs: [out]}\n",
     );
     let old = std::time::SystemTime::now() - std::time::Duration::from_secs(60);
-    fs::File::options().write(true).open(sandbox.path("in.txt")).unwrap().set_modified(old).unwrap();
+    fs::File::options()
+        .write(true)
+        .open(sandbox.path("in.txt"))
+        .unwrap()
+        .set_modified(old)
+        .unwrap();
     sandbox.run(RUN).success().summary([("executed", 1)]);
     let memory = sandbox.store("files");
     let whole = fs::read(&memory).unwrap();
     for damaged in [&whole[..whole.len() / 2], b"", b"[]", b"\xff"] {
         fs::write(&memory, damaged).unwrap();
-        sandbox.run(RUN).success().summary([("executed", 0), ("hits", 1)]);
+        sandbox
+            .run(RUN)
+            .success()
+            .summary([("executed", 0), ("hits", 1)]);
     }
 }
 
@@ -228,8 +335,14 @@ fn a_damaged_page_is_put_aside_and_written_again() {
     let page = sandbox.path("orch-out/report/index.html");
     flip_byte(&page);
     let damaged = fs::read(&page).unwrap();
-    sandbox.run(RUN).success().stderr_has("index.html` was edited: it is `");
-    assert_eq!(fs::read(sandbox.path("orch-out/report/index.html.edited")).unwrap(), damaged);
+    sandbox
+        .run(RUN)
+        .success()
+        .stderr_has("index.html` was edited: it is `");
+    assert_eq!(
+        fs::read(sandbox.path("orch-out/report/index.html.edited")).unwrap(),
+        damaged
+    );
     sandbox.run(RUN).success().stderr_lacks("edited");
     assert_ne!(fs::read(&page).unwrap(), damaged);
 }
@@ -242,10 +355,18 @@ fn a_damaged_generated_test_is_not_handed_out() {
     let name = "orch-out/tests/test_bert_mps-fp32.py";
     let whole = sandbox.read(name);
     flip_byte(&sandbox.blob(&sandbox.output("generate:bert:mps-fp32", "test_bert_mps-fp32.py")));
-    sandbox.run(RUN).code(3).stderr_has("is damaged:").stderr_has("ok    generate:bert:mps-fp32");
+    sandbox
+        .run(RUN)
+        .code(3)
+        .stderr_has("is damaged:")
+        .stderr_has("ok    generate:bert:mps-fp32");
     assert_eq!(sandbox.read(name), whole);
     sandbox.run(["cache", "verify"]).success();
-    sandbox.run(RUN).code(3).stderr_lacks("damaged").summary([("executed", 0)]);
+    sandbox
+        .run(RUN)
+        .code(3)
+        .stderr_lacks("damaged")
+        .summary([("executed", 0)]);
 }
 
 #[test]
@@ -256,15 +377,31 @@ commands:
   writer: {argv: [sh, -c, 'chmod u+w in/big && echo x >> in/big && echo x > out'], inputs: {in: {step: 'command:large'}}, outputs: [out]}
   reader: {argv: [sh, -c, 'sleep 0.5; wc -c < in/big > size; cat w > was'], inputs: {in: {step: 'command:large'}, w: {file: w}}, outputs: [size, was]}
 ";
-    for (switch, writer_passes) in [("on", !orch::confine::Enforced::of_kernel().is_some()), ("off", true)] {
-        let sandbox = Sandbox::new().file("spec.yaml", spec).file("w", "1").env("ORCH_SANDBOX", switch);
+    for (switch, writer_passes) in [
+        ("on", !orch::confine::Enforced::of_kernel().is_some()),
+        ("off", true),
+    ] {
+        let sandbox = Sandbox::new()
+            .file("spec.yaml", spec)
+            .file("w", "1")
+            .env("ORCH_SANDBOX", switch);
         // What is written to each time is made again each time.
-        let ended = sandbox.run_through(["timeout", "--signal=KILL", "60"], &["run", "spec.yaml", "--jobs", "2"]);
+        let ended = sandbox.run_through(
+            ["timeout", "--signal=KILL", "60"],
+            &["run", "spec.yaml", "--jobs", "2"],
+        );
         match writer_passes {
             true => ended.success(),
-            false => ended.code(1).stderr_has("FAIL  command:writer").stderr_has("Permission denied"),
+            false => ended
+                .code(1)
+                .stderr_has("FAIL  command:writer")
+                .stderr_has("Permission denied"),
         };
-        assert_eq!(sandbox.output("command:reader", "size").trim(), "2000000", "{switch}");
+        assert_eq!(
+            sandbox.output("command:reader", "size").trim(),
+            "2000000",
+            "{switch}"
+        );
         sandbox.run(["cache", "verify"]).success();
     }
 }
@@ -274,7 +411,10 @@ commands:
 fn a_step_that_damages_its_input_each_time_fails_and_does_not_run_for_ever() {
     let sandbox = Sandbox::new().env("ORCH_SANDBOX", "off");
     let blobs = sandbox.path("cache/v2/blobs");
-    let spoil = format!("for each in {}/*/*; do chmod u+w $each; echo x >> $each; done; echo x > out", blobs.display());
+    let spoil = format!(
+        "for each in {}/*/*; do chmod u+w $each; echo x >> $each; done; echo x > out",
+        blobs.display()
+    );
     let spec = format!(
         "version: 1
 commands:
@@ -300,7 +440,9 @@ commands:
 ";
     let sandbox = Sandbox::new();
     let began = sandbox.path("seen/began");
-    let spec = spec.replace("touch seen/began", &format!("touch {}", began.display())).replace("SEEN", "seen");
+    let spec = spec
+        .replace("touch seen/began", &format!("touch {}", began.display()))
+        .replace("SEEN", "seen");
     let sandbox = sandbox.file("spec.yaml", spec);
     let child = sandbox.spawn(["run", "spec.yaml"]);
     eventually("it began", || began.exists());
@@ -312,7 +454,9 @@ commands:
     file.set_modified(before.modified().unwrap()).unwrap();
     std::fs::set_permissions(&blob, before.permissions()).unwrap();
     let ended = sandbox.wait(child).success();
-    ended.stderr_has("the output of command:large is lost").stderr_has("it runs again");
+    ended
+        .stderr_has("the output of command:large is lost")
+        .stderr_has("it runs again");
     assert_eq!(sandbox.output("command:reader", "read"), "whole\n");
     sandbox.run(["cache", "verify"]).success();
 }

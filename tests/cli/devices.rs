@@ -13,13 +13,26 @@ pub(super) fn complaints(value: &Value, schema: &Value, root: &Value, at: &str) 
         return complaints(value, root.pointer(&reference[1..]).unwrap(), root, at);
     }
     if let Some(any) = schema["oneOf"].as_array().or(schema["anyOf"].as_array()) {
-        let fits = any.iter().any(|one| complaints(value, one, root, at).is_empty());
-        return if fits { vec![] } else { vec![format!("{at} fits none of its forms")] };
+        let fits = any
+            .iter()
+            .any(|one| complaints(value, one, root, at).is_empty());
+        return if fits {
+            vec![]
+        } else {
+            vec![format!("{at} fits none of its forms")]
+        };
     }
     if let Some(only) = schema.get("const") {
-        return if value == only { vec![] } else { vec![format!("{at} is not {only}")] };
+        return if value == only {
+            vec![]
+        } else {
+            vec![format!("{at} is not {only}")]
+        };
     }
-    if schema["enum"].as_array().is_some_and(|words| !words.contains(value)) {
+    if schema["enum"]
+        .as_array()
+        .is_some_and(|words| !words.contains(value))
+    {
         return vec![format!("{at} is none of {}", schema["enum"])];
     }
     let is = match value {
@@ -46,9 +59,19 @@ pub(super) fn complaints(value: &Value, schema: &Value, root: &Value, at: &str) 
     }
     let mut found = vec![];
     for (index, item) in value.as_array().into_iter().flatten().enumerate() {
-        found.extend(complaints(item, &schema["items"], root, &format!("{at}/{index}")));
+        found.extend(complaints(
+            item,
+            &schema["items"],
+            root,
+            &format!("{at}/{index}"),
+        ));
     }
-    for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+    for name in schema["required"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+    {
         if value.get(name).is_none() {
             found.push(format!("{at} lacks {name}"));
         }
@@ -69,8 +92,17 @@ fn the_document_is_what_its_schema_says() {
     let sandbox = Sandbox::new();
     let schema = sandbox.run(["schema", "--of", "devices"]).success().json();
     let document = sandbox.run(["devices", "--json"]).success().json();
-    assert_eq!(complaints(&document, &schema, &schema, ""), Vec::<String>::new());
-    assert!(document["backends"].as_array().unwrap().iter().any(|backend| backend["name"] == "cpu"));
+    assert_eq!(
+        complaints(&document, &schema, &schema, ""),
+        Vec::<String>::new()
+    );
+    assert!(
+        document["backends"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|backend| backend["name"] == "cpu")
+    );
     // A schema that takes everything describes nothing.
     let mut wrong = document.clone();
     wrong["backends"][0]["available"] = "yes".into();
@@ -82,19 +114,38 @@ fn the_document_is_what_its_schema_says() {
 /// A Python environment whose OpenVINO is a library that does `what` as soon as it is loaded.
 pub(super) fn broken(sandbox: &Sandbox, what: &str) -> String {
     let home = sandbox.path("python");
-    let made = Command::new("python3").args(["-m", "venv", "--without-pip"]).arg(&home).status().unwrap();
+    let made = Command::new("python3")
+        .args(["-m", "venv", "--without-pip"])
+        .arg(&home)
+        .status()
+        .unwrap();
     assert!(made.success());
     let python = home.join("bin/python");
     let site = Command::new(&python)
-        .args(["-c", "import sysconfig; print(sysconfig.get_path('platlib'), end='')"])
+        .args([
+            "-c",
+            "import sysconfig; print(sysconfig.get_path('platlib'), end='')",
+        ])
         .output()
         .unwrap();
     let folder = Path::new(std::str::from_utf8(&site.stdout).unwrap()).join("openvino/libs");
     std::fs::create_dir_all(&folder).unwrap();
     let source = sandbox.path("broken.c");
-    std::fs::write(&source, format!("__attribute__((constructor)) static void start(void) {{ {what} }}\n")).unwrap();
+    std::fs::write(
+        &source,
+        format!("__attribute__((constructor)) static void start(void) {{ {what} }}\n"),
+    )
+    .unwrap();
     let library = folder.join("libopenvino_c.so.2641");
-    assert!(Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(library).arg(source).status().unwrap().success());
+    assert!(
+        Command::new("cc")
+            .args(["-shared", "-fPIC", "-o"])
+            .arg(library)
+            .arg(source)
+            .status()
+            .unwrap()
+            .success()
+    );
     python.to_str().unwrap().to_owned()
 }
 
@@ -102,20 +153,42 @@ pub(super) fn broken(sandbox: &Sandbox, what: &str) -> String {
 fn a_driver_that_crashes_is_a_reason_in_the_list_and_takes_nothing_with_it() {
     let sandbox = Sandbox::new();
     let python = broken(&sandbox, "*(volatile int *)0 = 1;");
-    let document = sandbox.run(["devices", "--json", "--python", &python]).success().json();
+    let document = sandbox
+        .run(["devices", "--json", "--python", &python])
+        .success()
+        .json();
     let find = |name: &str| {
-        document["backends"].as_array().unwrap().iter().find(|backend| backend["name"] == name).unwrap().clone()
+        document["backends"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|backend| backend["name"] == name)
+            .unwrap()
+            .clone()
     };
     let openvino = find("openvino");
     assert_eq!(openvino["available"], false);
-    assert_eq!(openvino["reason"], "asking its native library failed: the probe was ended by signal 11");
-    assert_eq!(openvino["devices"].as_array().unwrap().len(), 0, "what died is not promised");
+    assert_eq!(
+        openvino["reason"],
+        "asking its native library failed: the probe was ended by signal 11"
+    );
+    assert_eq!(
+        openvino["devices"].as_array().unwrap().len(),
+        0,
+        "what died is not promised"
+    );
     assert_eq!(find("cpu")["available"], true);
     // It ends by itself: that is no answer either.
     let python = broken(&sandbox, "__builtin_trap();");
-    let said = sandbox.run(["devices", "--python", &python]).success().stdout;
+    let said = sandbox
+        .run(["devices", "--python", &python])
+        .success()
+        .stdout;
     let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(words.contains("openvino unavailable asking its native library failed"), "{said}");
+    assert!(
+        words.contains("openvino unavailable asking its native library failed"),
+        "{said}"
+    );
 }
 
 /// Asking the browser gives its device another name, which is no reason to do anything again.
@@ -125,8 +198,13 @@ fn to_look_at_the_devices_between_two_runs_changes_nothing() {
     let sandbox = crate::ready_onnx::sandbox(crate::onnx::RIGHT);
     let envs = Path::new(&sandbox.path("envs")).to_owned();
     let shared = sandbox.env("ORCH_ENV_DIR", crate::support::env_dir().to_str().unwrap());
-    shared.run(["setup", "browser", "--spec", "specs/all.yaml"]).success();
-    for entry in std::fs::read_dir(crate::support::env_dir()).unwrap().map(|entry| entry.unwrap()) {
+    shared
+        .run(["setup", "browser", "--spec", "specs/all.yaml"])
+        .success();
+    for entry in std::fs::read_dir(crate::support::env_dir())
+        .unwrap()
+        .map(|entry| entry.unwrap())
+    {
         let name = entry.file_name().into_string().unwrap();
         if entry.path().is_dir() && name.starts_with("browser-") {
             std::os::unix::fs::symlink(entry.path(), envs.join(name)).unwrap();
@@ -136,7 +214,10 @@ fn to_look_at_the_devices_between_two_runs_changes_nothing() {
     let run = ["run", "specs/all.yaml", "--json", "-t", "cpu"];
     let name = |document: &Value| {
         let backends = document["backends"].as_array().unwrap();
-        let browser = backends.iter().find(|backend| backend["name"] == "webgpu-browser").unwrap();
+        let browser = backends
+            .iter()
+            .find(|backend| backend["name"] == "webgpu-browser")
+            .unwrap();
         browser["devices"][0]["name"].clone()
     };
     let before = name(&sandbox.run(run).success().json());

@@ -19,26 +19,48 @@ commands:
   a: {argv: [true], output: [x]}
   b: {argv: ['true'], outputs: [x], timeout_seconds: 0}
 ";
-    let ended = Sandbox::new().file("spec.yaml", spec).run(["run", "spec.yaml"]).code(2);
-    let ended = ended.stderr_has("error: spec.yaml has ").stderr_has("spec.yaml:3:").stderr_has("spec.yaml:4:");
-    ended.stderr_has("did you mean `outputs`?").stderr_has("`timeout_seconds` must be at least 1").stdout_lacks("x");
+    let ended = Sandbox::new()
+        .file("spec.yaml", spec)
+        .run(["run", "spec.yaml"])
+        .code(2);
+    let ended = ended
+        .stderr_has("error: spec.yaml has ")
+        .stderr_has("spec.yaml:3:")
+        .stderr_has("spec.yaml:4:");
+    ended
+        .stderr_has("did you mean `outputs`?")
+        .stderr_has("`timeout_seconds` must be at least 1")
+        .stdout_lacks("x");
 }
 
 #[test]
 fn a_spec_that_is_not_there_is_named() {
-    Sandbox::new().run(["run", "nowhere.yaml"]).code(2).stderr_has("nowhere.yaml");
+    Sandbox::new()
+        .run(["run", "nowhere.yaml"])
+        .code(2)
+        .stderr_has("nowhere.yaml");
 }
 
 #[test]
 fn a_selection_of_nothing_is_a_mistake() {
     let sandbox = Sandbox::new().file("spec.yaml", SPEC);
-    sandbox.run(["run", "spec.yaml", "-m", "brt"]).code(2).stderr_has("no model matches `brt`").stderr_has("`bert`");
-    sandbox.run(["plan", "spec.yaml", "--case", "bert:cpu-*"]).code(2).stderr_has("no case matches `bert:cpu-*`");
+    sandbox
+        .run(["run", "spec.yaml", "-m", "brt"])
+        .code(2)
+        .stderr_has("no model matches `brt`")
+        .stderr_has("`bert`");
+    sandbox
+        .run(["plan", "spec.yaml", "--case", "bert:cpu-*"])
+        .code(2)
+        .stderr_has("no case matches `bert:cpu-*`");
     sandbox
         .run(["run", "spec.yaml", "--step", "run:bert:cuda-fp16"])
         .code(2)
         .stderr_has("did you mean `run:bert:cuda-fp32`?");
-    sandbox.run(["run", "spec.yaml", "--rerun", "zebra*"]).code(2).stderr_has("no step is called `zebra*`");
+    sandbox
+        .run(["run", "spec.yaml", "--rerun", "zebra*"])
+        .code(2)
+        .stderr_has("no step is called `zebra*`");
     assert!(!sandbox.path("orch-out").exists());
     Sandbox::new()
         .file("spec.yaml", "version: 1")
@@ -53,45 +75,77 @@ fn a_run_in_which_nothing_ran_is_not_green() {
         return; // here something may run
     }
     let sandbox = Sandbox::new().file("spec.yaml", SPEC);
-    let ended = sandbox.run(["run", "spec.yaml", "-t", "cuda", "--json"]).code(3);
+    let ended = sandbox
+        .run(["run", "spec.yaml", "-t", "cuda", "--json"])
+        .code(3);
     let document = ended.json();
     let case = &document["cases"][0];
     assert_eq!(document["summary"]["unavailable"], 1);
     assert_eq!(document["summary"]["passed"], 0);
     assert_eq!(case["status"], "SKIP_UNAVAILABLE");
-    assert!(case["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{case}");
+    assert!(
+        case["reason"]
+            .as_str()
+            .is_some_and(|reason| !reason.is_empty()),
+        "{case}"
+    );
     assert_eq!(case["actual_device"], serde_json::Value::Null);
     assert_eq!(case["metrics"], serde_json::Value::Null);
-    sandbox.run(["run", "spec.yaml"]).code(3).stdout_has(case["reason"].as_str().unwrap());
-    assert!(!sandbox.path("cache/envs").exists(), "something was installed for nothing");
+    sandbox
+        .run(["run", "spec.yaml"])
+        .code(3)
+        .stdout_has(case["reason"].as_str().unwrap());
+    assert!(
+        !sandbox.path("cache/envs").exists(),
+        "something was installed for nothing"
+    );
 }
 
 #[test]
 fn an_unknown_step_gets_a_suggestion() {
     let sandbox = Sandbox::new().file("spec.yaml", SPEC);
-    let ended = sandbox.run(["explain", "convert:bert:onx", "--spec", "spec.yaml"]).code(2);
-    ended.stderr_has("no step or case is called `convert:bert:onx`").stderr_has("did you mean `convert:bert:onnx`?");
+    let ended = sandbox
+        .run(["explain", "convert:bert:onx", "--spec", "spec.yaml"])
+        .code(2);
+    ended
+        .stderr_has("no step or case is called `convert:bert:onx`")
+        .stderr_has("did you mean `convert:bert:onnx`?");
 }
 
 #[test]
 fn bad_usage_is_2_and_help_is_0() {
     let sandbox = Sandbox::new();
-    sandbox.run(["run", "--jbos", "2"]).code(2).stderr_has("--jobs");
+    sandbox
+        .run(["run", "--jbos", "2"])
+        .code(2)
+        .stderr_has("--jobs");
     sandbox.run(["run", "--jobs", "0"]).code(2);
     sandbox.run(["frobnicate"]).code(2);
     sandbox.run(["--help"]).success().stdout_has("Exit codes");
-    sandbox.run(["--version"]).success().stdout_has(env!("CARGO_PKG_VERSION"));
+    sandbox
+        .run(["--version"])
+        .success()
+        .stdout_has(env!("CARGO_PKG_VERSION"));
 }
 
 #[test]
 fn commands_in_a_circle_or_of_unknown_steps_are_mistakes() {
-    let command =
-        |name: &str, step: &str| format!("  {name}: {{argv: [x], inputs: {{in: {{step: '{step}'}}}}, outputs: [o]}}\n");
+    let command = |name: &str, step: &str| {
+        format!("  {name}: {{argv: [x], inputs: {{in: {{step: '{step}'}}}}, outputs: [o]}}\n")
+    };
     let spec = |first: &str, second: &str| {
-        format!("version: 1\ncommands:\n{}{}", command("one", first), command("two", second))
+        format!(
+            "version: 1\ncommands:\n{}{}",
+            command("one", first),
+            command("two", second)
+        )
     };
     let circle = Sandbox::new().file("spec.yaml", spec("command:two", "command:one"));
-    circle.run(["plan", "spec.yaml"]).code(2).stderr_has("command:one").stderr_has("command:two");
+    circle
+        .run(["plan", "spec.yaml"])
+        .code(2)
+        .stderr_has("command:one")
+        .stderr_has("command:two");
     let stray = Sandbox::new().file("spec.yaml", spec("command:tow", "command:one"));
     stray
         .run(["plan", "spec.yaml"])
@@ -104,10 +158,26 @@ fn commands_in_a_circle_or_of_unknown_steps_are_mistakes() {
 #[test]
 fn whoever_has_no_spec_or_mistypes_is_told_what_to_do() {
     let sandbox = Sandbox::new();
-    sandbox.run(["run"]).code(2).stderr_has("hint: `orch init` writes a first spec");
-    assert!(!sandbox.path("cache").exists() && !sandbox.path("orch-out").exists(), "nothing was made");
-    sandbox.run(["rnu"]).code(2).stderr_has("hint: did you mean `orch run`?");
-    sandbox.run(["reprot"]).code(2).stderr_has("'report'").stderr_lacks("hint: did you mean");
+    sandbox
+        .run(["run"])
+        .code(2)
+        .stderr_has("hint: `orch init` writes a first spec");
+    assert!(
+        !sandbox.path("cache").exists() && !sandbox.path("orch-out").exists(),
+        "nothing was made"
+    );
+    sandbox
+        .run(["rnu"])
+        .code(2)
+        .stderr_has("hint: did you mean `orch run`?");
+    sandbox
+        .run(["reprot"])
+        .code(2)
+        .stderr_has("'report'")
+        .stderr_lacks("hint: did you mean");
     sandbox.write("specs/all.yaml", "version: 1\n");
-    sandbox.run(["run", "specs"]).code(2).stderr_has("hint: did you mean `specs/all.yaml`?");
+    sandbox
+        .run(["run", "specs"])
+        .code(2)
+        .stderr_has("hint: did you mean `specs/all.yaml`?");
 }

@@ -34,9 +34,16 @@ fn tree(sandbox: &Sandbox, artefact: &str) -> String {
 #[track_caller]
 fn refused(sandbox: &Sandbox, line: &str, says: &str) -> String {
     let (passed, said) = shell(sandbox, line);
-    assert!(!passed && said.contains(says), "{line} does not say {says:?}:\n{said}");
-    let (again, _) = said.rsplit_once("` makes this test and its files again").unwrap_or_else(|| panic!("{said}"));
-    let (_, again) = again.rsplit_once(": `orch run specs/all.yaml").unwrap_or_else(|| panic!("{said}"));
+    assert!(
+        !passed && said.contains(says),
+        "{line} does not say {says:?}:\n{said}"
+    );
+    let (again, _) = said
+        .rsplit_once("` makes this test and its files again")
+        .unwrap_or_else(|| panic!("{said}"));
+    let (_, again) = again
+        .rsplit_once(": `orch run specs/all.yaml")
+        .unwrap_or_else(|| panic!("{said}"));
     assert!(again.ends_with(" --case 'linear:cpu-fp32'"), "{again}");
     format!("{} run specs/all.yaml{again}", env!("CARGO_BIN_EXE_orch"))
 }
@@ -62,47 +69,85 @@ fn a_test_refuses_the_files_of_the_spec_as_it_was() {
     let says = |folder: &str, told: &str, own: &str| {
         format!("{folder}/orch.json says {told}, and this test's files are {own}")
     };
-    refused(&sandbox, &format!("{repro} --artefact old/onnx"), &says("old/onnx", &old[0], &new[0]));
-    refused(&sandbox, &format!("{repro} --model old/model"), &says("old/model", &old[1], &new[1]));
+    refused(
+        &sandbox,
+        &format!("{repro} --artefact old/onnx"),
+        &says("old/onnx", &old[0], &new[0]),
+    );
+    refused(
+        &sandbox,
+        &format!("{repro} --model old/model"),
+        &says("old/model", &old[1], &new[1]),
+    );
     // Both of them agree with each other, and would pass.
-    refused(&sandbox, &format!("{repro} --artefact old/onnx --model old/model"), &says("old/onnx", &old[0], &new[0]));
+    refused(
+        &sandbox,
+        &format!("{repro} --artefact old/onnx --model old/model"),
+        &says("old/onnx", &old[0], &new[0]),
+    );
     fs::remove_dir_all(sandbox.path(ARTEFACTS)).unwrap();
     assert!(shell(&sandbox, &format!("cp -r old {ARTEFACTS}")).0);
-    let again = refused(&sandbox, &repro, &says(&format!("{ARTEFACTS}/onnx"), &old[0], &new[0]));
+    let again = refused(
+        &sandbox,
+        &repro,
+        &says(&format!("{ARTEFACTS}/onnx"), &old[0], &new[0]),
+    );
     assert!(shell(&sandbox, &again).0);
     passes(&sandbox, &repro);
     // And the older test refuses what is newer.
     sandbox.write("orch-out/tests/test_old.py", old_test);
     let older = repro.replace("test_linear_cpu-fp32.py", "test_old.py");
-    refused(&sandbox, &older, &says(&format!("{ARTEFACTS}/onnx"), &new[0], &old[0]));
+    refused(
+        &sandbox,
+        &older,
+        &says(&format!("{ARTEFACTS}/onnx"), &new[0], &old[0]),
+    );
 }
 
 #[test]
 fn a_test_refuses_files_that_were_changed_where_they_lie() {
     let (sandbox, repro) = ran();
     let onnx = |name: &str| sandbox.path(&format!("{ARTEFACTS}/onnx/{name}"));
-    let (inputs, control) = (onnx("inputs.safetensors"), onnx("control-inputs.safetensors"));
+    let (inputs, control) = (
+        onnx("inputs.safetensors"),
+        onnx("control-inputs.safetensors"),
+    );
     let whole = fs::read(&inputs).unwrap();
     fs::remove_file(&inputs).unwrap();
     fs::copy(&control, &inputs).unwrap();
-    refused(&sandbox, &repro, "onnx/inputs.safetensors was changed: it is ");
+    refused(
+        &sandbox,
+        &repro,
+        "onnx/inputs.safetensors was changed: it is ",
+    );
     fs::remove_file(&inputs).unwrap();
     fs::write(&inputs, whole).unwrap();
     passes(&sandbox, &repro);
     // Without its control it would prove less, and pass all the same.
     let reference = sandbox.path(&format!("{ARTEFACTS}/model/control-reference.safetensors"));
     fs::rename(&reference, sandbox.path("aside")).unwrap();
-    refused(&sandbox, &repro, "model/control-reference.safetensors was changed: it is not there, and ");
+    refused(
+        &sandbox,
+        &repro,
+        "model/control-reference.safetensors was changed: it is not there, and ",
+    );
     fs::rename(sandbox.path("aside"), &reference).unwrap();
     passes(&sandbox, &repro);
     fs::remove_file(onnx("orch.json")).unwrap();
-    refused(&sandbox, &repro, "onnx/orch.json to say whose files these are");
+    refused(
+        &sandbox,
+        &repro,
+        "onnx/orch.json to say whose files these are",
+    );
     // As a folder is that was not filled for its size.
     fs::remove_dir_all(onnx("")).unwrap();
     let told = r#"{"model": "linear", "artefact": "onnx", "tree": "", "files": {}, "get": "orch output x"}"#;
     sandbox.write(&format!("{ARTEFACTS}/onnx/orch.json"), told);
     let (passed, said) = shell(&sandbox, &repro);
-    assert!(!passed && said.contains("onnx/manifest.json: `orch output x` copies it there"), "{said}");
+    assert!(
+        !passed && said.contains("onnx/manifest.json: `orch output x` copies it there"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -110,6 +155,14 @@ fn a_test_whose_artefact_was_not_made_takes_no_older_one() {
     let (sandbox, repro) = ran();
     sandbox.write("models/linear.onnx", "no model");
     sandbox.run(RUN).code(1).summary([("failed", 1)]);
-    assert!(sandbox.path(&format!("{ARTEFACTS}/onnx/model.onnx")).exists());
-    refused(&sandbox, &repro, "orch handed out no `onnx` of linear with this test");
+    assert!(
+        sandbox
+            .path(&format!("{ARTEFACTS}/onnx/model.onnx"))
+            .exists()
+    );
+    refused(
+        &sandbox,
+        &repro,
+        "orch handed out no `onnx` of linear with this test",
+    );
 }

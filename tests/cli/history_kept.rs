@@ -23,7 +23,10 @@ fn database(sandbox: &Sandbox) -> PathBuf {
 }
 
 fn files(sandbox: &Sandbox) -> Vec<PathBuf> {
-    let entries = fs::read_dir(sandbox.path("cache/history/runs")).into_iter().flatten().flatten();
+    let entries = fs::read_dir(sandbox.path("cache/history/runs"))
+        .into_iter()
+        .flatten()
+        .flatten();
     let mut files: Vec<_> = entries.map(|entry| entry.path()).collect();
     files.sort();
     files
@@ -36,7 +39,11 @@ fn reports(sandbox: &Sandbox, days: u32) {
         let mut report = report.clone();
         for case in report["cases"].as_array_mut().unwrap() {
             if case["measured"].is_string() {
-                case["measured"] = json!(format!("2026-02-{:02}T{:02}:00:00Z", 1 + day / 24, day % 24));
+                case["measured"] = json!(format!(
+                    "2026-02-{:02}T{:02}:00:00Z",
+                    1 + day / 24,
+                    day % 24
+                ));
                 case["cached"] = json!(false);
             }
         }
@@ -49,8 +56,20 @@ fn reports(sandbox: &Sandbox, days: u32) {
 fn whole(sandbox: &Sandbox, runs: i64) {
     assert_eq!(number(sandbox, "SELECT count(*) FROM runs"), runs);
     assert_eq!(number(sandbox, "SELECT count(*) FROM results"), 206 * runs);
-    assert_eq!(number(sandbox, "SELECT count(*) FROM (SELECT DISTINCT run, case_id FROM results)"), 206 * runs);
-    assert_eq!(number(sandbox, "SELECT count(*) FROM executions WHERE median_ms IS NOT NULL"), 121 * runs);
+    assert_eq!(
+        number(
+            sandbox,
+            "SELECT count(*) FROM (SELECT DISTINCT run, case_id FROM results)"
+        ),
+        206 * runs
+    );
+    assert_eq!(
+        number(
+            sandbox,
+            "SELECT count(*) FROM executions WHERE median_ms IS NOT NULL"
+        ),
+        121 * runs
+    );
     let twice = "SELECT count(*) - count(DISTINCT (execution, round, sample)) FROM samples";
     assert_eq!(number(sandbox, twice), 0);
     let lost = "SELECT count(*) FROM executions WHERE samples <> (SELECT count(*) FROM samples s WHERE s.execution = executions.execution)";
@@ -64,18 +83,36 @@ fn a_run_leaves_one_file_and_one_that_changes_nothing_none() {
     assert_eq!(files(&sandbox).len(), 1);
     assert!(!database(&sandbox).exists(), "a run imports nothing");
     std::thread::sleep(Duration::from_millis(120));
-    let path = || sandbox.run(["run", "all.yaml", "--json"]).code(3).json()["summary"]["path"].clone();
+    let path =
+        || sandbox.run(["run", "all.yaml", "--json"]).code(3).json()["summary"]["path"].clone();
     while path() != "memo" {}
     let left = files(&sandbox).len();
     assert_eq!(path(), "memo");
     assert_eq!(files(&sandbox).len(), left);
     let runs = sandbox.run(["history", "--json"]).success().json();
-    assert_eq!((&runs[0]["cases"], &runs[0]["measured"]), (&json!(1), &json!(0)));
-    assert!(runs[0]["command"].as_str().unwrap().starts_with("orch run all.yaml"), "{runs}");
+    assert_eq!(
+        (&runs[0]["cases"], &runs[0]["measured"]),
+        (&json!(1), &json!(0))
+    );
+    assert!(
+        runs[0]["command"]
+            .as_str()
+            .unwrap()
+            .starts_with("orch run all.yaml"),
+        "{runs}"
+    );
     let state = rows(&sandbox, "SELECT DISTINCT state, execution FROM results");
-    assert_eq!(state, [json!({"state": "SKIP_UNAVAILABLE", "execution": null})]);
+    assert_eq!(
+        state,
+        [json!({"state": "SKIP_UNAVAILABLE", "execution": null})]
+    );
     assert_eq!(number(&sandbox, "SELECT count(*) FROM hardware_results"), 0);
-    assert!(number(&sandbox, "SELECT count(*) FROM hardware_detection WHERE hardware_type = 'cpu' AND available") > 0);
+    assert!(
+        number(
+            &sandbox,
+            "SELECT count(*) FROM hardware_detection WHERE hardware_type = 'cpu' AND available"
+        ) > 0
+    );
 }
 
 #[test]
@@ -83,16 +120,25 @@ fn a_run_says_of_which_commit_it_is_and_a_new_commit_without_work_is_told() {
     let sandbox = sandbox();
     let git = |args: &[&str]| {
         let mut command = Command::new("git");
-        command.arg("-C").arg(sandbox.path(".")).args(["-c", "user.name=a", "-c", "user.email=a@b.c"]).args(args);
+        command
+            .arg("-C")
+            .arg(sandbox.path("."))
+            .args(["-c", "user.name=a", "-c", "user.email=a@b.c"])
+            .args(args);
         let output = command.env_remove("GIT_DIR").output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     };
     git(&["init", "--quiet", "--initial-branch=main"]);
     git(&["add", "all.yaml"]);
     git(&["commit", "--quiet", "-m", "first"]);
     std::thread::sleep(Duration::from_millis(120));
-    let path = || sandbox.run(["run", "all.yaml", "--json"]).code(3).json()["summary"]["path"].clone();
+    let path =
+        || sandbox.run(["run", "all.yaml", "--json"]).code(3).json()["summary"]["path"].clone();
     while path() != "memo" {}
     let before = files(&sandbox).len();
     let first = git(&["rev-parse", "HEAD"]);
@@ -106,10 +152,18 @@ fn a_run_says_of_which_commit_it_is_and_a_new_commit_without_work_is_told() {
     assert_eq!(runs[0]["git_revision"], *first);
     let last = runs.last().unwrap();
     assert_eq!(last["git_revision"], *git(&["rev-parse", "HEAD"]));
-    assert_eq!((&last["git_branch"], &last["git_dirty"], &last["cases"]), (&json!("main"), &json!(false), &json!(1)));
+    assert_eq!(
+        (&last["git_branch"], &last["git_dirty"], &last["cases"]),
+        (&json!("main"), &json!(false), &json!(1))
+    );
     assert!(last["same_as"].is_string(), "{last}");
-    let kept =
-        rows(&sandbox, &format!("SELECT kept, state FROM results WHERE run = '{}'", last["run"].as_str().unwrap()));
+    let kept = rows(
+        &sandbox,
+        &format!(
+            "SELECT kept, state FROM results WHERE run = '{}'",
+            last["run"].as_str().unwrap()
+        ),
+    );
     assert_eq!(kept, [json!({"kept": true, "state": "SKIP_UNAVAILABLE"})]);
 }
 
@@ -120,20 +174,37 @@ fn files_of_runs_and_the_folders_of_a_history_are_imported_as_they_are() {
     reports(&from, 2);
     from.run(["history", "import", "many"]).success();
     let to = Sandbox::new().installs();
-    let import = |path: PathBuf| to.run(["history", "import", path.to_str().unwrap()]).success();
+    let import = |path: PathBuf| {
+        to.run(["history", "import", path.to_str().unwrap()])
+            .success()
+    };
     let own = files(&from).pop().unwrap();
     import(own.clone()).stderr_has("1 run taken in");
-    let runs = |sandbox: &Sandbox| rows(sandbox, "SELECT * EXCLUDE (imported_from) FROM runs ORDER BY run");
+    let runs = |sandbox: &Sandbox| {
+        rows(
+            sandbox,
+            "SELECT * EXCLUDE (imported_from) FROM runs ORDER BY run",
+        )
+    };
     // All that a report does not say is there too.
     assert_eq!(runs(&to), runs(&from)[2..]);
-    assert!(runs(&to)[0]["command"].as_str().unwrap().starts_with("orch run all.yaml"));
+    assert!(
+        runs(&to)[0]["command"]
+            .as_str()
+            .unwrap()
+            .starts_with("orch run all.yaml")
+    );
     let name = own.file_name().unwrap().to_str().unwrap();
-    assert_eq!(rows(&to, "SELECT imported_from FROM runs"), [json!({"imported_from": name})]);
+    assert_eq!(
+        rows(&to, "SELECT imported_from FROM runs"),
+        [json!({"imported_from": name})]
+    );
     import(from.path("cache/history")).stderr_has("2 runs taken in");
     assert_eq!(runs(&to), runs(&from));
-    for query in
-        ["SELECT * FROM steps ORDER BY ALL", "SELECT run, case_id, host, state, execution FROM results ORDER BY ALL"]
-    {
+    for query in [
+        "SELECT * FROM steps ORDER BY ALL",
+        "SELECT run, case_id, host, state, execution FROM results ORDER BY ALL",
+    ] {
         assert_eq!(rows(&to, query), rows(&from, query));
     }
     assert_eq!(number(&to, "SELECT count(*) FROM results"), 2 * 206 + 1);
@@ -146,12 +217,22 @@ fn files_of_runs_and_the_folders_of_a_history_are_imported_as_they_are() {
 fn eight_runs_at_once_are_all_in_it_while_others_ask() {
     let sandbox = sandbox();
     sandbox.run(["history"]).success();
-    let runs: Vec<_> = (0..8).map(|at| sandbox.spawn(["run", "all.yaml", "--out-dir", &format!("out{at}")])).collect();
-    let asked: Vec<_> = (0..4).map(|_| sandbox.spawn(["query", "SELECT count(*) FROM results"])).collect();
-    runs.into_iter().for_each(|run| drop(sandbox.wait(run).code(3)));
-    asked.into_iter().for_each(|query| drop(sandbox.wait(query).success()));
+    let runs: Vec<_> = (0..8)
+        .map(|at| sandbox.spawn(["run", "all.yaml", "--out-dir", &format!("out{at}")]))
+        .collect();
+    let asked: Vec<_> = (0..4)
+        .map(|_| sandbox.spawn(["query", "SELECT count(*) FROM results"]))
+        .collect();
+    runs.into_iter()
+        .for_each(|run| drop(sandbox.wait(run).code(3)));
+    asked
+        .into_iter()
+        .for_each(|query| drop(sandbox.wait(query).success()));
     assert_eq!(number(&sandbox, "SELECT count(*) FROM runs"), 8);
-    assert_eq!(number(&sandbox, "SELECT count(DISTINCT run) FROM results"), 8);
+    assert_eq!(
+        number(&sandbox, "SELECT count(DISTINCT run) FROM results"),
+        8
+    );
     assert_eq!(files(&sandbox).len(), 8);
 }
 
@@ -159,9 +240,18 @@ fn eight_runs_at_once_are_all_in_it_while_others_ask() {
 fn eight_imports_at_once_lose_and_double_nothing() {
     let sandbox = Sandbox::new().installs();
     reports(&sandbox, 8);
-    let import = |day: u32| sandbox.spawn(["history", "import", &format!("many/{day:02}.json"), "many/01.json"]);
+    let import = |day: u32| {
+        sandbox.spawn([
+            "history",
+            "import",
+            &format!("many/{day:02}.json"),
+            "many/01.json",
+        ])
+    };
     let imports: Vec<_> = (1..=8).map(import).collect();
-    imports.into_iter().for_each(|import| drop(sandbox.wait(import).success()));
+    imports
+        .into_iter()
+        .for_each(|import| drop(sandbox.wait(import).success()));
     whole(&sandbox, 8);
 }
 
@@ -190,7 +280,12 @@ fn collecting_the_stores_garbage_and_losing_the_database_lose_no_history() {
     let sandbox = sandbox().file("matrix.json", REPORT);
     sandbox.run(["history", "import", "matrix.json"]).success();
     sandbox.run(RUN).code(3);
-    let told = || (number(&sandbox, "SELECT count(*) FROM runs"), number(&sandbox, "SELECT count(*) FROM samples"));
+    let told = || {
+        (
+            number(&sandbox, "SELECT count(*) FROM runs"),
+            number(&sandbox, "SELECT count(*) FROM samples"),
+        )
+    };
     let before = told();
     assert_eq!(before.0, 2);
     sandbox.run(["cache", "gc", "--max-size", "0"]).success();
@@ -198,9 +293,19 @@ fn collecting_the_stores_garbage_and_losing_the_database_lose_no_history() {
     fs::remove_file(database(&sandbox)).unwrap();
     assert_eq!(told(), before);
     // Damage is told, with what to do, and undone.
-    fs::write(database(&sandbox), "no database at all, and longer than a header, ".repeat(1000)).unwrap();
-    sandbox.run(["history"]).code(1).stderr_has("orch history rebuild");
-    sandbox.run(["history", "rebuild"]).success().stderr_has("2 runs in");
+    fs::write(
+        database(&sandbox),
+        "no database at all, and longer than a header, ".repeat(1000),
+    )
+    .unwrap();
+    sandbox
+        .run(["history"])
+        .code(1)
+        .stderr_has("orch history rebuild");
+    sandbox
+        .run(["history", "rebuild"])
+        .success()
+        .stderr_has("2 runs in");
     assert_eq!(told(), before);
 }
 
@@ -211,7 +316,11 @@ fn a_damaged_file_of_a_run_is_told_and_the_others_are_read() {
     sandbox.run(["history", "import", "many"]).success();
     flip_byte(&files(&sandbox)[0]);
     fs::remove_file(database(&sandbox)).unwrap();
-    sandbox.run(["history"]).success().stderr_has("a run is missing from the history").stderr_has("it is damaged");
+    sandbox
+        .run(["history"])
+        .success()
+        .stderr_has("a run is missing from the history")
+        .stderr_has("it is damaged");
     whole(&sandbox, 1);
 }
 
@@ -228,16 +337,30 @@ fn an_older_database_migrates_with_what_only_it_has_and_a_newer_one_is_refused()
         "UPDATE history SET version = 0; DROP VIEW hardware_detection; DROP VIEW hardware_results; DROP TABLE steps; \
          ALTER TABLE executions DROP COLUMN stand_in; ALTER TABLE runs ADD COLUMN gone INTEGER",
     );
-    sandbox.run(["history"]).success().stderr_has("of an older orch");
+    sandbox
+        .run(["history"])
+        .success()
+        .stderr_has("of an older orch");
     whole(&sandbox, 2);
     let stand_ins = rows(
         &sandbox,
         "SELECT run, count(stand_in) > 0 AS told FROM executions WHERE run IS NOT NULL GROUP BY run ORDER BY run",
     );
-    assert_eq!((&stand_ins[0]["told"], &stand_ins[1]["told"]), (&json!(false), &json!(true)), "{stand_ins:?}");
+    assert_eq!(
+        (&stand_ins[0]["told"], &stand_ins[1]["told"]),
+        (&json!(false), &json!(true)),
+        "{stand_ins:?}"
+    );
     shell(&database(&sandbox), "UPDATE history SET version = 99");
-    sandbox.run(["history"]).code(1).stderr_has("the history has version 99").stderr_has("newer orch");
-    sandbox.run(["history", "rebuild"]).code(1).stderr_has("version 99");
+    sandbox
+        .run(["history"])
+        .code(1)
+        .stderr_has("the history has version 99")
+        .stderr_has("newer orch");
+    sandbox
+        .run(["history", "rebuild"])
+        .code(1)
+        .stderr_has("version 99");
 }
 
 #[test]
@@ -246,11 +369,21 @@ fn another_program_that_has_it_open_is_named() {
     reports(&sandbox, 2);
     sandbox.run(["history", "import", "many/01.json"]).success();
     let mut other = Command::new(crate::support::installed::duckdb());
-    let mut other =
-        other.arg("-csv").arg(database(&sandbox)).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut other = other
+        .arg("-csv")
+        .arg(database(&sandbox))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     writeln!(other.stdin.as_mut().unwrap(), "SELECT 42;").unwrap();
     let mut answer = [0; 2];
-    other.stdout.as_mut().unwrap().read_exact(&mut answer).unwrap();
+    other
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut answer)
+        .unwrap();
     sandbox
         .run(["query", "SELECT count(*) FROM runs"])
         .code(1)

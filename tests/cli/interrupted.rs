@@ -34,19 +34,35 @@ fn a_run_that_converts_ends_within_two_seconds_and_on_one_screen() {
     let sandbox = Sandbox::new().installs().file("spec.yaml", spec());
     sandbox.run(["setup", "torch", "ort", "openvino"]).success();
     let mut command = sandbox.command(["run", "spec.yaml"]);
-    let child = command.env_remove("ORCH_VERBOSE").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let child = command
+        .env_remove("ORCH_VERBOSE")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     // The journal tells of each step, however quick the machine is; the terminal does so of slow ones.
-    let journal =
-        || sandbox.stored_files("runs").iter().map(|file| fs::read_to_string(file).unwrap()).collect::<String>();
-    eventually("a model was made", || journal().contains(r#"{"step":{"step":"generate:first","#));
+    let journal = || {
+        sandbox
+            .stored_files("runs")
+            .iter()
+            .map(|file| fs::read_to_string(file).unwrap())
+            .collect::<String>()
+    };
+    eventually("a model was made", || {
+        journal().contains(r#"{"step":{"step":"generate:first","#)
+    });
     let clock = Instant::now();
     signal(&child, libc::SIGINT);
     let ended = child.wait_with_output().unwrap();
     let took = clock.elapsed();
-    let [page, narration] = [&ended.stdout, &ended.stderr].map(|text| String::from_utf8_lossy(text));
+    let [page, narration] =
+        [&ended.stdout, &ended.stderr].map(|text| String::from_utf8_lossy(text));
     assert_eq!(ended.status.code(), Some(130), "{page}{narration}");
     assert!(took < SOON, "it took {took:?}");
     let lines = page.lines().count() + narration.lines().count();
     assert!(lines <= SCREEN, "{lines} lines\n{narration}\n{page}");
-    assert!(page.contains("no case was finished") && page.contains("incomplete"), "{page}");
+    assert!(
+        page.contains("no case was finished") && page.contains("incomplete"),
+        "{page}"
+    );
 }

@@ -3,7 +3,11 @@
 /// `sum` = a + w, `product` = a · b, `still` = (b - b) + w, in this order; `b` comes before `a`. All of 1 × 2; w = (1, 2).
 pub(super) fn xml() -> String {
     let port = |id: u8, names: &str| {
-        let names = if names.is_empty() { String::new() } else { format!(" names=\"{names}\"") };
+        let names = if names.is_empty() {
+            String::new()
+        } else {
+            format!(" names=\"{names}\"")
+        };
         format!("<port id=\"{id}\" precision=\"FP32\"{names}><dim>1</dim><dim>2</dim></port>")
     };
     let source = |id: u8, name: &str, kind: &str, data: &str| {
@@ -56,7 +60,9 @@ pub(super) fn xml() -> String {
     ];
     let edges = edges.map(|(from, to, port)| {
         let out = if from < 3 { 0 } else { 2 };
-        format!("<edge from-layer=\"{from}\" from-port=\"{out}\" to-layer=\"{to}\" to-port=\"{port}\"/>")
+        format!(
+            "<edge from-layer=\"{from}\" from-port=\"{out}\" to-layer=\"{to}\" to-port=\"{port}\"/>"
+        )
     });
     format!(
         "<?xml version=\"1.0\"?><net name=\"m\" version=\"11\"><layers>{}</layers><edges>{}</edges></net>",
@@ -66,5 +72,8 @@ pub(super) fn xml() -> String {
 }
 
 pub(super) fn bin() -> Vec<u8> {
-    [1f32, 2.].iter().flat_map(|value| value.to_le_bytes()).collect()
+    [1f32, 2.]
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect()
 }

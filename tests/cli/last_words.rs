@@ -16,33 +16,61 @@ models:
 ";
 
 fn log(report: &Value) -> String {
-    report["cases"][0]["log"].as_str().unwrap_or_default().to_owned()
+    report["cases"][0]["log"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 #[test]
 fn a_failure_shows_what_its_step_printed_last() {
     let sandbox = Sandbox::new().installs().file("specs/all.yaml", SPEC);
-    let ran = sandbox.run(["run", "specs/all.yaml", "--json"]).code(1).json();
+    let ran = sandbox
+        .run(["run", "specs/all.yaml", "--json"])
+        .code(1)
+        .json();
     assert_eq!(ran["cases"][0]["stage"], "generate", "{ran:#}");
     let last = log(&ran);
     let said = sandbox.run(["log", "generate:odd"]).success().stdout;
-    assert!(last.contains("hidden size (7)") && last.lines().all(|line| said.contains(line)), "{last}\n--\n{said}");
+    assert!(
+        last.contains("hidden size (7)") && last.lines().all(|line| said.contains(line)),
+        "{last}\n--\n{said}"
+    );
     let details = page::data(&sandbox.read("orch-out/report/index.html"))["details"].to_string();
     assert!(details.contains("printed last"), "{details}");
     // It stands in the records as well, and on no page that is published.
     let report = ["report", "specs/all.yaml", "--format", "json"];
     assert_eq!(log(&sandbox.run(report).json()), last);
-    assert_eq!(log(&sandbox.run([&report[..], &["--no-repro"]].concat()).json()), "");
+    assert_eq!(
+        log(&sandbox.run([&report[..], &["--no-repro"]].concat()).json()),
+        ""
+    );
     sandbox.run(["site", "public"]).success();
-    assert!(!sandbox.read("public/pairs/odd/eager-fp32.html").contains("printed last"));
+    assert!(
+        !sandbox
+            .read("public/pairs/odd/eager-fp32.html")
+            .contains("printed last")
+    );
     // A log that a later execution wrote is not of this record.
     let path = sandbox.path("cache/v2/logs/generate.odd.log");
     let file = std::fs::File::options().append(true).open(path).unwrap();
-    file.set_modified(std::time::SystemTime::now() + std::time::Duration::from_secs(3600)).unwrap();
+    file.set_modified(std::time::SystemTime::now() + std::time::Duration::from_secs(3600))
+        .unwrap();
     assert_eq!(log(&sandbox.run(report).json()), "");
 
     let runs = std::fs::read_dir(sandbox.path("cache/history/runs")).unwrap();
     let file = runs.map(|entry| entry.unwrap().path()).next().unwrap();
-    let merged = sandbox.run(["report", "--merge", file.to_str().unwrap(), "--format", "json"]).json();
-    assert_eq!((log(&merged), &merged["cases"][0]["case"]), (last, &ran["cases"][0]["case"]));
+    let merged = sandbox
+        .run([
+            "report",
+            "--merge",
+            file.to_str().unwrap(),
+            "--format",
+            "json",
+        ])
+        .json();
+    assert_eq!(
+        (log(&merged), &merged["cases"][0]["case"]),
+        (last, &ran["cases"][0]["case"])
+    );
 }

@@ -27,8 +27,13 @@ commands:
 const STEPS: u64 = 4;
 
 fn sandbox() -> Sandbox {
-    let sandbox = Sandbox::new().file("all.yaml", SPEC).file("more.yaml", MORE).file("data/words.txt", "b\na\n");
-    sandbox.file("data/tree/one", "1\n").file("data/tree/deep/two", "2\n")
+    let sandbox = Sandbox::new()
+        .file("all.yaml", SPEC)
+        .file("more.yaml", MORE)
+        .file("data/words.txt", "b\na\n");
+    sandbox
+        .file("data/tree/one", "1\n")
+        .file("data/tree/deep/two", "2\n")
 }
 
 /// After a first run, with everything old enough to be believed by its stamp.
@@ -52,14 +57,22 @@ fn path(ended: Ended, expected: &str) -> Ended {
 /// A null run on the short way.
 #[track_caller]
 fn is_a_memo(sandbox: &Sandbox) {
-    path(sandbox.run(RUN).success(), "memo").summary([("steps", STEPS), ("executed", 0), ("hits", STEPS)]);
+    path(sandbox.run(RUN).success(), "memo").summary([
+        ("steps", STEPS),
+        ("executed", 0),
+        ("hits", STEPS),
+    ]);
 }
 
 /// The next run looks at everything, executes so many steps, and leaves a new settlement.
 #[track_caller]
 fn outdates(sandbox: &Sandbox, executed: u64) {
     let ended = path(sandbox.run(RUN).success(), "full");
-    ended.summary([("steps", STEPS), ("executed", executed), ("hits", STEPS - executed)]);
+    ended.summary([
+        ("steps", STEPS),
+        ("executed", executed),
+        ("hits", STEPS - executed),
+    ]);
     is_a_memo(sandbox);
 }
 
@@ -68,7 +81,12 @@ fn memo_file(sandbox: &Sandbox) -> PathBuf {
 }
 
 fn set_modified(path: &Path, to: SystemTime) {
-    fs::File::options().write(true).open(path).unwrap().set_modified(to).unwrap();
+    fs::File::options()
+        .write(true)
+        .open(path)
+        .unwrap()
+        .set_modified(to)
+        .unwrap();
 }
 
 #[test]
@@ -115,15 +133,32 @@ fn what_changes_no_content_does_not_unsettle() {
     }
     sandbox.write("data/words.txt", "b\na\n");
     is_a_memo(&sandbox);
-    path(sandbox.run(["run", "all.yaml", "--json", "--jobs", "1"]).success(), "memo");
-    path(sandbox.run(["run", "all.yaml", "--json", "--fail-fast"]).success(), "memo");
+    path(
+        sandbox
+            .run(["run", "all.yaml", "--json", "--jobs", "1"])
+            .success(),
+        "memo",
+    );
+    path(
+        sandbox
+            .run(["run", "all.yaml", "--json", "--fail-fast"])
+            .success(),
+        "memo",
+    );
 }
 
 #[test]
 fn what_was_touched_is_hashed_once_and_then_believed_again() {
     let sandbox = with_memo();
-    let stamp = |path: &Path| fs::metadata(path).map(|meta| (meta.mtime_nsec(), meta.ino())).unwrap();
-    set_modified(&sandbox.path("data/words.txt"), SystemTime::now() - Duration::from_secs(9));
+    let stamp = |path: &Path| {
+        fs::metadata(path)
+            .map(|meta| (meta.mtime_nsec(), meta.ino()))
+            .unwrap()
+    };
+    set_modified(
+        &sandbox.path("data/words.txt"),
+        SystemTime::now() - Duration::from_secs(9),
+    );
     std::thread::sleep(Duration::from_millis(120));
     let memo = memo_file(&sandbox);
     let before = stamp(&memo);
@@ -148,10 +183,16 @@ fn content_of_the_same_size_and_time_is_noticed() {
 #[test]
 fn a_file_changed_in_the_moment_of_the_run_is_noticed() {
     let sandbox = sandbox();
-    for (n, words) in ["b\na\n", "y\nx\n", "w\nv\n", "s\nr\n"].into_iter().enumerate() {
+    for (n, words) in ["b\na\n", "y\nx\n", "w\nv\n", "s\nr\n"]
+        .into_iter()
+        .enumerate()
+    {
         sandbox.write("data/words.txt", words);
         let ended = sandbox.run(RUN).success();
-        assert!(n == 0 || ended.json()["summary"]["executed"] == 2, "{words:?}");
+        assert!(
+            n == 0 || ended.json()["summary"]["executed"] == 2,
+            "{words:?}"
+        );
     }
 }
 
@@ -160,7 +201,10 @@ fn what_lies_below_a_changed_source_runs() {
     let sandbox = with_memo();
     sandbox.write("data/words.txt", "0\nb\na\n");
     let ended = path(sandbox.run(RUN).success(), "full");
-    let ended = ended.stderr_has("ok    command:sorted").stderr_has("ok    command:first").stderr_lacks("listed");
+    let ended = ended
+        .stderr_has("ok    command:sorted")
+        .stderr_has("ok    command:first")
+        .stderr_lacks("listed");
     ended.summary([("steps", STEPS), ("executed", 2), ("hits", STEPS - 2)]);
     is_a_memo(&sandbox);
     // Back again: the store holds all of it.
@@ -175,7 +219,9 @@ fn an_unchanged_output_stops_the_wave() {
     let sandbox = with_memo();
     sandbox.write("data/words.txt", "a\nb\nb\n");
     let ended = path(sandbox.run(RUN).success(), "full").stderr_has("same  command:sorted");
-    ended.stderr_lacks("command:first").summary([("executed", 1), ("hits", STEPS - 1)]);
+    ended
+        .stderr_lacks("command:first")
+        .summary([("executed", 1), ("hits", STEPS - 1)]);
     is_a_memo(&sandbox);
 }
 
@@ -198,7 +244,8 @@ fn a_folder_is_watched_with_all_that_is_in_it() {
 /// A folder that has just changed is listed once more.
 #[track_caller]
 fn unsettles_folder(sandbox: &Sandbox, executed: u64) {
-    path(sandbox.run(RUN).success(), "full").summary([("executed", executed), ("hits", STEPS - executed)]);
+    path(sandbox.run(RUN).success(), "full")
+        .summary([("executed", executed), ("hits", STEPS - executed)]);
     std::thread::sleep(Duration::from_millis(120));
     sandbox.run(RUN).success().summary([("executed", 0)]);
     is_a_memo(sandbox);
@@ -211,7 +258,10 @@ fn a_file_that_is_gone_is_told_and_its_return_is_nothing_new() {
     sandbox.run(RUN).code(1);
     sandbox.run(RUN).code(1);
     sandbox.write("data/words.txt", "b\na\n");
-    sandbox.run(RUN).success().summary([("executed", 0), ("hits", STEPS)]);
+    sandbox
+        .run(RUN)
+        .success()
+        .summary([("executed", 0), ("hits", STEPS)]);
     is_a_memo(&sandbox);
 }
 
@@ -234,11 +284,20 @@ fn a_page_that_is_gone_or_changed_is_put_back() {
         outdates(&sandbox, 0);
         let made = fs::read(&page).unwrap();
         // It says how the run that wrote it went, and that one executed nothing.
-        assert!(made != whole && made.len().abs_diff(whole.len()) < 100, "{name}");
+        assert!(
+            made != whole && made.len().abs_diff(whole.len()) < 100,
+            "{name}"
+        );
         fs::write(&page, "mine").unwrap();
         outdates(&sandbox, 0);
-        assert!(fs::read(&page).unwrap().len().abs_diff(whole.len()) < 100, "{name}");
-        assert_eq!(sandbox.read(&format!("orch-out/report/{name}.edited")), "mine");
+        assert!(
+            fs::read(&page).unwrap().len().abs_diff(whole.len()) < 100,
+            "{name}"
+        );
+        assert_eq!(
+            sandbox.read(&format!("orch-out/report/{name}.edited")),
+            "mine"
+        );
     }
 }
 
@@ -247,19 +306,28 @@ fn a_damaged_memo_is_none() {
     let sandbox = with_memo();
     let file = memo_file(&sandbox);
     let whole = fs::read(&file).unwrap();
-    for at in (0..whole.len()).step_by(whole.len() / 12).chain([whole.len() - 50, whole.len() - 1]) {
+    for at in (0..whole.len())
+        .step_by(whole.len() / 12)
+        .chain([whole.len() - 50, whole.len() - 1])
+    {
         let mut bytes = whole.clone();
         bytes[at] ^= 4;
         fs::write(&file, bytes).unwrap();
         // A part that this run does not read may be damaged unseen; what it says is right.
-        sandbox.run(RUN).success().summary([("steps", STEPS), ("executed", 0), ("hits", STEPS)]);
+        sandbox
+            .run(RUN)
+            .success()
+            .summary([("steps", STEPS), ("executed", 0), ("hits", STEPS)]);
         fs::write(&file, &whole[..at]).unwrap();
         path(sandbox.run(RUN).success(), "full").summary([("executed", 0), ("hits", STEPS)]);
         is_a_memo(&sandbox);
     }
     flip_byte(&file);
     sandbox.write("data/words.txt", "z\n");
-    sandbox.run(RUN).success().summary([("executed", 2), ("hits", STEPS - 2)]);
+    sandbox
+        .run(RUN)
+        .success()
+        .summary([("executed", 2), ("hits", STEPS - 2)]);
     is_a_memo(&sandbox);
 }
 
@@ -271,7 +339,10 @@ commands:
   b: {argv: [cp, in, out], inputs: {in: {file: b.txt}}, outputs: [out]}
   both: {argv: [sh, -c, 'cat a/out b/out > out'], inputs: {a: {step: 'command:a'}, b: {step: 'command:b'}}, outputs: [out]}
 ";
-    let sandbox = Sandbox::new().file("all.yaml", spec).file("a.txt", "a\n").file("b.txt", "of b\n");
+    let sandbox = Sandbox::new()
+        .file("all.yaml", spec)
+        .file("a.txt", "a\n")
+        .file("b.txt", "of b\n");
     sandbox.run(RUN).success().summary([("executed", 3)]);
     let of_b = sandbox.blob("of b\n");
     // In place, so that no folder of the store shows it.
@@ -281,7 +352,8 @@ commands:
     fs::set_permissions(&of_b, permissions).unwrap();
     fs::write(&of_b, "OF B\n").unwrap();
     sandbox.write("a.txt", "other\n");
-    let ended = path(sandbox.run(RUN).success(), "full").stderr_has("the output of command:b is lost");
+    let ended =
+        path(sandbox.run(RUN).success(), "full").stderr_has("the output of command:b is lost");
     ended.summary([("steps", 3), ("executed", 3), ("hits", 0)]);
     // Something was taken out of the store while it ran, so one more look at all of it is due.
     path(sandbox.run(RUN).success(), "full").summary([("executed", 0), ("hits", 3)]);
@@ -307,14 +379,18 @@ fn a_failure_stays_one_until_it_is_mended() {
     let sandbox = Sandbox::new().file("all.yaml", spec).file("in", "good\n");
     sandbox.run(RUN).success().summary([("executed", 2)]);
     sandbox.write("in", "bad\n");
-    path(sandbox.run(RUN).code(1), "full").stderr_has("FAIL  command:c").summary([
-        ("steps", 2),
-        ("executed", 1),
-        ("hits", 0),
-    ]);
-    sandbox.run(RUN).code(1).summary([("steps", 2), ("executed", 1), ("hits", 0)]);
+    path(sandbox.run(RUN).code(1), "full")
+        .stderr_has("FAIL  command:c")
+        .summary([("steps", 2), ("executed", 1), ("hits", 0)]);
+    sandbox
+        .run(RUN)
+        .code(1)
+        .summary([("steps", 2), ("executed", 1), ("hits", 0)]);
     sandbox.write("in", "good again\n");
-    sandbox.run(RUN).success().summary([("steps", 2), ("executed", 1), ("hits", 1)]);
+    sandbox
+        .run(RUN)
+        .success()
+        .summary([("steps", 2), ("executed", 1), ("hits", 1)]);
     path(sandbox.run(RUN).success(), "memo").summary([("executed", 0), ("hits", 2)]);
 }
 
@@ -330,7 +406,10 @@ fn a_plan_with_cases_settles_too_and_its_tests_are_watched() {
     assert_eq!(again["summary"]["executed"], 0);
     assert_eq!(again["summary"]["unavailable"], 1);
     let backends = |document: &Value| document["backends"].as_array().unwrap().len();
-    assert_eq!((backends(&again), &again["excluded"]), (backends(&first), &first["excluded"]));
+    assert_eq!(
+        (backends(&again), &again["excluded"]),
+        (backends(&first), &first["excluded"])
+    );
     assert_eq!(again["cases"][0]["reason"], first["cases"][0]["reason"]);
     sandbox.write("in", "2\n");
     path(sandbox.run(RUN).code(3), "full").summary([("executed", 1), ("unavailable", 1)]);
@@ -345,10 +424,17 @@ fn a_plan_with_cases_settles_too_and_its_tests_are_watched() {
 fn old_memos_are_removed() {
     let sandbox = with_memo();
     for n in 0..20 {
-        sandbox.run(["run", "all.yaml", "--out-dir", &format!("out-{n}")]).success();
+        sandbox
+            .run(["run", "all.yaml", "--out-dir", &format!("out-{n}")])
+            .success();
     }
     assert_eq!(sandbox.stored_files("memos").len(), 16);
-    path(sandbox.run(["run", "all.yaml", "--json", "--out-dir", "out-19"]).success(), "memo");
+    path(
+        sandbox
+            .run(["run", "all.yaml", "--json", "--out-dir", "out-19"])
+            .success(),
+        "memo",
+    );
 }
 
 #[test]
@@ -358,11 +444,18 @@ fn two_at_a_time_agree() {
         sandbox.write("data/words.txt", words);
         let children = [sandbox.spawn(RUN), sandbox.spawn(RUN), sandbox.spawn(RUN)];
         let executed: u64 = children
-            .map(|child| sandbox.wait(child).success().json()["summary"]["executed"].as_u64().unwrap())
+            .map(|child| {
+                sandbox.wait(child).success().json()["summary"]["executed"]
+                    .as_u64()
+                    .unwrap()
+            })
             .iter()
             .sum();
         assert_eq!(executed, 2, "{words:?}");
-        sandbox.run(RUN).success().summary([("executed", 0), ("hits", STEPS)]);
+        sandbox
+            .run(RUN)
+            .success()
+            .summary([("executed", 0), ("hits", STEPS)]);
     }
     is_a_memo(&sandbox);
 }

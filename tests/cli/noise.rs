@@ -26,10 +26,16 @@ __attribute__((destructor)) static void end(void) { if (is_worker) noise(); }
 fn a_library_that_prints_from_its_exit_handlers_changes_nothing() {
     let sandbox = sandbox(RIGHT).file("noise.c", NOISE);
     let (source, library) = (sandbox.path("noise.c"), sandbox.path("noise.so"));
-    let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&library, &source]).status();
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-o"])
+        .args([&library, &source])
+        .status();
     assert!(built.unwrap().success());
     let sandbox = sandbox.env("LD_PRELOAD", library.display().to_string());
-    sandbox.run(["run", "specs/all.yaml", "--json"]).success().summary([("passed", 2), ("failed", 0)]);
+    sandbox
+        .run(["run", "specs/all.yaml", "--json"])
+        .success()
+        .summary([("passed", 2), ("failed", 0)]);
     for step in ["run:linear:cpu-fp32", "run:linear:openvino-fp32"] {
         let log = sandbox.run(["log", step, "--path"]).success().stdout;
         let said = std::fs::read_to_string(log.trim()).unwrap();

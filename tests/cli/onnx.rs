@@ -131,31 +131,73 @@ pub(super) fn tensor(name: &str, dims: &[i64], values: &[f32]) -> TensorProto {
 }
 
 pub(super) fn number(name: &str, value: i64) -> TensorProto {
-    TensorProto { data_type: INT64, float_data: vec![], int64_data: vec![value], ..tensor(name, &[1], &[]) }
+    TensorProto {
+        data_type: INT64,
+        float_data: vec![],
+        int64_data: vec![value],
+        ..tensor(name, &[1], &[])
+    }
 }
 
 /// A size below 0 is that of the batch.
 pub(super) fn value(name: &str, dims: &[i64]) -> ValueInfoProto {
-    let dim = |size: &i64| if *size < 0 { Dim::Param("batch".into()) } else { Dim::Value(*size) };
-    let shape = ShapeProto { dim: dims.iter().map(|size| DimProto { value: Some(dim(size)) }).collect() };
-    let tensor_type = Some(TensorTypeProto { elem_type: FLOAT, shape: Some(shape) });
-    ValueInfoProto { name: name.into(), r#type: Some(TypeProto { tensor_type }) }
+    let dim = |size: &i64| {
+        if *size < 0 {
+            Dim::Param("batch".into())
+        } else {
+            Dim::Value(*size)
+        }
+    };
+    let shape = ShapeProto {
+        dim: dims
+            .iter()
+            .map(|size| DimProto {
+                value: Some(dim(size)),
+            })
+            .collect(),
+    };
+    let tensor_type = Some(TensorTypeProto {
+        elem_type: FLOAT,
+        shape: Some(shape),
+    });
+    ValueInfoProto {
+        name: name.into(),
+        r#type: Some(TypeProto { tensor_type }),
+    }
 }
 
 pub(super) fn typed(name: &str, dims: &[i64], elem_type: i32) -> ValueInfoProto {
     let mut info = value(name, dims);
-    info.r#type.as_mut().unwrap().tensor_type.as_mut().unwrap().elem_type = elem_type;
+    info.r#type
+        .as_mut()
+        .unwrap()
+        .tensor_type
+        .as_mut()
+        .unwrap()
+        .elem_type = elem_type;
     info
 }
 
 pub(super) fn node<const N: usize>(op_type: &str, input: [&str; N], output: &str) -> NodeProto {
     let (input, output) = (input.map(String::from).into(), vec![output.into()]);
-    NodeProto { input, output, op_type: op_type.into(), attribute: vec![] }
+    NodeProto {
+        input,
+        output,
+        op_type: op_type.into(),
+        attribute: vec![],
+    }
 }
 
 fn with<const N: usize>(node: NodeProto, numbers: [(&str, i64); N]) -> NodeProto {
     const INT: i32 = 2;
-    let attribute = numbers.map(|(name, i)| AttributeProto { name: name.into(), i, s: vec![], r#type: INT }).into();
+    let attribute = numbers
+        .map(|(name, i)| AttributeProto {
+            name: name.into(),
+            i,
+            s: vec![],
+            r#type: INT,
+        })
+        .into();
     NodeProto { attribute, ..node }
 }
 
@@ -167,14 +209,25 @@ pub(super) fn cast(input: &str, output: &str, to: i32) -> NodeProto {
 /// y = x · w + b, with x of 1 × 2, w of 2 × 3.
 pub(super) fn linear() -> Vec<u8> {
     let graph = GraphProto {
-        node: vec![node("MatMul", ["x", "w"], "xw"), node("Add", ["xw", "b"], "y")],
+        node: vec![
+            node("MatMul", ["x", "w"], "xw"),
+            node("Add", ["xw", "b"], "y"),
+        ],
         name: "linear".into(),
-        initializer: vec![tensor("w", &[2, 3], &[1., 2., 3., 4., 5., 6.]), tensor("b", &[3], &[0.5, -0.5, 0.])],
+        initializer: vec![
+            tensor("w", &[2, 3], &[1., 2., 3., 4., 5., 6.]),
+            tensor("b", &[3], &[0.5, -0.5, 0.]),
+        ],
         input: vec![value("x", &[1, 2])],
         output: vec![value("y", &[1, 3])],
     };
     let opset_import = vec![OperatorSetIdProto { version: 17 }];
-    ModelProto { ir_version: 8, graph: Some(graph), opset_import }.encode_to_vec()
+    ModelProto {
+        ir_version: 8,
+        graph: Some(graph),
+        opset_import,
+    }
+    .encode_to_vec()
 }
 
 /// The layer of `linear`, and so many nodes after it that only take time: its outputs are positive.
@@ -182,8 +235,16 @@ pub(super) fn slow_linear(nodes: usize) -> Vec<u8> {
     let mut model = ModelProto::decode(&*linear()).unwrap();
     let graph = model.graph.as_mut().unwrap();
     graph.node[1].output = vec!["y0".into()];
-    let name = |at: usize| if at == nodes { "y".to_owned() } else { format!("y{at}") };
-    graph.node.extend((0..nodes).map(|at| node("Abs", [&name(at)], &name(at + 1))));
+    let name = |at: usize| {
+        if at == nodes {
+            "y".to_owned()
+        } else {
+            format!("y{at}")
+        }
+    };
+    graph
+        .node
+        .extend((0..nodes).map(|at| node("Abs", [&name(at)], &name(at + 1))));
     model.encode_to_vec()
 }
 
@@ -197,31 +258,52 @@ pub(super) fn bfloat16_linear() -> Vec<u8> {
         node("Add", ["xw", "b"], "sum"),
         cast("sum", "y", BFLOAT16),
     ];
-    (graph.input, graph.output) = (vec![typed("x", &[1, 2], BFLOAT16)], vec![typed("y", &[1, 3], BFLOAT16)]);
+    (graph.input, graph.output) = (
+        vec![typed("x", &[1, 2], BFLOAT16)],
+        vec![typed("y", &[1, 3], BFLOAT16)],
+    );
     model.encode_to_vec()
 }
 
 /// y = the index of the largest of each of 20 rows of 4.
 pub(super) fn labels() -> Vec<u8> {
     let graph = GraphProto {
-        node: vec![with(node("ArgMax", ["x"], "y"), [("axis", 1), ("keepdims", 0)])],
+        node: vec![with(
+            node("ArgMax", ["x"], "y"),
+            [("axis", 1), ("keepdims", 0)],
+        )],
         name: "labels".into(),
         initializer: vec![],
         input: vec![value("x", &[20, 4])],
         output: vec![typed("y", &[20], INT64)],
     };
     let opset_import = vec![OperatorSetIdProto { version: 17 }];
-    ModelProto { ir_version: 8, graph: Some(graph), opset_import }.encode_to_vec()
+    ModelProto {
+        ir_version: 8,
+        graph: Some(graph),
+        opset_import,
+    }
+    .encode_to_vec()
 }
 
 pub(super) fn expected_labels(values: [i64; 20]) -> Vec<u8> {
-    TensorProto { data_type: INT64, int64_data: values.into(), ..tensor("y", &[20], &[]) }.encode_to_vec()
+    TensorProto {
+        data_type: INT64,
+        int64_data: values.into(),
+        ..tensor("y", &[20], &[])
+    }
+    .encode_to_vec()
 }
 
 /// Values of y, which bfloat16 holds without rounding.
 pub(super) fn expected_bfloat16(values: [f32; 3]) -> Vec<u8> {
     let bits = values.map(|value| (value.to_bits() >> 16) as i32).into();
-    TensorProto { data_type: BFLOAT16, int32_data: bits, ..tensor("y", &[1, 3], &[]) }.encode_to_vec()
+    TensorProto {
+        data_type: BFLOAT16,
+        int32_data: bits,
+        ..tensor("y", &[1, 3], &[])
+    }
+    .encode_to_vec()
 }
 
 /// y = x · w, plus the sum of (batch - 3)²⁰ zeros: next to nothing for a batch of 4, and for one of 8 more memory than any
@@ -249,7 +331,12 @@ pub(super) fn hungry() -> Vec<u8> {
         output: vec![value("y", &[-1, 3])],
     };
     let opset_import = vec![OperatorSetIdProto { version: 17 }];
-    ModelProto { ir_version: 8, graph: Some(graph), opset_import }.encode_to_vec()
+    ModelProto {
+        ir_version: 8,
+        graph: Some(graph),
+        opset_import,
+    }
+    .encode_to_vec()
 }
 
 /// y = x made larger by `scales`, an input.
@@ -262,7 +349,12 @@ pub(super) fn resize() -> Vec<u8> {
         output: vec![value("y", &[1, 1, 2, 2])],
     };
     let opset_import = vec![OperatorSetIdProto { version: 17 }];
-    ModelProto { ir_version: 8, graph: Some(graph), opset_import }.encode_to_vec()
+    ModelProto {
+        ir_version: 8,
+        graph: Some(graph),
+        opset_import,
+    }
+    .encode_to_vec()
 }
 
 /// y = w + b, both known: a graph of which nothing is left when its constants are computed.
@@ -270,12 +362,20 @@ pub(super) fn folding() -> Vec<u8> {
     let graph = GraphProto {
         node: vec![node("Add", ["w", "b"], "y")],
         name: "folding".into(),
-        initializer: vec![tensor("w", &[1, 3], &[1., 2., 3.]), tensor("b", &[3], &[0.5, -0.5, 0.])],
+        initializer: vec![
+            tensor("w", &[1, 3], &[1., 2., 3.]),
+            tensor("b", &[3], &[0.5, -0.5, 0.]),
+        ],
         input: vec![],
         output: vec![value("y", &[1, 3])],
     };
     let opset_import = vec![OperatorSetIdProto { version: 17 }];
-    ModelProto { ir_version: 8, graph: Some(graph), opset_import }.encode_to_vec()
+    ModelProto {
+        ir_version: 8,
+        graph: Some(graph),
+        opset_import,
+    }
+    .encode_to_vec()
 }
 
 /// y = x, of two doubles.
@@ -284,19 +384,38 @@ pub(super) fn einsum_of_doubles() -> Vec<u8> {
     const DOUBLE: i32 = 11;
     let doubles = |name: &str| {
         let mut info = value(name, &[2]);
-        info.r#type.as_mut().unwrap().tensor_type.as_mut().unwrap().elem_type = DOUBLE;
+        info.r#type
+            .as_mut()
+            .unwrap()
+            .tensor_type
+            .as_mut()
+            .unwrap()
+            .elem_type = DOUBLE;
         info
     };
-    let equation = AttributeProto { name: "equation".into(), i: 0, s: b"i->i".into(), r#type: STRING };
+    let equation = AttributeProto {
+        name: "equation".into(),
+        i: 0,
+        s: b"i->i".into(),
+        r#type: STRING,
+    };
     let graph = GraphProto {
-        node: vec![NodeProto { attribute: vec![equation], ..node("Einsum", ["x"], "y") }],
+        node: vec![NodeProto {
+            attribute: vec![equation],
+            ..node("Einsum", ["x"], "y")
+        }],
         name: "einsum".into(),
         initializer: vec![],
         input: vec![doubles("x")],
         output: vec![doubles("y")],
     };
     let opset_import = vec![OperatorSetIdProto { version: 17 }];
-    ModelProto { ir_version: 8, graph: Some(graph), opset_import }.encode_to_vec()
+    ModelProto {
+        ir_version: 8,
+        graph: Some(graph),
+        opset_import,
+    }
+    .encode_to_vec()
 }
 
 /// y = the determinant of x, of 1 × 2 × 2.
@@ -309,7 +428,12 @@ pub(super) fn determinant() -> Vec<u8> {
         output: vec![value("y", &[1])],
     };
     let opset_import = vec![OperatorSetIdProto { version: 17 }];
-    ModelProto { ir_version: 8, graph: Some(graph), opset_import }.encode_to_vec()
+    ModelProto {
+        ir_version: 8,
+        graph: Some(graph),
+        opset_import,
+    }
+    .encode_to_vec()
 }
 
 /// An operator of ONNX that ONNX Runtime has no kernel for on any device.
@@ -317,7 +441,13 @@ pub(super) fn image_decoder() -> Vec<u8> {
     const UINT8: i32 = 2;
     let bytes = |name: &str, dims: &[i64]| {
         let mut info = value(name, dims);
-        info.r#type.as_mut().unwrap().tensor_type.as_mut().unwrap().elem_type = UINT8;
+        info.r#type
+            .as_mut()
+            .unwrap()
+            .tensor_type
+            .as_mut()
+            .unwrap()
+            .elem_type = UINT8;
         info
     };
     let graph = GraphProto {
@@ -328,7 +458,12 @@ pub(super) fn image_decoder() -> Vec<u8> {
         output: vec![bytes("y", &[2, 2, 3])],
     };
     let opset_import = vec![OperatorSetIdProto { version: 20 }];
-    ModelProto { ir_version: 9, graph: Some(graph), opset_import }.encode_to_vec()
+    ModelProto {
+        ir_version: 9,
+        graph: Some(graph),
+        opset_import,
+    }
+    .encode_to_vec()
 }
 
 /// x = (1, 10) by a recipe, so y = (41.5, 51.5, 63).

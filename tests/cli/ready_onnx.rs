@@ -33,10 +33,15 @@ pub(super) fn sandbox(values: [f32; 3]) -> Sandbox {
         .file("specs/all.yaml", SPEC)
         .file("models/linear.onnx", linear())
         .file("models/expected/output_0.pb", expected(values));
-    sandbox.run(["setup", "ort", "openvino", "--spec", "specs/all.yaml"]).success();
+    sandbox
+        .run(["setup", "ort", "openvino", "--spec", "specs/all.yaml"])
+        .success();
     let own = sandbox.path("envs");
     std::fs::create_dir(&own).unwrap();
-    for entry in std::fs::read_dir(env_dir()).unwrap().map(|entry| entry.unwrap()) {
+    for entry in std::fs::read_dir(env_dir())
+        .unwrap()
+        .map(|entry| entry.unwrap())
+    {
         let name = entry.file_name().into_string().unwrap();
         if entry.path().is_dir() && (name.starts_with("ort-") || name.starts_with("openvino-")) {
             std::os::unix::fs::symlink(entry.path(), own.join(name)).unwrap();
@@ -48,10 +53,24 @@ pub(super) fn sandbox(values: [f32; 3]) -> Sandbox {
 /// Gives another environment the ONNX Runtime of orch's own: no ready ONNX file has a second input without it.
 pub(super) fn lend_onnx_runtime(packages: &Path) {
     let is_ort = |name: &str| name.starts_with("ort-") && !name.contains('.');
-    let envs = std::fs::read_dir(env_dir()).unwrap().map(|entry| entry.unwrap());
-    let ort = envs.filter(|entry| is_ort(entry.file_name().to_str().unwrap())).map(|entry| entry.path()).max().unwrap();
-    let lib = std::fs::read_dir(ort.join("lib")).unwrap().next().unwrap().unwrap().path();
-    for entry in std::fs::read_dir(lib.join("site-packages")).unwrap().map(|entry| entry.unwrap()) {
+    let envs = std::fs::read_dir(env_dir())
+        .unwrap()
+        .map(|entry| entry.unwrap());
+    let ort = envs
+        .filter(|entry| is_ort(entry.file_name().to_str().unwrap()))
+        .map(|entry| entry.path())
+        .max()
+        .unwrap();
+    let lib = std::fs::read_dir(ort.join("lib"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    for entry in std::fs::read_dir(lib.join("site-packages"))
+        .unwrap()
+        .map(|entry| entry.unwrap())
+    {
         let name = entry.file_name();
         if name.to_str().unwrap().starts_with("onnxruntime") && !packages.join(&name).exists() {
             std::os::unix::fs::symlink(entry.path(), packages.join(&name)).unwrap();
@@ -62,7 +81,12 @@ pub(super) fn lend_onnx_runtime(packages: &Path) {
 #[test]
 fn it_passes_on_onnx_runtime_and_on_openvino_without_torch() {
     let sandbox = sandbox(RIGHT);
-    let ended = sandbox.run(RUN).success().summary([("cases", 2), ("passed", 2), ("failed", 0), ("unavailable", 0)]);
+    let ended = sandbox.run(RUN).success().summary([
+        ("cases", 2),
+        ("passed", 2),
+        ("failed", 0),
+        ("unavailable", 0),
+    ]);
     let document = ended.json();
     for (case, target, device) in [(0, "cpu", "cpu"), (1, "openvino", "CPU")] {
         let case = &document["cases"][case];
@@ -70,32 +94,67 @@ fn it_passes_on_onnx_runtime_and_on_openvino_without_torch() {
             (&case["model"], &case["target"], &case["status"]),
             (&"linear".into(), &target.into(), &"PASS".into())
         );
-        assert_eq!((&case["pipeline"], &case["precision"]), (&"tabular".into(), &"fp32".into()));
-        let (requested, actual) = (case["requested_device"].as_str().unwrap(), case["actual_device"].as_str().unwrap());
-        assert!(requested.contains(device) && actual.contains(device), "{requested} {actual}");
+        assert_eq!(
+            (&case["pipeline"], &case["precision"]),
+            (&"tabular".into(), &"fp32".into())
+        );
+        let (requested, actual) = (
+            case["requested_device"].as_str().unwrap(),
+            case["actual_device"].as_str().unwrap(),
+        );
+        assert!(
+            requested.contains(device) && actual.contains(device),
+            "{requested} {actual}"
+        );
         assert_eq!(case["numerics"]["passed"], true);
-        assert_eq!(case["numerics"]["reference"], "expected outputs given by the user");
-        assert!(case["metrics"]["samples"].as_u64() >= Some(6), "a short sample is taken more often");
+        assert_eq!(
+            case["numerics"]["reference"],
+            "expected outputs given by the user"
+        );
+        assert!(
+            case["metrics"]["samples"].as_u64() >= Some(6),
+            "a short sample is taken more often"
+        );
         assert!(case["metrics"]["median_ms"].as_f64().unwrap() > 0.);
-        assert!(case["repro"].as_str().unwrap().contains(&format!("orch-out/tests/test_linear_{target}-fp32.py")));
+        assert!(
+            case["repro"]
+                .as_str()
+                .unwrap()
+                .contains(&format!("orch-out/tests/test_linear_{target}-fp32.py"))
+        );
     }
     let placement = document["cases"][0]["placement"].as_object().unwrap();
-    assert_eq!(placement.keys().collect::<Vec<_>>(), ["CPUExecutionProvider"]);
-    let envs = std::fs::read_dir(sandbox.path("envs")).unwrap().map(|entry| entry.unwrap().file_name());
-    let torch: Vec<_> = envs.filter(|name| name.to_string_lossy().contains("torch")).collect();
+    assert_eq!(
+        placement.keys().collect::<Vec<_>>(),
+        ["CPUExecutionProvider"]
+    );
+    let envs = std::fs::read_dir(sandbox.path("envs"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    let torch: Vec<_> = envs
+        .filter(|name| name.to_string_lossy().contains("torch"))
+        .collect();
     assert!(torch.is_empty(), "{torch:?}");
 
-    sandbox.run(RUN).success().summary([("executed", 0), ("passed", 2)]);
+    sandbox
+        .run(RUN)
+        .success()
+        .summary([("executed", 0), ("passed", 2)]);
     // Another expectation is another reference: both runs are judged again.
     sandbox.write("models/expected/output_0.pb", expected([41.5, 51.5, 60.]));
-    sandbox.run(RUN).code(1).summary([("passed", 0), ("failed", 2)]);
+    sandbox
+        .run(RUN)
+        .code(1)
+        .summary([("passed", 0), ("failed", 2)]);
 }
 
 #[test]
 fn wrong_outputs_never_pass() {
     let sandbox = sandbox([41.5, 51.5, 60.]);
     for cached in [false, true] {
-        let ended = sandbox.run(["run", "specs/all.yaml", "-t", "cpu", "--json"]).code(1);
+        let ended = sandbox
+            .run(["run", "specs/all.yaml", "-t", "cpu", "--json"])
+            .code(1);
         let case = &ended.json()["cases"][0];
         assert_eq!(
             (&case["status"], &case["stage"], &case["cached"]),
@@ -110,10 +169,16 @@ fn wrong_outputs_never_pass() {
 #[test]
 fn without_expected_outputs_the_reference_is_named_for_what_it_is() {
     let sandbox = sandbox(RIGHT);
-    sandbox.write("specs/all.yaml", SPEC.replace("    expected: ../models/expected\n", ""));
+    sandbox.write(
+        "specs/all.yaml",
+        SPEC.replace("    expected: ../models/expected\n", ""),
+    );
     let document = sandbox.run(RUN).success().summary([("passed", 2)]).json();
     for case in document["cases"].as_array().unwrap() {
-        assert_eq!(case["numerics"]["reference"], "onnxruntime cpu fp32", "{case}");
+        assert_eq!(
+            case["numerics"]["reference"], "onnxruntime cpu fp32",
+            "{case}"
+        );
     }
 }
 
@@ -125,16 +190,28 @@ fn a_run_whose_program_is_removed_meanwhile_goes_on() {
     let own = sandbox.path("orch");
     std::fs::copy(env!("CARGO_BIN_EXE_orch"), &own).unwrap();
     let remove = format!("rm {}; echo > out", own.display());
-    let commands = format!("commands:\n  remove: {{argv: [sh, -c, '{remove}'], outputs: [out], writable: [..]}}\n");
+    let commands = format!(
+        "commands:\n  remove: {{argv: [sh, -c, '{remove}'], outputs: [out], writable: [..]}}\n"
+    );
     sandbox.write("specs/all.yaml", format!("{SPEC}{commands}"));
     // Timed runs on the CPU wait until nothing else executes.
     let like = sandbox.command(["run", "specs/all.yaml", "-t", "cpu"]);
     let mut command = std::process::Command::new(&own);
-    command.args(like.get_args()).current_dir(sandbox.path("")).env_clear();
-    command.envs(like.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command
+        .args(like.get_args())
+        .current_dir(sandbox.path(""))
+        .env_clear();
+    command.envs(
+        like.get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
     let ended = command.output().unwrap();
     assert!(!own.exists());
-    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    assert!(
+        ended.status.success(),
+        "{}",
+        String::from_utf8_lossy(&ended.stderr)
+    );
 }
 
 /// Each was a failure, OpenVINO's with a line that said where in its sources.
@@ -148,23 +225,39 @@ fn what_a_runtime_has_no_operator_for_is_its_refusal_in_its_words() {
     sandbox.write("specs/all.yaml", format!("{head}    {inputs}\n"));
     let document = sandbox.run(RUN).json();
     let case = &document["cases"][1];
-    assert_eq!((&case["target"], &case["status"]), (&"openvino".into(), &"SKIP_UNSUPPORTED".into()), "{case:#}");
+    assert_eq!(
+        (&case["target"], &case["status"]),
+        (&"openvino".into(), &"SKIP_UNSUPPORTED".into()),
+        "{case:#}"
+    );
     assert_eq!(case["stage"], "convert", "{case:#}");
     let reason = case["reason"].as_str().unwrap();
     assert!(reason.starts_with("OpenVINO 20"), "{reason}");
     assert!(
-        reason.ends_with("does not convert the model: No conversion rule found for operations: Det-17"),
+        reason.ends_with(
+            "does not convert the model: No conversion rule found for operations: Det-17"
+        ),
         "{reason}"
     );
 
     // Nobody can say what is right where the reference is ONNX Runtime's own, and it lacks the operator.
     sandbox.write("models/linear.onnx", image_decoder());
-    sandbox.write("specs/all.yaml", format!("{head}    inputs: {{x: {{dtype: uint8, shape: [20], value: 1}}}}\n"));
+    sandbox.write(
+        "specs/all.yaml",
+        format!("{head}    inputs: {{x: {{dtype: uint8, shape: [20], value: 1}}}}\n"),
+    );
     let document = sandbox.run(RUN).json();
     let case = &document["cases"][0];
-    assert_eq!((&case["target"], &case["status"]), (&"cpu".into(), &"SKIP_UNSUPPORTED".into()), "{case:#}");
+    assert_eq!(
+        (&case["target"], &case["status"]),
+        (&"cpu".into(), &"SKIP_UNSUPPORTED".into()),
+        "{case:#}"
+    );
     let reason = case["reason"].as_str().unwrap();
-    assert!(reason.contains("Could not find an implementation for ImageDecoder(20)"), "{reason}");
+    assert!(
+        reason.contains("Could not find an implementation for ImageDecoder(20)"),
+        "{reason}"
+    );
 }
 
 /// It was a failure, although the file is right and only orch has no tensor for it. A file that is none fails.
@@ -173,16 +266,40 @@ fn a_type_that_no_tensor_here_has_is_unsupported_and_a_broken_file_fails() {
     let sandbox = sandbox(RIGHT);
     let mut model = ModelProto::decode(&*linear()).unwrap();
     let input = &mut model.graph.as_mut().unwrap().input[0];
-    input.r#type.as_mut().unwrap().tensor_type.as_mut().unwrap().elem_type = 8;
+    input
+        .r#type
+        .as_mut()
+        .unwrap()
+        .tensor_type
+        .as_mut()
+        .unwrap()
+        .elem_type = 8;
     sandbox.write("models/linear.onnx", model.encode_to_vec());
     for cached in [false, true] {
-        let document = sandbox.run(RUN).code(3).summary([("unsupported", 2), ("failed", 0)]).json();
+        let document = sandbox
+            .run(RUN)
+            .code(3)
+            .summary([("unsupported", 2), ("failed", 0)])
+            .json();
         for case in document["cases"].as_array().unwrap() {
-            assert_eq!((&case["stage"], &case["cached"]), (&"generate".into(), &cached.into()), "{case:#}");
+            assert_eq!(
+                (&case["stage"], &case["cached"]),
+                (&"generate".into(), &cached.into()),
+                "{case:#}"
+            );
             let reason = case["reason"].as_str().unwrap();
-            assert!(reason.contains("its input `x` is a tensor of strings; inputs and outputs must be"), "{reason}");
+            assert!(
+                reason.contains("its input `x` is a tensor of strings; inputs and outputs must be"),
+                "{reason}"
+            );
         }
     }
-    sandbox.write("models/linear.onnx", "version https://git-lfs.github.com/spec/v1");
-    sandbox.run(RUN).code(1).summary([("unsupported", 0), ("failed", 2)]);
+    sandbox.write(
+        "models/linear.onnx",
+        "version https://git-lfs.github.com/spec/v1",
+    );
+    sandbox
+        .run(RUN)
+        .code(1)
+        .summary([("unsupported", 0), ("failed", 2)]);
 }

@@ -24,17 +24,32 @@ commands:
 ";
 
 fn chain() -> Sandbox {
-    Sandbox::new().file("specs/all.yaml", CHAIN).file("data/words.txt", "b\na\n").file("data/other.txt", "x")
+    Sandbox::new()
+        .file("specs/all.yaml", CHAIN)
+        .file("data/words.txt", "b\na\n")
+        .file("data/other.txt", "x")
 }
 
 #[test]
 fn an_unchanged_output_stops_the_wave() {
     let sandbox = chain();
-    sandbox.run(RUN).success().summary([("executed", 3), ("hits", 0)]);
+    sandbox
+        .run(RUN)
+        .success()
+        .summary([("executed", 3), ("hits", 0)]);
     sandbox.write("data/words.txt", "a\nb\nb\n");
-    let ended = sandbox.run(RUN).success().stderr_has("ok    command:sorted").stderr_lacks("command:first");
-    ended.stderr_lacks("command:aside").summary([("executed", 1), ("hits", 2)]);
-    sandbox.run(RUN).success().summary([("executed", 0), ("hits", 3)]);
+    let ended = sandbox
+        .run(RUN)
+        .success()
+        .stderr_has("ok    command:sorted")
+        .stderr_lacks("command:first");
+    ended
+        .stderr_lacks("command:aside")
+        .summary([("executed", 1), ("hits", 2)]);
+    sandbox
+        .run(RUN)
+        .success()
+        .summary([("executed", 0), ("hits", 3)]);
 }
 
 #[test]
@@ -43,12 +58,27 @@ fn a_changed_input_reruns_its_descendants_and_says_which_line_changed() {
     sandbox.run(RUN).success();
     sandbox.write("data/words.txt", "0\nb\na\n");
     let plan = sandbox.run(["plan", "specs/all.yaml"]).success();
-    let plan = plan.stdout_has("run  command:sorted").stdout_has("input.words.txt changed (").stdout_has(" => ");
-    plan.stdout_has("run  command:first   after command:sorted").stdout_lacks("command:aside");
-    let before = sandbox.run(["explain", "command:sorted", "--spec", "specs/all.yaml"]).success();
-    before.stdout_has("would run").stdout_has("input.words.txt changed (").stdout_has("last executed");
-    let ended = sandbox.run(RUN).success().stderr_has("ok    command:sorted").stderr_has("ok    command:first");
-    ended.stderr_lacks("command:aside").summary([("executed", 2), ("hits", 1)]);
+    let plan = plan
+        .stdout_has("run  command:sorted")
+        .stdout_has("input.words.txt changed (")
+        .stdout_has(" => ");
+    plan.stdout_has("run  command:first   after command:sorted")
+        .stdout_lacks("command:aside");
+    let before = sandbox
+        .run(["explain", "command:sorted", "--spec", "specs/all.yaml"])
+        .success();
+    before
+        .stdout_has("would run")
+        .stdout_has("input.words.txt changed (")
+        .stdout_has("last executed");
+    let ended = sandbox
+        .run(RUN)
+        .success()
+        .stderr_has("ok    command:sorted")
+        .stderr_has("ok    command:first");
+    ended
+        .stderr_lacks("command:aside")
+        .summary([("executed", 2), ("hits", 1)]);
 }
 
 #[test]
@@ -56,12 +86,27 @@ fn a_changed_parameter_names_old_and_new() {
     let sandbox = chain();
     sandbox.run(RUN).success();
     sandbox.write("specs/all.yaml", CHAIN.replace("head -n 1", "head -n 2"));
-    let explained = sandbox.run(["explain", "command:first", "--spec", "specs/all.yaml", "--json"]).success().json();
+    let explained = sandbox
+        .run([
+            "explain",
+            "command:first",
+            "--spec",
+            "specs/all.yaml",
+            "--json",
+        ])
+        .success()
+        .json();
     assert_eq!(explained[0]["verdict"], "would run");
     let reason = explained[0]["reason"].as_str().unwrap();
     assert!(reason.starts_with("param.argv changed ("), "{reason}");
-    assert!(reason.contains("head -n 1 in/sorted.txt") && reason.contains("head -n 2 in/sorted.txt"), "{reason}");
-    sandbox.run(RUN).success().summary([("executed", 1), ("hits", 2)]);
+    assert!(
+        reason.contains("head -n 1 in/sorted.txt") && reason.contains("head -n 2 in/sorted.txt"),
+        "{reason}"
+    );
+    sandbox
+        .run(RUN)
+        .success()
+        .summary([("executed", 1), ("hits", 2)]);
 }
 
 #[test]
@@ -83,7 +128,10 @@ commands:
 version: 1
 ";
     sandbox.write("specs/all.yaml", spec);
-    sandbox.run(RUN).success().summary([("executed", 0), ("hits", 3)]);
+    sandbox
+        .run(RUN)
+        .success()
+        .summary([("executed", 0), ("hits", 3)]);
 }
 
 #[test]
@@ -93,18 +141,36 @@ fn a_checkout_at_another_place_with_other_times_hits() {
     let second = chain().cache_of(&first);
     let old = std::time::SystemTime::now() - std::time::Duration::from_secs(86_400 * 365);
     for name in ["specs/all.yaml", "data/words.txt", "data/other.txt"] {
-        fs::File::options().write(true).open(second.path(name)).unwrap().set_modified(old).unwrap();
+        fs::File::options()
+            .write(true)
+            .open(second.path(name))
+            .unwrap()
+            .set_modified(old)
+            .unwrap();
     }
-    second.run(RUN).success().summary([("executed", 0), ("hits", 3)]);
+    second
+        .run(RUN)
+        .success()
+        .summary([("executed", 0), ("hits", 3)]);
     // Once more with the digests of settled files on record.
-    second.run(RUN).success().summary([("executed", 0), ("hits", 3)]);
+    second
+        .run(RUN)
+        .success()
+        .summary([("executed", 0), ("hits", 3)]);
 }
 
 #[test]
 fn a_file_changed_without_a_change_of_size_is_noticed() {
     let sandbox = chain();
     let old = std::time::SystemTime::now() - std::time::Duration::from_secs(100);
-    let age = |name: &str| fs::File::options().write(true).open(sandbox.path(name)).unwrap().set_modified(old).unwrap();
+    let age = |name: &str| {
+        fs::File::options()
+            .write(true)
+            .open(sandbox.path(name))
+            .unwrap()
+            .set_modified(old)
+            .unwrap()
+    };
     age("data/words.txt");
     sandbox.run(RUN).success();
     sandbox.write("data/words.txt", "c\nd\n");
@@ -118,7 +184,10 @@ fn what_fails_upstream_is_told_downstream_and_mended_by_the_next_run() {
     sandbox.run(RUN).code(1);
     sandbox.write("data/words.txt", "a\n");
     sandbox.run(RUN).success().summary([("failed", 0)]);
-    sandbox.run(RUN).success().summary([("executed", 0), ("hits", 3)]);
+    sandbox
+        .run(RUN)
+        .success()
+        .summary([("executed", 0), ("hits", 3)]);
 }
 
 /// Two steps one after the other; the first writes to a file of the second's, or to its own.
@@ -142,15 +211,23 @@ fn a_file_that_changes_before_its_step_starts_gets_a_key_of_its_new_content() {
     let one_by_one = ["run", "specs/all.yaml", "--json", "--jobs", "1"];
     sandbox.run(one_by_one).success().summary([("executed", 2)]);
     sandbox.write("b.txt", "written\n");
-    sandbox.run(RUN).success().summary([("executed", 0), ("hits", 2)]);
+    sandbox
+        .run(RUN)
+        .success()
+        .summary([("executed", 0), ("hits", 2)]);
     sandbox.write("b.txt", "b\n");
-    sandbox.run(RUN).success().summary([("executed", 1), ("hits", 1)]);
+    sandbox
+        .run(RUN)
+        .success()
+        .summary([("executed", 1), ("hits", 1)]);
 }
 
 #[test]
 fn a_file_that_changes_while_its_step_runs_makes_no_hit() {
     let sandbox = writes_to("a.txt");
-    let ended =
-        sandbox.run(RUN).code(1).stderr_has("its input `in` ([DIR]/specs/../a.txt) changed while it ran; run again");
+    let ended = sandbox
+        .run(RUN)
+        .code(1)
+        .stderr_has("its input `in` ([DIR]/specs/../a.txt) changed while it ran; run again");
     ended.summary([("executed", 2)]);
 }

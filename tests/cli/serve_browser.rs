@@ -33,20 +33,45 @@ impl Browser {
         let program = browser(sandbox);
         let mut command = Command::new(&program);
         command.env("LD_LIBRARY_PATH", program.parent().unwrap().join("lib"));
-        command.args(flags(Api::Wasm, Adapter::Software)).args(["--remote-debugging-pipe", "--no-startup-window"]);
-        command.arg(format!("--user-data-dir={}", sandbox.path("profile").display()));
-        command.env("HOME", sandbox.path("")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let pipe = |parent_fd, child_fd| FdMapping { parent_fd, child_fd };
-        command.fd_mappings(vec![pipe(reader.into(), 3), pipe(writer.into(), 4)]).unwrap();
+        command
+            .args(flags(Api::Wasm, Adapter::Software))
+            .args(["--remote-debugging-pipe", "--no-startup-window"]);
+        command.arg(format!(
+            "--user-data-dir={}",
+            sandbox.path("profile").display()
+        ));
+        command
+            .env("HOME", sandbox.path(""))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let pipe = |parent_fd, child_fd| FdMapping {
+            parent_fd,
+            child_fd,
+        };
+        command
+            .fd_mappings(vec![pipe(reader.into(), 3), pipe(writer.into(), 4)])
+            .unwrap();
         let child = command.spawn().unwrap();
         // The browser's own ends: when it is gone, so are its events.
         drop(command);
-        Self { child, commands, events: listen(events), sent: 0, session: Value::Null, told: Vec::new() }
+        Self {
+            child,
+            commands,
+            events: listen(events),
+            sent: 0,
+            session: Value::Null,
+            told: Vec::new(),
+        }
     }
 
     fn open(&mut self, url: &str) {
-        let target = self.ask("Target.createTarget", json!({"url": "about:blank"}))["targetId"].clone();
-        let attached = self.ask("Target.attachToTarget", json!({"targetId": target, "flatten": true}));
+        let target =
+            self.ask("Target.createTarget", json!({"url": "about:blank"}))["targetId"].clone();
+        let attached = self.ask(
+            "Target.attachToTarget",
+            json!({"targetId": target, "flatten": true}),
+        );
         self.session = attached["sessionId"].clone();
         for domain in ["Runtime", "Log", "Network", "Page"] {
             self.ask(&format!("{domain}.enable"), json!({}));
@@ -60,10 +85,15 @@ impl Browser {
         if !self.session.is_null() {
             message["sessionId"] = self.session.clone();
         }
-        self.commands.write_all(message.to_string().as_bytes()).unwrap();
+        self.commands
+            .write_all(message.to_string().as_bytes())
+            .unwrap();
         self.commands.write_all(&[0]).unwrap();
         loop {
-            let answer = self.events.recv_timeout(Duration::from_secs(60)).expect("the browser answers");
+            let answer = self
+                .events
+                .recv_timeout(Duration::from_secs(60))
+                .expect("the browser answers");
             match answer["id"] == self.sent {
                 true => return answer["result"].clone(),
                 false => self.told.push(answer),
@@ -73,20 +103,30 @@ impl Browser {
 
     /// What an expression comes to in the page; null while it loads.
     fn finds(&mut self, expression: &str) -> Value {
-        self.ask("Runtime.evaluate", json!({"expression": expression, "returnByValue": true}))["result"]["value"]
+        self.ask(
+            "Runtime.evaluate",
+            json!({"expression": expression, "returnByValue": true}),
+        )["result"]["value"]
             .clone()
     }
 
     fn until(&mut self, what: &str, expression: &str) {
         let begun = Instant::now();
         while self.finds(expression) != true {
-            assert!(begun.elapsed() < Duration::from_secs(120), "{what}: {}", self.finds("document.body.innerText"));
+            assert!(
+                begun.elapsed() < Duration::from_secs(120),
+                "{what}: {}",
+                self.finds("document.body.innerText")
+            );
             std::thread::sleep(Duration::from_millis(100));
         }
     }
 
     fn events<'a>(&'a self, method: &'a str) -> impl Iterator<Item = &'a Value> {
-        self.told.iter().filter(move |event| event["method"] == method).map(|event| &event["params"])
+        self.told
+            .iter()
+            .filter(move |event| event["method"] == method)
+            .map(|event| &event["params"])
     }
 }
 
@@ -102,7 +142,10 @@ fn listen(pipe: PipeReader) -> Receiver<Value> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
         for message in BufReader::new(pipe).split(0).map_while(Result::ok) {
-            if sender.send(serde_json::from_slice(&message).unwrap()).is_err() {
+            if sender
+                .send(serde_json::from_slice(&message).unwrap())
+                .is_err()
+            {
                 return;
             }
         }
@@ -127,26 +170,48 @@ fn an_open_page_follows_a_run_without_errors_and_asks_nobody_else() {
     // Nobody reloads it.
     browser.until("the run is shown", &words("ms"));
     browser.finds("document.querySelector('a.cell').click()");
-    browser.until("a cell has details", "document.querySelector('#panel')?.innerText.includes('linear') === true");
+    browser.until(
+        "a cell has details",
+        "document.querySelector('#panel')?.innerText.includes('linear') === true",
+    );
     for page in ["site/", "site/pairs/linear/cpu-fp32.html", "site/how.html"] {
         browser.ask("Page.navigate", json!({"url": format!("{own}{page}")}));
         browser.until(page, &format!("location.href === '{own}{page}' && document.readyState === 'complete' && !!document.querySelector('h1')"));
     }
-    let asked: Vec<&str> =
-        browser.events("Network.requestWillBeSent").filter_map(|it| it["request"]["url"].as_str()).collect();
+    let asked: Vec<&str> = browser
+        .events("Network.requestWillBeSent")
+        .filter_map(|it| it["request"]["url"].as_str())
+        .collect();
     assert!(asked.len() >= 5 && asked.contains(&&*own), "{asked:?}");
     assert!(
-        asked.iter().all(|url| url.starts_with(&own) || url.starts_with("data:") || url.starts_with("blob:")),
+        asked.iter().all(|url| url.starts_with(&own)
+            || url.starts_with("data:")
+            || url.starts_with("blob:")),
         "{asked:?}"
     );
     let is_bad = |level: &Value| level == "error" || level == "warning";
     let mut errors: Vec<&Value> = browser.events("Runtime.exceptionThrown").collect();
-    errors.extend(browser.events("Runtime.consoleAPICalled").filter(|it| is_bad(&it["type"])));
-    errors.extend(browser.events("Log.entryAdded").map(|it| &it["entry"]).filter(|entry| is_bad(&entry["level"])));
+    errors.extend(
+        browser
+            .events("Runtime.consoleAPICalled")
+            .filter(|it| is_bad(&it["type"])),
+    );
+    errors.extend(
+        browser
+            .events("Log.entryAdded")
+            .map(|it| &it["entry"])
+            .filter(|entry| is_bad(&entry["level"])),
+    );
     assert!(errors.is_empty(), "{errors:#?}");
     // What is looked for would be seen.
     browser.finds("console.error('seen')");
-    assert_eq!(browser.events("Runtime.consoleAPICalled").filter(|it| is_bad(&it["type"])).count(), 1);
+    assert_eq!(
+        browser
+            .events("Runtime.consoleAPICalled")
+            .filter(|it| is_bad(&it["type"]))
+            .count(),
+        1
+    );
     signal(&child, libc::SIGINT);
     sandbox.wait(child).success();
 }

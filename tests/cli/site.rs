@@ -17,20 +17,28 @@ fn report(days: i64, status: &str) -> Value {
     let mut report: Value = serde_json::from_str(REPORT).unwrap();
     let cases = report["cases"].as_array_mut().unwrap();
     cases.retain(|case| case["case"] == "bert:cpu-fp32");
-    (cases[0]["measured"], cases[0]["cached"], cases[0]["status"]) = (json!(ago(days)), json!(false), json!(status));
+    (cases[0]["measured"], cases[0]["cached"], cases[0]["status"]) =
+        (json!(ago(days)), json!(false), json!(status));
     report
 }
 
 fn import(sandbox: &Sandbox, name: &str, report: &Value) {
     sandbox.write(name, report.to_string());
-    sandbox.run(["history", "import", name]).success().stderr_has("1 run taken in");
+    sandbox
+        .run(["history", "import", name])
+        .success()
+        .stderr_has("1 run taken in");
 }
 
 /// It was right 20 days ago, wrong 9 days ago, and is right since three days ago.
 fn sandbox() -> Sandbox {
     let sandbox = Sandbox::new().installs();
     for (days, status) in [(20, "PASS"), (9, "NUMERICS"), (3, "PASS")] {
-        import(&sandbox, &format!("many/{days}.json"), &report(days, status));
+        import(
+            &sandbox,
+            &format!("many/{days}.json"),
+            &report(days, status),
+        );
     }
     sandbox.file("head.json", report(0, "PASS").to_string())
 }
@@ -38,9 +46,15 @@ fn sandbox() -> Sandbox {
 /// The page of changes that came of it, and the base's name.
 #[track_caller]
 fn site(sandbox: &Sandbox, since: &[&str]) -> (Option<String>, Value) {
-    let made = sandbox.run([&SITE[..], &["--json"], since].concat()).success().json();
+    let made = sandbox
+        .run([&SITE[..], &["--json"], since].concat())
+        .success()
+        .json();
     let page = sandbox.path("public/changes.html");
-    (page.exists().then(|| sandbox.read("public/changes.html")), made["since"].clone())
+    (
+        page.exists().then(|| sandbox.read("public/changes.html")),
+        made["since"].clone(),
+    )
 }
 
 const SITE: [&str; 4] = ["site", "public", "--report", "head.json"];
@@ -56,9 +70,11 @@ const FIXED: &str = "<h2>fixed <small>1</small></h2>";
 fn by_itself_it_says_what_changed_since_last_week() {
     let sandbox = sandbox();
     // Neither a part of the spec, nor another spec, nor another machine, nor what was interrupted is a base for this report.
-    for (name, field, value) in
-        [("part", "/scope", "model:bert"), ("other", "/spec", "x.yaml"), ("away", "/host/name", "z")]
-    {
+    for (name, field, value) in [
+        ("part", "/scope", "model:bert"),
+        ("other", "/spec", "x.yaml"),
+        ("away", "/host/name", "z"),
+    ] {
         let mut other = report(8, "PASS");
         match field {
             "/scope" => other["scope"] = json!(value),
@@ -69,30 +85,60 @@ fn by_itself_it_says_what_changed_since_last_week() {
     let nine = ago(9);
     let compact: String = nine.chars().filter(char::is_ascii_alphanumeric).collect();
     let told = sandbox.run(SITE).success();
-    told.stderr_has(&format!("what changed since run {}", &compact[..8])).stderr_has("public/changes.html");
+    told.stderr_has(&format!("what changed since run {}", &compact[..8]))
+        .stderr_has("public/changes.html");
     let page = sandbox.read("public/changes.html");
-    assert!(page.contains(FIXED) && page.contains(&format!("Since {} (run {}", &nine[..10], &compact[..8])), "{page}");
-    assert!(sandbox.read("public/feed.xml").contains("<title>fixed: bert:cpu-fp32</title>"));
+    assert!(
+        page.contains(FIXED)
+            && page.contains(&format!("Since {} (run {}", &nine[..10], &compact[..8])),
+        "{page}"
+    );
+    assert!(
+        sandbox
+            .read("public/feed.xml")
+            .contains("<title>fixed: bert:cpu-fp32</title>")
+    );
     // Of two reports no single run is the base, and nothing is newer than what is shown.
-    sandbox.run(["site", "two", "--report", "head.json", "many/3.json"]).success();
+    sandbox
+        .run(["site", "two", "--report", "head.json", "many/3.json"])
+        .success();
     assert!(!sandbox.path("two/changes.html").exists());
-    sandbox.run(["site", "old", "--report", "many/20.json"]).success();
+    sandbox
+        .run(["site", "old", "--report", "many/20.json"])
+        .success();
     let page = sandbox.read("old/changes.html");
-    assert!(page.contains(&format!("Since {}", &ago(20)[..10])) && page.contains("<p>Nothing.</p>"), "{page}");
+    assert!(
+        page.contains(&format!("Since {}", &ago(20)[..10])) && page.contains("<p>Nothing.</p>"),
+        "{page}"
+    );
 }
 
 #[test]
 fn without_a_run_that_is_a_week_old_nothing_changed_and_nothing_is_installed() {
-    let sandbox = Sandbox::new().installs().file("head.json", report(0, "PASS").to_string());
+    let sandbox = Sandbox::new()
+        .installs()
+        .file("head.json", report(0, "PASS").to_string());
     import(&sandbox, "young.json", &report(6, "NUMERICS"));
     assert_eq!(site(&sandbox, &[]), (None, Value::Null));
     import(&sandbox, "old.json", &report(7, "NUMERICS"));
     assert!(site(&sandbox, &[]).0.unwrap().contains(FIXED));
     // The same history where DuckDB is not: said once.
-    let bare = Sandbox::new().cache_of(&sandbox).file("head.json", report(0, "PASS").to_string());
-    let bare = bare.env("ORCH_ENV_DIR", sandbox.path("no-envs").display().to_string());
+    let bare = Sandbox::new()
+        .cache_of(&sandbox)
+        .file("head.json", report(0, "PASS").to_string());
+    let bare = bare.env(
+        "ORCH_ENV_DIR",
+        sandbox.path("no-envs").display().to_string(),
+    );
     let told = bare.run(SITE).success();
-    assert_eq!(told.stderr.matches("DuckDB, which reads it, is not installed").count(), 1, "{}", told.stderr);
+    assert_eq!(
+        told.stderr
+            .matches("DuckDB, which reads it, is not installed")
+            .count(),
+        1,
+        "{}",
+        told.stderr
+    );
     assert!(!bare.path("public/changes.html").exists() && !sandbox.path("no-envs").exists());
 }
 
@@ -100,21 +146,37 @@ fn without_a_run_that_is_a_week_old_nothing_changed_and_nothing_is_installed() {
 fn the_base_is_what_compare_takes() {
     let sandbox = sandbox();
     let (nine, three) = (ago(9), ago(3));
-    let compact: String = nine.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
+    let compact: String = nine
+        .chars()
+        .filter(char::is_ascii_alphanumeric)
+        .take(8)
+        .collect();
     for since in ["2", "5d", "1w", &nine[..10], &format!("{compact}T")] {
         assert!(changes(&sandbox, since).contains(FIXED), "{since}");
     }
     for since in ["1", "3", "14d", &three[..10], "many/20.json"] {
-        assert!(changes(&sandbox, since).contains("<p>Nothing.</p>"), "{since}");
+        assert!(
+            changes(&sandbox, since).contains("<p>Nothing.</p>"),
+            "{since}"
+        );
     }
     // A folder of this machine is on no page.
     let path = sandbox.path("many/9.json").display().to_string();
     let page = changes(&sandbox, &path);
-    assert!(page.contains(FIXED) && page.contains("(9.json)") && !page.contains("many/9.json"), "{page}");
+    assert!(
+        page.contains(FIXED) && page.contains("(9.json)") && !page.contains("many/9.json"),
+        "{page}"
+    );
     let since = |name: &str| sandbox.run([&SITE[..], &["--since", name]].concat());
-    since("no-such-branch").code(2).stderr_has("`no-such-branch` is no run of the history");
-    since("99").code(2).stderr_has("`orch history` lists the runs");
-    since("none.json").code(1).stderr_has("failed to read `none.json`");
+    since("no-such-branch")
+        .code(2)
+        .stderr_has("`no-such-branch` is no run of the history");
+    since("99")
+        .code(2)
+        .stderr_has("`orch history` lists the runs");
+    since("none.json")
+        .code(1)
+        .stderr_has("failed to read `none.json`");
     since("head.json").success();
 }
 
@@ -123,7 +185,11 @@ fn times_are_judged_by_how_much_they_vary_over_the_history() {
     let sandbox = Sandbox::new().installs();
     for number in 1..=9 {
         let name = format!("runs/{number:02}.json");
-        import(&sandbox, &name, &day(number, 1.5 * (1.0 + 0.05 * f64::from(number % 2))));
+        import(
+            &sandbox,
+            &name,
+            &day(number, 1.5 * (1.0 + 0.05 * f64::from(number % 2))),
+        );
     }
     sandbox.write("head.json", day(12, 3.0).to_string());
     assert!(changes(&sandbox, "1").contains("executions of the history"));

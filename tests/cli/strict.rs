@@ -54,14 +54,19 @@ fn sandbox() -> Sandbox {
     let sandbox = crate::ready_onnx::sandbox(RIGHT).file("machine.c", MACHINE);
     let (source, library) = (sandbox.path("machine.c"), sandbox.path("machine.so"));
     let busy = format!("-DBUSY=\"{}\"", sandbox.path("busy").display());
-    let built = Command::new("cc").args(["-shared", "-fPIC", &busy, "-o"]).args([&library, &source]).status();
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", &busy, "-o"])
+        .args([&library, &source])
+        .status();
     assert!(built.unwrap().success());
     sandbox.env("LD_PRELOAD", library.display().to_string())
 }
 
 /// Until the process says so.
 fn until(child: &mut Child, said: &str) {
-    let lines = BufReader::new(child.stderr.as_mut().unwrap()).lines().map_while(Result::ok);
+    let lines = BufReader::new(child.stderr.as_mut().unwrap())
+        .lines()
+        .map_while(Result::ok);
     let mut told = Vec::new();
     for line in lines {
         if line.contains(said) {
@@ -81,13 +86,26 @@ fn remarks(sandbox: &Sandbox) -> String {
 fn a_machine_that_stays_busy_is_refused_and_nothing_is_measured() {
     let sandbox = sandbox().file("busy", "");
     let told = sandbox.run([&BENCH[..], &["--strict=0"]].concat()).code(1);
-    told.stderr_has(&format!("nothing was measured: this machine is not quiet: {STOLEN}")).stdout_lacks("linear");
+    told.stderr_has(&format!(
+        "nothing was measured: this machine is not quiet: {STOLEN}"
+    ))
+    .stdout_lacks("linear");
     assert!(!sandbox.path("orch-out").exists() && !sandbox.path("cache/history").exists());
     // Whoever is not strict is told afterwards.
     sandbox.run(BENCH).success();
-    assert!(remarks(&sandbox).contains("the hypervisor took"), "{}", remarks(&sandbox));
-    for (value, why) in [("--strict=soon", "invalid value 'soon'"), ("--strict=-1", "invalid value '-1'")] {
-        sandbox.run([&BENCH[..], &[value]].concat()).code(2).stderr_has(why);
+    assert!(
+        remarks(&sandbox).contains("the hypervisor took"),
+        "{}",
+        remarks(&sandbox)
+    );
+    for (value, why) in [
+        ("--strict=soon", "invalid value 'soon'"),
+        ("--strict=-1", "invalid value '-1'"),
+    ] {
+        sandbox
+            .run([&BENCH[..], &[value]].concat())
+            .code(2)
+            .stderr_has(why);
     }
 }
 
@@ -101,8 +119,15 @@ fn it_waits_until_the_machine_is_quiet_and_fails_if_a_round_was_disturbed() {
     // The first step that executed; those that make the model and its reference follow, and then the round.
     until(&mut child, "ok    ");
     sandbox.write("busy", "");
-    sandbox.wait(child).code(1).stderr_has("1 case was disturbed while being measured; the report says by what");
-    assert!(remarks(&sandbox).contains("the hypervisor took"), "{}", remarks(&sandbox));
+    sandbox
+        .wait(child)
+        .code(1)
+        .stderr_has("1 case was disturbed while being measured; the report says by what");
+    assert!(
+        remarks(&sandbox).contains("the hypervisor took"),
+        "{}",
+        remarks(&sandbox)
+    );
 }
 
 #[test]
@@ -110,7 +135,18 @@ fn on_a_quiet_machine_it_succeeds() {
     let sandbox = sandbox();
     // What the yardstick takes is really measured, so other tests on this machine may disturb a round.
     let strict = [&BENCH[..], &["--strict", "--json"]].concat();
-    let ended = (0..8).map(|_| sandbox.run(&strict)).find(|ended| ended.code == Some(0));
-    let document = ended.expect("one of eight is quiet").summary([("passed", 1)]).json();
-    assert_eq!(document["cases"][0]["metrics"]["rounds"].as_array().unwrap().len(), 1);
+    let ended = (0..8)
+        .map(|_| sandbox.run(&strict))
+        .find(|ended| ended.code == Some(0));
+    let document = ended
+        .expect("one of eight is quiet")
+        .summary([("passed", 1)])
+        .json();
+    assert_eq!(
+        document["cases"][0]["metrics"]["rounds"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
 }

@@ -20,7 +20,10 @@ commands:
 ";
 
 fn sandbox() -> Sandbox {
-    Sandbox::new().file("specs/all.yaml", CHAIN).file("data/words.txt", "b\na\n").file("data/many/one", "1")
+    Sandbox::new()
+        .file("specs/all.yaml", CHAIN)
+        .file("data/words.txt", "b\na\n")
+        .file("data/many/one", "1")
 }
 
 /// A running `orch run --watch` and what it says on stderr.
@@ -36,10 +39,17 @@ impl Watch {
         let (sender, lines) = channel();
         let (stderr, stdout) = (child.stderr.take().unwrap(), child.stdout.take().unwrap());
         std::thread::spawn(move || {
-            BufReader::new(stderr).lines().map_while(Result::ok).try_for_each(|l| sender.send(l))
+            BufReader::new(stderr)
+                .lines()
+                .map_while(Result::ok)
+                .try_for_each(|l| sender.send(l))
         });
         std::thread::spawn(move || BufReader::new(stdout).lines().for_each(drop));
-        Self { child, lines, seen: Vec::new() }
+        Self {
+            child,
+            lines,
+            seen: Vec::new(),
+        }
     }
 
     /// Reads on until a line holds this; gives the lines since the last call.
@@ -47,9 +57,15 @@ impl Watch {
     fn until(&mut self, text: &str) -> Vec<String> {
         let (mut new, start) = (Vec::new(), Instant::now());
         loop {
-            match self.lines.recv_timeout(Duration::from_secs(60).saturating_sub(start.elapsed())) {
+            match self
+                .lines
+                .recv_timeout(Duration::from_secs(60).saturating_sub(start.elapsed()))
+            {
                 Ok(line) => new.push(line),
-                Err(e) => panic!("{e}: no line holds {text:?}\nbefore: {:#?}\nnow: {new:#?}", self.seen),
+                Err(e) => panic!(
+                    "{e}: no line holds {text:?}\nbefore: {:#?}\nnow: {new:#?}",
+                    self.seen
+                ),
             }
             if new.last().unwrap().contains(text) {
                 self.seen.extend(new.clone());
@@ -92,23 +108,39 @@ fn a_change_runs_what_reads_it_and_says_both() {
     let sandbox = sandbox();
     let mut watch = Watch::start(&sandbox, &[]);
     let first = watch.until("waiting for a change of 3 files");
-    assert!(has(&first, "ok    command:sorted") && has(&first, "ok    command:listed"), "{first:#?}");
+    assert!(
+        has(&first, "ok    command:sorted") && has(&first, "ok    command:listed"),
+        "{first:#?}"
+    );
     watch.is_quiet();
 
     sandbox.write("data/words.txt", "c\n");
     let second = watch.until("waiting for a change of 3 files");
     assert!(has(&second, "watch: data/words.txt changed"), "{second:#?}");
-    assert!(has(&second, "watch: command:sorted ran; waiting"), "{second:#?}");
+    assert!(
+        has(&second, "watch: command:sorted ran; waiting"),
+        "{second:#?}"
+    );
     assert!(!has(&second, "command:listed"), "{second:#?}");
 
     // A new file in a folder, in a new folder below it, and one put in another's place, as editors do.
     sandbox.write("data/many/deep/two", "2");
     let third = watch.until("waiting for a change of 4 files");
-    assert!(has(&third, "watch: data/many/deep/two changed") && has(&third, "command:listed ran"), "{third:#?}");
+    assert!(
+        has(&third, "watch: data/many/deep/two changed") && has(&third, "command:listed ran"),
+        "{third:#?}"
+    );
     sandbox.write("data/words.new", "d\n");
-    std::fs::rename(sandbox.path("data/words.new"), sandbox.path("data/words.txt")).unwrap();
+    std::fs::rename(
+        sandbox.path("data/words.new"),
+        sandbox.path("data/words.txt"),
+    )
+    .unwrap();
     let fourth = watch.until("waiting for");
-    assert!(has(&fourth, "data/words.txt changed") && has(&fourth, "command:sorted ran"), "{fourth:#?}");
+    assert!(
+        has(&fourth, "data/words.txt changed") && has(&fourth, "command:sorted ran"),
+        "{fourth:#?}"
+    );
 
     // What nothing reads runs nothing; neither does the store, nor the report.
     sandbox.write("data/unread.txt", "x");
@@ -124,13 +156,28 @@ fn a_mistake_is_shown_and_the_next_change_mends_it() {
     watch.until("waiting for");
     sandbox.write("specs/all.yaml", CHAIN.replace("argv", "agrv"));
     let broken = watch.until("waiting for");
-    assert!(has(&broken, "did you mean `argv`?") && has(&broken, "nothing ran; waiting"), "{broken:#?}");
+    assert!(
+        has(&broken, "did you mean `argv`?") && has(&broken, "nothing ran; waiting"),
+        "{broken:#?}"
+    );
     // It includes a file that is not there yet, in a folder that is not there yet.
-    sandbox.write("specs/all.yaml", CHAIN.replace("version: 1", "version: 1\ninclude: [sub/more.yaml]"));
-    assert!(has(&watch.until("waiting for"), "failed to read specs/sub/more.yaml"));
-    sandbox.write("specs/sub/more.yaml", "commands: {added: {argv: [sh, -c, 'echo x > out'], outputs: [out]}}\n");
+    sandbox.write(
+        "specs/all.yaml",
+        CHAIN.replace("version: 1", "version: 1\ninclude: [sub/more.yaml]"),
+    );
+    assert!(has(
+        &watch.until("waiting for"),
+        "failed to read specs/sub/more.yaml"
+    ));
+    sandbox.write(
+        "specs/sub/more.yaml",
+        "commands: {added: {argv: [sh, -c, 'echo x > out'], outputs: [out]}}\n",
+    );
     let mended = watch.until("waiting for");
-    assert!(has(&mended, "specs/sub/more.yaml changed") && has(&mended, "command:added ran"), "{mended:#?}");
+    assert!(
+        has(&mended, "specs/sub/more.yaml changed") && has(&mended, "command:added ran"),
+        "{mended:#?}"
+    );
     watch.interrupt();
 }
 
@@ -150,7 +197,10 @@ fn a_change_during_a_run_is_run_next() {
     assert!(has(&lines, "watch: data/words.txt changed"), "{lines:#?}");
     assert_eq!(std::fs::read_to_string(&began).unwrap().lines().count(), 2);
     watch.interrupt();
-    sandbox.run(["run", "specs/all.yaml", "--json"]).success().summary([("executed", 0)]);
+    sandbox
+        .run(["run", "specs/all.yaml", "--json"])
+        .success()
+        .summary([("executed", 0)]);
 }
 
 #[test]
@@ -166,7 +216,11 @@ fn an_interrupt_during_a_run_leaves_no_child() {
     eventually("it sleeps", || !processes_with(&marker).is_empty());
     watch.interrupt();
     eventually("no process is left", || processes_with(&marker).is_empty());
-    assert!(sandbox.stored_files("tmp").is_empty(), "{:?}", sandbox.stored_files("tmp"));
+    assert!(
+        sandbox.stored_files("tmp").is_empty(),
+        "{:?}",
+        sandbox.stored_files("tmp")
+    );
 }
 
 #[test]
@@ -174,9 +228,18 @@ fn a_forced_step_is_forced_once() {
     let sandbox = sandbox();
     sandbox.run(["run", "specs/all.yaml"]).success();
     let mut watch = Watch::start(&sandbox, &["--rerun", "command"]);
-    assert!(has(&watch.until("waiting for"), "watch: command:sorted, command:listed ran"));
+    assert!(has(
+        &watch.until("waiting for"),
+        "watch: command:sorted, command:listed ran"
+    ));
     sandbox.write("data/words.txt", "c\n");
-    assert!(has(&watch.until("waiting for"), "watch: command:sorted ran"));
+    assert!(has(
+        &watch.until("waiting for"),
+        "watch: command:sorted ran"
+    ));
     watch.interrupt();
-    sandbox.run(["run", "specs/all.yaml", "--watch", "--json"]).code(2).stderr_has("--json");
+    sandbox
+        .run(["run", "specs/all.yaml", "--watch", "--json"])
+        .code(2)
+        .stderr_has("--json");
 }

@@ -18,13 +18,21 @@ fn is_watched() -> bool {
 #[test]
 fn an_undeclared_read_is_told_with_the_remedy_and_a_declared_one_is_not() {
     if !is_watched() {
-        assert!(!cfg!(all(target_os = "linux", target_arch = "x86_64")) || std::env::var_os("CI").is_none());
+        assert!(
+            !cfg!(all(target_os = "linux", target_arch = "x86_64"))
+                || std::env::var_os("CI").is_none()
+        );
         return;
     }
-    let sandbox = Sandbox::new().file("conf/x.txt", "x").file("data/y.txt", "y");
+    let sandbox = Sandbox::new()
+        .file("conf/x.txt", "x")
+        .file("data/y.txt", "y");
     let (x, y) = (sandbox.path("conf/x.txt"), sandbox.path("data/y.txt"));
     let script = format!("cat {} {} y > out", x.display(), y.display());
-    let sandbox = sandbox.file("specs/spec.yaml", spec(&script, ", inputs: {y: {file: ../data/y.txt}}"));
+    let sandbox = sandbox.file(
+        "specs/spec.yaml",
+        spec(&script, ", inputs: {y: {file: ../data/y.txt}}"),
+    );
     let ended = sandbox.run(["run", "specs/spec.yaml"]).success().stderr_has(
         "warning command:x read conf/x.txt, which is not among its inputs: a change of it will not rerun the step; \
          hint: declare it under inputs:",
@@ -32,22 +40,34 @@ fn an_undeclared_read_is_told_with_the_remedy_and_a_declared_one_is_not() {
     ended.stderr_lacks("y.txt").stderr_lacks("spec.yaml");
     let rest = ", inputs: {y: {file: ../data/y.txt}, x: {file: ../conf/x.txt}}";
     let sandbox = sandbox.file("specs/spec.yaml", spec(&script, rest));
-    sandbox.run(["run", "specs/spec.yaml"]).success().stderr_lacks("warning");
+    sandbox
+        .run(["run", "specs/spec.yaml"])
+        .success()
+        .stderr_lacks("warning");
 }
 
 #[test]
 fn watching_can_be_turned_off() {
-    let sandbox = Sandbox::new().file("x.txt", "x").env("ORCH_WATCH_READS", "0");
+    let sandbox = Sandbox::new()
+        .file("x.txt", "x")
+        .env("ORCH_WATCH_READS", "0");
     let script = format!("cat {} > out", sandbox.path("x.txt").display());
     let sandbox = sandbox.file("spec.yaml", spec(&script, ""));
-    sandbox.run(["run", "spec.yaml"]).success().stderr_lacks("warning");
+    sandbox
+        .run(["run", "spec.yaml"])
+        .success()
+        .stderr_lacks("warning");
 }
 
 #[test]
 fn a_silent_step_leaves_no_log() {
     let sandbox = Sandbox::new().file("spec.yaml", spec("echo x > out", ""));
     sandbox.run(["run", "spec.yaml"]).success();
-    assert!(sandbox.stored_files("logs").is_empty(), "{:?}", sandbox.stored_files("logs"));
+    assert!(
+        sandbox.stored_files("logs").is_empty(),
+        "{:?}",
+        sandbox.stored_files("logs")
+    );
     let sandbox = sandbox.file("spec.yaml", spec("echo x > out; echo said", ""));
     sandbox.run(["run", "spec.yaml"]).success();
     assert_eq!(sandbox.stored_files("logs").len(), 1);

@@ -23,9 +23,15 @@ fn lines(job: &str, step: &str) -> String {
 
 fn lines_of(job: &Value, step: &str) -> String {
     let steps = job["steps"].as_array().unwrap();
-    let step = steps.iter().find(|found| found["name"] == step).unwrap_or_else(|| panic!("no step {step}"));
+    let step = steps
+        .iter()
+        .find(|found| found["name"] == step)
+        .unwrap_or_else(|| panic!("no step {step}"));
     let lines = step["run"].as_str().unwrap().to_owned();
-    assert!(!lines.contains("${{"), "what GitHub puts into a script can run as one: {lines}");
+    assert!(
+        !lines.contains("${{"),
+        "what GitHub puts into a script can run as one: {lines}"
+    );
     lines
 }
 
@@ -35,10 +41,19 @@ fn shell(sandbox: &Sandbox, lines: &str, env: &[(&str, &str)]) -> (bool, String)
     let folder = Path::new(orch.get_program()).parent().unwrap();
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
     let mut bash = Command::new("bash");
-    bash.args(["-e", "-o", "pipefail", "-c", lines]).current_dir(sandbox.path("")).env_clear();
-    bash.envs(orch.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("PATH", path);
+    bash.args(["-e", "-o", "pipefail", "-c", lines])
+        .current_dir(sandbox.path(""))
+        .env_clear();
+    bash.envs(
+        orch.get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    )
+    .env("PATH", path);
     let output = bash.envs(env.iter().copied()).output().unwrap();
-    (output.status.success(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    (
+        output.status.success(),
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned(),
+    )
 }
 
 fn git(sandbox: &Sandbox, line: &str) {
@@ -50,19 +65,31 @@ fn git(sandbox: &Sandbox, line: &str) {
 #[test]
 fn shards_run_and_one_page_shows_all_of_them() {
     let sandbox = sandbox(RIGHT);
-    let [outputs, summary] = ["outputs", "summary.md"].map(|name| sandbox.path(name).to_str().unwrap().to_owned());
+    let [outputs, summary] =
+        ["outputs", "summary.md"].map(|name| sandbox.path(name).to_str().unwrap().to_owned());
     let (ended, told) = shell(&sandbox, &lines("models", "Install environments"), &[]);
     assert!(ended && told.contains("there already"), "{told}");
     for shard in 1..=SHARDS {
         let shard = shard.to_string();
-        let env = [("SHARD", shard.as_str()), ("GITHUB_OUTPUT", &outputs), ("GITHUB_BASE_REF", "")];
+        let env = [
+            ("SHARD", shard.as_str()),
+            ("GITHUB_OUTPUT", &outputs),
+            ("GITHUB_BASE_REF", ""),
+        ];
         // A part of which nothing is there to run is red, as it is to be on a machine that has the hardware.
         let (_, told) = shell(&sandbox, &lines("models", "Run"), &env);
         let said = std::fs::read_to_string(&outputs).unwrap();
-        assert!(said.lines().all(|line| line.starts_with("executed=")), "{said}\n{told}");
+        assert!(
+            said.lines().all(|line| line.starts_with("executed=")),
+            "{said}\n{told}"
+        );
         let part = sandbox.path("shards").join(format!("report-{shard}"));
         std::fs::create_dir_all(&part).unwrap();
-        std::fs::copy(sandbox.path("orch-out/report/matrix.json"), part.join("matrix.json")).unwrap();
+        std::fs::copy(
+            sandbox.path("orch-out/report/matrix.json"),
+            part.join("matrix.json"),
+        )
+        .unwrap();
     }
     let executed: u32 = std::fs::read_to_string(&outputs)
         .unwrap()
@@ -72,16 +99,30 @@ fn shards_run_and_one_page_shows_all_of_them() {
     assert!(executed >= 8, "{executed}");
     let (ended, told) = shell(&sandbox, &lines("models", "Make room in the store"), &[]);
     assert!(ended, "{told}");
-    let (ended, told) = shell(&sandbox, &lines("report", "Merge"), &[("GITHUB_STEP_SUMMARY", &summary)]);
+    let (ended, told) = shell(
+        &sandbox,
+        &lines("report", "Merge"),
+        &[("GITHUB_STEP_SUMMARY", &summary)],
+    );
     assert!(ended, "{told}");
     let page = std::fs::read_to_string(summary).unwrap();
-    assert!(page.contains("2 passed") && !page.contains("Not the whole spec"), "{page}");
+    assert!(
+        page.contains("2 passed") && !page.contains("Not the whole spec"),
+        "{page}"
+    );
     assert!(sandbox.read("report/badge.svg").contains("2 of 2 passed"));
     assert!(sandbox.path("report/index.html").is_file());
     // As many as it takes to see that times may hide a difference.
     let document: Value = serde_json::from_str(&sandbox.read("report/matrix.json")).unwrap();
     let rounds = |case: &Value| case["metrics"]["rounds"].as_array().map(Vec::len);
-    assert!(document["cases"].as_array().unwrap().iter().all(|case| rounds(case) == Some(3)), "{document:#}");
+    assert!(
+        document["cases"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|case| rounds(case) == Some(3)),
+        "{document:#}"
+    );
 }
 
 /// All shards, each on a machine of its own; what their gates said.
@@ -89,13 +130,25 @@ fn shards(sandbox: &Sandbox, base: &str) -> Vec<(bool, String)> {
     let outputs = sandbox.path("outputs").to_str().unwrap().to_owned();
     let one = |shard: u32| {
         let shard = shard.to_string();
-        let env = [("SHARD", shard.as_str()), ("GITHUB_OUTPUT", &outputs), ("GITHUB_BASE_REF", base)];
+        let env = [
+            ("SHARD", shard.as_str()),
+            ("GITHUB_OUTPUT", &outputs),
+            ("GITHUB_BASE_REF", base),
+        ];
         let _ = std::fs::remove_dir_all(sandbox.path("orch-out"));
         shell(sandbox, &lines("models", "Run"), &env);
         let part = sandbox.path("shards").join(format!("report-{shard}"));
         std::fs::create_dir_all(&part).unwrap();
-        std::fs::copy(sandbox.path("orch-out/report/matrix.json"), part.join("matrix.json")).unwrap();
-        if base.is_empty() { (true, String::new()) } else { shell(sandbox, &lines("models", "Gate"), &env) }
+        std::fs::copy(
+            sandbox.path("orch-out/report/matrix.json"),
+            part.join("matrix.json"),
+        )
+        .unwrap();
+        if base.is_empty() {
+            (true, String::new())
+        } else {
+            shell(sandbox, &lines("models", "Gate"), &env)
+        }
     };
     (1..=SHARDS).map(one).collect()
 }
@@ -109,7 +162,11 @@ fn a_pull_request_is_held_against_what_main_came_to() {
     git(&sandbox, "update-ref refs/remotes/origin/main HEAD");
     let summary = sandbox.path("summary.md").to_str().unwrap().to_owned();
     let last = |step: &str| {
-        let (ended, told) = shell(&sandbox, &lines("report", step), &[("GITHUB_STEP_SUMMARY", &summary)]);
+        let (ended, told) = shell(
+            &sandbox,
+            &lines("report", step),
+            &[("GITHUB_STEP_SUMMARY", &summary)],
+        );
         assert!(ended, "{step}: {told}");
     };
     // Before main was run once there is nothing to compare with, and no comment.
@@ -125,39 +182,68 @@ fn a_pull_request_is_held_against_what_main_came_to() {
     git(&sandbox, "commit -qam comment");
     let gates = shards(&sandbox, "main");
     assert!(gates.iter().all(|(is_open, _)| *is_open), "{gates:?}");
-    assert!(gates.iter().all(|(_, told)| told.contains("2 outside of this part")), "{gates:?}");
+    assert!(
+        gates
+            .iter()
+            .all(|(_, told)| told.contains("2 outside of this part")),
+        "{gates:?}"
+    );
     // One that breaks both cases, which may be of one shard or of two.
     sandbox.write("models/expected/output_0.pb", expected([41.5, 51.5, 60.]));
     git(&sandbox, "commit -qam broken");
     let gates = shards(&sandbox, "main");
     let red: Vec<_> = gates.iter().filter(|(is_open, _)| !is_open).collect();
-    assert!(!red.is_empty() && red.iter().all(|(_, told)| told.contains("broken (")), "{gates:?}");
+    assert!(
+        !red.is_empty() && red.iter().all(|(_, told)| told.contains("broken (")),
+        "{gates:?}"
+    );
     last("Merge");
     last("Compare");
     let page = sandbox.read("report/compare.md");
-    assert!(page.contains("#### broken (2)") && std::fs::read_to_string(&summary).unwrap().contains(&page), "{page}");
+    assert!(
+        page.contains("#### broken (2)")
+            && std::fs::read_to_string(&summary).unwrap().contains(&page),
+        "{page}"
+    );
     // There is no GitHub here: what its program is asked for is written down, and the body that it is given.
     let comment = |known: &str| {
         let told = format!(
             "gh() {{ echo \"$*\" >> gh.log; case \"$*\" in *--jq*) echo '{known}';; *) cp comment.md body.md;; esac; }}"
         );
         let env = [("GITHUB_REPOSITORY", "o/r"), ("PULL", "7")];
-        let (ended, told) = shell(&sandbox, &format!("{told}\n{}", lines("report", "Comment")), &env);
+        let (ended, told) = shell(
+            &sandbox,
+            &format!("{told}\n{}", lines("report", "Comment")),
+            &env,
+        );
         assert!(ended, "{told}");
         assert_eq!(sandbox.read("body.md"), format!("<!-- orch -->\n{page}"));
         let asked = sandbox.read("gh.log");
         std::fs::remove_file(sandbox.path("gh.log")).unwrap();
         asked.lines().last().unwrap().to_owned()
     };
-    assert_eq!(comment(""), "api --silent repos/o/r/issues/7/comments -F body=@comment.md");
-    assert_eq!(comment("12"), "api --silent --method PATCH repos/o/r/issues/comments/12 -F body=@comment.md");
+    assert_eq!(
+        comment(""),
+        "api --silent repos/o/r/issues/7/comments -F body=@comment.md"
+    );
+    assert_eq!(
+        comment("12"),
+        "api --silent --method PATCH repos/o/r/issues/comments/12 -F body=@comment.md"
+    );
 }
 
 #[test]
 fn the_tutorial_quotes_the_gate() {
     let gate = lines("models", "Gate");
-    let line = gate.lines().find(|line| line.contains("orch compare")).unwrap().trim().to_owned();
-    let tutorial = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/tutorial.md")).unwrap();
+    let line = gate
+        .lines()
+        .find(|line| line.contains("orch compare"))
+        .unwrap()
+        .trim()
+        .to_owned();
+    let tutorial =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/tutorial.md"))
+            .unwrap();
     assert!(tutorial.contains(&format!("`{line}`")), "{line}");
 }
 
@@ -170,13 +256,18 @@ fn a_pull_request_that_touches_only_absent_hardware_is_green_and_a_broken_one_is
     git(&sandbox, "commit -qm base");
     git(&sandbox, "branch -q base");
     git(&sandbox, "update-ref refs/remotes/origin/main base");
-    let absent = "  rocm: {runtime: ort, backend: rocm, artefact: onnx, precisions: [fp32]}\nmeasure:";
+    let absent =
+        "  rocm: {runtime: ort, backend: rocm, artefact: onnx, precisions: [fp32]}\nmeasure:";
     sandbox.write("specs/all.yaml", spec.replacen("measure:", absent, 1));
     git(&sandbox, "commit -qam absent");
     let outputs = sandbox.path("outputs").to_str().unwrap().to_owned();
     let run = |shard: u32| {
         let shard = shard.to_string();
-        let env = [("SHARD", shard.as_str()), ("GITHUB_OUTPUT", &outputs), ("GITHUB_BASE_REF", "main")];
+        let env = [
+            ("SHARD", shard.as_str()),
+            ("GITHUB_OUTPUT", &outputs),
+            ("GITHUB_BASE_REF", "main"),
+        ];
         shell(&sandbox, &lines("models", "Run"), &env)
     };
     for shard in 1..=SHARDS {
@@ -184,8 +275,14 @@ fn a_pull_request_that_touches_only_absent_hardware_is_green_and_a_broken_one_is
         assert!(ended, "{told}");
     }
     let (_, told) = shell(&sandbox, "cat orch-out/report/matrix.json", &[]);
-    assert!(!told.contains("\"PASS\""), "only what differs is asked for: {told}");
-    sandbox.write("specs/all.yaml", spec.replacen("linear:\n", "linear: [\n", 1));
+    assert!(
+        !told.contains("\"PASS\""),
+        "only what differs is asked for: {told}"
+    );
+    sandbox.write(
+        "specs/all.yaml",
+        spec.replacen("linear:\n", "linear: [\n", 1),
+    );
     git(&sandbox, "commit -qam broken");
     let (ended, told) = run(1);
     assert!(!ended && told.contains("specs/all.yaml:"), "{told}");
@@ -217,18 +314,44 @@ fn with_wheel() -> Sandbox {
 fn a_release_has_checksums_of_all_its_files_and_both_sboms() {
     let sandbox = with_wheel().file("python/sbom.cdx.json", "{}");
     let release = yaml(".github/workflows/release.yml");
-    let (ended, told) = shell(&sandbox, &lines_of(&release["jobs"]["wheel"], "Checksums and SBOMs"), &[]);
+    let (ended, told) = shell(
+        &sandbox,
+        &lines_of(&release["jobs"]["wheel"], "Checksums and SBOMs"),
+        &[],
+    );
     assert!(ended, "{told}");
     assert!(sandbox.read("dist/orch.cdx.json").contains("CycloneDX"));
-    let (ended, told) = shell(&sandbox, "cd dist && sha256sum --check --strict SHA256SUMS", &[]);
+    let (ended, told) = shell(
+        &sandbox,
+        "cd dist && sha256sum --check --strict SHA256SUMS",
+        &[],
+    );
     assert!(ended && told.lines().count() == 3, "{told}");
     sandbox.write("dist/orch.cdx.json", "other");
-    let (ended, told) = shell(&sandbox, "cd dist && sha256sum --check --strict SHA256SUMS", &[]);
+    let (ended, told) = shell(
+        &sandbox,
+        "cd dist && sha256sum --check --strict SHA256SUMS",
+        &[],
+    );
     assert!(!ended && told.contains("orch.cdx.json: FAILED"), "{told}");
     // What is drafted is what was tried.
-    let steps: Vec<_> = release["jobs"]["wheel"]["steps"].as_array().unwrap().iter().collect();
-    let at = |words: &str| steps.iter().position(|step| step["run"].as_str().is_some_and(|run| run.contains(words)));
-    let order = ["build.sh dist", "try.sh dist/", "sha256sum", "gh release create"].map(|words| at(words).unwrap());
+    let steps: Vec<_> = release["jobs"]["wheel"]["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .collect();
+    let at = |words: &str| {
+        steps
+            .iter()
+            .position(|step| step["run"].as_str().is_some_and(|run| run.contains(words)))
+    };
+    let order = [
+        "build.sh dist",
+        "try.sh dist/",
+        "sha256sum",
+        "gh release create",
+    ]
+    .map(|words| at(words).unwrap());
     assert!(order.is_sorted(), "{order:?}");
 }
 
@@ -237,7 +360,13 @@ fn the_action_installs_a_wheel_and_says_where_and_which() {
     let sandbox = with_wheel();
     let action = yaml(".github/actions/setup-orch/action.yml");
     let at = |name: &str| sandbox.path(name).to_str().unwrap().to_owned();
-    let (tools, bin, paths, outputs, variables) = (at("tools"), at("own"), at("paths"), at("outputs"), at("variables"));
+    let (tools, bin, paths, outputs, variables) = (
+        at("tools"),
+        at("own"),
+        at("paths"),
+        at("outputs"),
+        at("variables"),
+    );
     let env = [
         ("WHEEL", "dist/model_orch-0.1.0-py3-none-any.whl"),
         ("CACHE_DIR", "store"),
@@ -249,7 +378,10 @@ fn the_action_installs_a_wheel_and_says_where_and_which() {
         ("PIP_BREAK_SYSTEM_PACKAGES", "1"),
         ("PIP_TARGET", &at("pip")),
         ("PYTHONPATH", &at("pip")),
-        ("PATH", &format!("{}/bin:{}", at("pip"), std::env::var("PATH").unwrap())),
+        (
+            "PATH",
+            &format!("{}/bin:{}", at("pip"), std::env::var("PATH").unwrap()),
+        ),
     ];
     let (ended, told) = shell(&sandbox, &lines_of(&action["runs"], "Install"), &env);
     assert!(ended, "{told}");

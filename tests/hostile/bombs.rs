@@ -32,12 +32,20 @@ time.sleep(float(sys.argv[3]))
 
 /// Where groups that count are made here, in versions 1 and 2.
 fn groups() -> Vec<PathBuf> {
-    ["/sys/fs/cgroup/pids", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"].map(PathBuf::from).into()
+    [
+        "/sys/fs/cgroup/pids",
+        "/sys/fs/cgroup/unified",
+        "/sys/fs/cgroup",
+    ]
+    .map(PathBuf::from)
+    .into()
 }
 
 /// Names of groups that an orch has made.
 fn made() -> Vec<PathBuf> {
-    let below = groups().into_iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
+    let below = groups()
+        .into_iter()
+        .flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
     let made = below.filter(|entry| entry.file_name().to_string_lossy().starts_with("orch-"));
     made.map(|entry| entry.path()).collect()
 }
@@ -54,16 +62,28 @@ fn can_count() -> bool {
 
 fn bomb(mark: &str, wait: f64) -> Sandbox {
     let sandbox = Sandbox::new();
-    let argv = ["python3", "-c", CODE, &BOMB.to_string(), mark, &wait.to_string()];
+    let argv = [
+        "python3",
+        "-c",
+        CODE,
+        &BOMB.to_string(),
+        mark,
+        &wait.to_string(),
+    ];
     let argv = serde_json::to_string(&argv).unwrap();
-    sandbox.file("spec.yaml", format!("version: 1\ncommands:\n  bomb: {{argv: {argv}, outputs: [out]}}\n"))
+    sandbox.file(
+        "spec.yaml",
+        format!("version: 1\ncommands:\n  bomb: {{argv: {argv}, outputs: [out]}}\n"),
+    )
 }
 
 /// Sleepers of a bomb that are alive. Their environment is empty; their arguments are not.
 fn alive(mark: &str) -> usize {
     let all = fs::read_dir("/proc").unwrap().flatten();
     let lines = all.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
-    lines.filter(|line| line.starts_with(mark.as_bytes())).count()
+    lines
+        .filter(|line| line.starts_with(mark.as_bytes()))
+        .count()
 }
 
 fn gone(mark: &str, within: Duration) {
@@ -101,15 +121,28 @@ fn a_bomb_does_not_outlive_an_orch_that_is_killed() {
     }
     let met = alive(&mark);
     let own = format!("orch-{}-", orch.id());
-    let is_own = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with(&own);
+    let is_own = |path: &PathBuf| {
+        path.file_name()
+            .unwrap()
+            .to_string_lossy()
+            .starts_with(&own)
+    };
     let has_group = made().iter().any(is_own);
     orch.kill().unwrap();
     orch.wait().unwrap();
-    assert!((100..200).contains(&met) && has_group, "{met} were alive; {:?}", made());
+    assert!(
+        (100..200).contains(&met) && has_group,
+        "{met} were alive; {:?}",
+        made()
+    );
     gone(&mark, Duration::from_secs(1));
     let begin = Instant::now();
     while made().iter().any(is_own) {
-        assert!(begin.elapsed() < Duration::from_secs(5), "its groups stay: {:?}", made());
+        assert!(
+            begin.elapsed() < Duration::from_secs(5),
+            "its groups stay: {:?}",
+            made()
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
 }

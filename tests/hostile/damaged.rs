@@ -56,7 +56,10 @@ const PIECES: [&str; 24] = [
 fn changed(rng: &mut ChaCha8Rng, text: &[u8]) -> Vec<u8> {
     let mut bytes = text.to_vec();
     for _ in 0..rng.random_range(1..5) {
-        let (one, other) = (rng.random_range(0..=bytes.len()), rng.random_range(0..=bytes.len()));
+        let (one, other) = (
+            rng.random_range(0..=bytes.len()),
+            rng.random_range(0..=bytes.len()),
+        );
         let (from, to) = (one.min(other), one.max(other).min(one.min(other) + 200));
         match rng.random_range(0..7) {
             0 if from < bytes.len() => bytes[from] = rng.random(),
@@ -76,11 +79,18 @@ fn changed(rng: &mut ChaCha8Rng, text: &[u8]) -> Vec<u8> {
 /// Changes `text` for some seconds; each time `read` takes little.
 fn for_a_while(text: &[u8], mut read: impl FnMut(&[u8])) {
     let (mut rng, start) = (rng(), Instant::now());
-    let seconds = std::env::var("ORCH_TEST_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(2);
+    let seconds = std::env::var("ORCH_TEST_SECONDS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(2);
     while start.elapsed() < Duration::from_secs(seconds) {
         let (bytes, began) = (changed(&mut rng, text), Instant::now());
         read(&bytes);
-        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", String::from_utf8_lossy(&bytes));
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "{:?}",
+            String::from_utf8_lossy(&bytes)
+        );
     }
 }
 
@@ -88,8 +98,14 @@ fn for_a_while(text: &[u8], mut read: impl FnMut(&[u8])) {
 fn a_spec() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("spec.yaml");
-    let texts = ["specs/models.yaml", "specs/targets.yaml", "tests/fixtures/spec/commands.yaml"];
-    for text in texts.map(|name| fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()) {
+    let texts = [
+        "specs/models.yaml",
+        "specs/targets.yaml",
+        "tests/fixtures/spec/commands.yaml",
+    ];
+    for text in
+        texts.map(|name| fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap())
+    {
         for_a_while(&text[..text.len().min(8000)], |bytes| {
             fs::write(&path, bytes).unwrap();
             if let Err(errors) = Spec::load(&path) {
@@ -114,16 +130,24 @@ fn the_log_of_a_store() {
     let whole = fs::read(&path).unwrap();
     for_a_while(&whole, |bytes| {
         fs::write(&path, bytes).unwrap();
-        let Ok(store) = DiskStore::open(&sandbox.path("cache")) else { return };
+        let Ok(store) = DiskStore::open(&sandbox.path("cache")) else {
+            return;
+        };
         for step in ["command:maker", "command:reader"] {
             // What is read is what was written: an entry has a checksum.
             if let Ok(Some(record)) = store.latest(step) {
                 assert_eq!(record.step, step);
-                let _ = (store.lookup(&record.key.digest()), store.failure(&record.key.digest()));
+                let _ = (
+                    store.lookup(&record.key.digest()),
+                    store.failure(&record.key.digest()),
+                );
             }
             let _ = store.history(step, 10);
         }
-        let _ = (store.stats(), store.export(&Which::All, std::io::sink(), Path::new("x")));
+        let _ = (
+            store.stats(),
+            store.export(&Which::All, std::io::sink(), Path::new("x")),
+        );
         if let Ok(Some(told)) = store.damage() {
             assert!(told.contains("/log is damaged"), "{told}");
         }
@@ -135,7 +159,9 @@ fn an_archive() {
     let sandbox = sandbox();
     let mut whole = Vec::new();
     let store = DiskStore::open(&sandbox.path("cache")).unwrap();
-    store.export(&Which::All, &mut whole, Path::new("x")).unwrap();
+    store
+        .export(&Which::All, &mut whole, Path::new("x"))
+        .unwrap();
     let (dir, name) = (tempfile::tempdir().unwrap(), Path::new("all.tar"));
     let empty = DiskStore::open(dir.path()).unwrap();
     let mut taken = 0;
@@ -147,27 +173,46 @@ fn an_archive() {
         }
     });
     // What was taken in, if anything, is what was sent: changes in the padding of a tar mean nothing.
-    let problems: Vec<_> =
-        empty.verify(&|_| ()).unwrap().into_iter().map(|problem| (problem.path, problem.what)).collect();
+    let problems: Vec<_> = empty
+        .verify(&|_| ())
+        .unwrap()
+        .into_iter()
+        .map(|problem| (problem.path, problem.what))
+        .collect();
     assert_eq!(problems, [], "{taken} were taken in");
 }
 
 #[test]
 fn the_answer_of_a_worker() {
     let dir = tempfile::tempdir().unwrap();
-    let (said, log, cancel) = (dir.path().join("said"), dir.path().join("log"), Cancel::default());
+    let (said, log, cancel) = (
+        dir.path().join("said"),
+        dir.path().join("log"),
+        Cancel::default(),
+    );
     let answer = br#"{"event":"progress","id":1,"text":"10 %"}
 {"event":"result","id":1,"output":{"status":"ok","reason":null,"facts":{"a":[1,{"b":2.5e3}]},"measure":{"load_ms":1.5,"first_ms":2,"warmup_ms":[],"samples_ms":[1,2],"peak_rss_bytes":17,"sync":"none","requested_device":"cpu","actual_device":"cpu","placement":{"cpu":3}}}}
 "#;
     for_a_while(answer, |bytes| {
         fs::write(&said, bytes).unwrap();
-        let job =
-            Job { id: 1, op: "x".into(), out: dir.path().into(), sandbox: Grants::everything(), ..Job::default() };
+        let job = Job {
+            id: 1,
+            op: "x".into(),
+            out: dir.path().into(),
+            sandbox: Grants::everything(),
+            ..Job::default()
+        };
         let mut command = Command::new("sh");
         command.args(["-c", "cat said >&3"]).current_dir(dir.path());
         let timeout = Duration::from_secs(15);
         let limits = Limits::of_time(timeout, &cancel, &log);
         let ended = run_oneshot(command, &job, &limits);
-        assert!(matches!(ended, Ended::Answered(_) | Ended::Broken(_) | Ended::Died { .. }), "{ended:?}");
+        assert!(
+            matches!(
+                ended,
+                Ended::Answered(_) | Ended::Broken(_) | Ended::Died { .. }
+            ),
+            "{ended:?}"
+        );
     });
 }

@@ -20,7 +20,9 @@ fn blobs_or_working_folders_may_lie_on_another_disk() {
             crate::skipped("there is no /dev/shm");
             return;
         };
-        if fs::metadata(other.path()).unwrap().dev() == fs::metadata(sandbox.path(".")).unwrap().dev() {
+        if fs::metadata(other.path()).unwrap().dev()
+            == fs::metadata(sandbox.path(".")).unwrap().dev()
+        {
             crate::skipped("/dev/shm is the same disk");
             return;
         }
@@ -28,9 +30,15 @@ fn blobs_or_working_folders_may_lie_on_another_disk() {
         fs::remove_dir_all(sandbox.store(part)).unwrap();
         symlink(other.path(), sandbox.store(part)).unwrap();
         sandbox.run(["run", "spec.yaml"]).success();
-        assert!(part == "tmp" || fs::read_dir(other.path()).unwrap().next().is_some(), "{part} was not used");
+        assert!(
+            part == "tmp" || fs::read_dir(other.path()).unwrap().next().is_some(),
+            "{part} was not used"
+        );
         assert_eq!(sandbox.output("command:b", "z"), "a\n3000000\n", "{part}");
         sandbox.run(["cache", "verify"]).success();
-        sandbox.run(["run", "spec.yaml"]).success().stdout_has("0 executed");
+        sandbox
+            .run(["run", "spec.yaml"])
+            .success()
+            .stdout_has("0 executed");
     }
 }

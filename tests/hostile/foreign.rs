@@ -21,11 +21,20 @@ fn project() -> Sandbox {
 #[test]
 fn a_folder_with_files_of_others_is_no_store() {
     let sandbox = project();
-    for args in [&["cache", "gc", "--max-size", "1G"][..], &["run", "spec.yaml"], &["cache", "stats"]] {
+    for args in [
+        &["cache", "gc", "--max-size", "1G"][..],
+        &["run", "spec.yaml"],
+        &["cache", "stats"],
+    ] {
         let ended = sandbox.run([args, &["--cache-dir", "."]].concat()).code(2);
-        ended.stderr_has("is not empty and no store").stderr_has("hint: ");
+        ended
+            .stderr_has("is not empty and no store")
+            .stderr_has("hint: ");
     }
-    assert_eq!((sandbox.read("v0/docs.txt"), sandbox.read("v1/api.txt")), ("mine".into(), "mine".into()));
+    assert_eq!(
+        (sandbox.read("v0/docs.txt"), sandbox.read("v1/api.txt")),
+        ("mine".into(), "mine".into())
+    );
     assert!(!sandbox.path("v2").exists(), "nothing was begun there");
 }
 
@@ -34,16 +43,27 @@ fn a_version_folder_of_somebody_else_is_neither_used_nor_removed() {
     let sandbox = project();
     sandbox.run(RUN).success();
     sandbox.write("cache/v1/api.txt", "mine");
-    sandbox.run(["cache", "gc", "--max-size", "1G"]).success().stderr_has("v1 stays: it is not marked as orch");
+    sandbox
+        .run(["cache", "gc", "--max-size", "1G"])
+        .success()
+        .stderr_has("v1 stays: it is not marked as orch");
     assert_eq!(sandbox.read("cache/v1/api.txt"), "mine");
     let gone = sandbox.path("cache/v0");
     fs::create_dir(&gone).unwrap();
     fs::copy(sandbox.store(".orch"), gone.join(".orch")).unwrap();
-    sandbox.run(["cache", "gc", "--max-size", "1G"]).success().stdout_has("v0, the store of an earlier version");
+    sandbox
+        .run(["cache", "gc", "--max-size", "1G"])
+        .success()
+        .stdout_has("v0, the store of an earlier version");
     assert!(!gone.exists());
 
-    let other = Sandbox::new().file("spec.yaml", SPEC).file("cache/v2/tmp/work/x", "mine");
-    other.run(RUN).code(2).stderr_has("is not empty and no store");
+    let other = Sandbox::new()
+        .file("spec.yaml", SPEC)
+        .file("cache/v2/tmp/work/x", "mine");
+    other
+        .run(RUN)
+        .code(2)
+        .stderr_has("is not empty and no store");
     assert_eq!(other.read("cache/v2/tmp/work/x"), "mine");
 }
 
@@ -83,8 +103,15 @@ fn an_environment_folder_that_orch_did_not_make_stays() {
     sandbox.run(RUN).success();
     sandbox.write("cache/envs/torch-0123456789ab/bin/mine", "mine");
     sandbox.write("cache/envs/torch-0123456789ac/orch-env.json", "{}");
-    sandbox.run(["cache", "gc", "--envs"]).success().stdout_has("torch-0123456789ac").stdout_lacks("9ab");
-    assert_eq!(sandbox.read("cache/envs/torch-0123456789ab/bin/mine"), "mine");
+    sandbox
+        .run(["cache", "gc", "--envs"])
+        .success()
+        .stdout_has("torch-0123456789ac")
+        .stdout_lacks("9ab");
+    assert_eq!(
+        sandbox.read("cache/envs/torch-0123456789ab/bin/mine"),
+        "mine"
+    );
     assert!(!sandbox.path("cache/envs/torch-0123456789ac").exists());
 }
 
@@ -93,19 +120,29 @@ const TEST: &str = "tests/test_bert_mps-fp32.py";
 #[test]
 fn pages_and_tests_of_the_users_own_are_not_replaced() {
     let sandbox = Sandbox::new().file("spec.yaml", WITHOUT_DEVICE);
-    let own = ["report/index.html", "report/matrix.json", TEST, "artefacts/bert/model/weights.bin"];
+    let own = [
+        "report/index.html",
+        "report/matrix.json",
+        TEST,
+        "artefacts/bert/model/weights.bin",
+    ];
     for name in own {
         sandbox.write(name, "mine");
     }
     let run = ["run", "spec.yaml", "--out-dir", "."];
     for _ in 0..2 {
         let ended = sandbox.run(run).code(3);
-        ended.stderr_has("`[DIR]/report/index.html` is not orch's, so it stays").stderr_has(TEST);
+        ended
+            .stderr_has("`[DIR]/report/index.html` is not orch's, so it stays")
+            .stderr_has(TEST);
     }
     for name in own {
         assert_eq!(sandbox.read(name), "mine", "{name}");
     }
-    assert!(sandbox.read("report/matrix.md").contains("bert"), "what is in nobody's way is handed out");
+    assert!(
+        sandbox.read("report/matrix.md").contains("bert"),
+        "what is in nobody's way is handed out"
+    );
 }
 
 #[test]
@@ -116,19 +153,42 @@ fn what_was_edited_is_put_aside_and_not_lost() {
     let made = sandbox.read(&test);
     for (edit, aside) in [("mine", ".edited"), ("mine too", ".edited-2")] {
         sandbox.write(&test, edit);
-        sandbox.run(RUN).code(3).stderr_has("test_bert_mps-fp32.py` was edited: it is `").stderr_has(aside);
-        assert_eq!((sandbox.read(&test), sandbox.read(&format!("{test}{aside}"))), (made.clone(), edit.into()));
+        sandbox
+            .run(RUN)
+            .code(3)
+            .stderr_has("test_bert_mps-fp32.py` was edited: it is `")
+            .stderr_has(aside);
+        assert_eq!(
+            (sandbox.read(&test), sandbox.read(&format!("{test}{aside}"))),
+            (made.clone(), edit.into())
+        );
     }
     sandbox.run(RUN).code(3).stderr_lacks("edited");
     // An orch that listed nothing put there what the store holds, up to the line that handing out fills in.
     fs::remove_file(sandbox.path("orch-out/tests/.orch")).unwrap();
-    sandbox.run([&RUN[..], &["--fallback"]].concat()).code(3).stderr_lacks("edited").stderr_lacks("not orch's");
-    assert_ne!(sandbox.read(&test), made, "it names the command line of its run");
+    sandbox
+        .run([&RUN[..], &["--fallback"]].concat())
+        .code(3)
+        .stderr_lacks("edited")
+        .stderr_lacks("not orch's");
+    assert_ne!(
+        sandbox.read(&test),
+        made,
+        "it names the command line of its run"
+    );
     sandbox.run(RUN).code(3).stderr_lacks("edited");
     // What is as orch wrote it is replaced without a word, also when the store has forgotten it.
     sandbox.run(["cache", "gc", "--max-size", "0"]).success();
+    sandbox.write(
+        "spec.yaml",
+        WITHOUT_DEVICE
+            .replace("value: 1", "value: 2")
+            .replace("ids to logits", "ids to scores"),
+    );
     sandbox
-        .write("spec.yaml", WITHOUT_DEVICE.replace("value: 1", "value: 2").replace("ids to logits", "ids to scores"));
-    sandbox.run(RUN).code(3).stderr_lacks("edited").stderr_lacks("not orch's");
+        .run(RUN)
+        .code(3)
+        .stderr_lacks("edited")
+        .stderr_lacks("not orch's");
     assert_ne!(sandbox.read("orch-out/report/matrix.json"), "");
 }

@@ -6,11 +6,17 @@ use crate::support::Sandbox;
 
 /// Whether this user may mount, in a namespace of his own at least, where no mount reaches the machine.
 fn may_mount() -> bool {
-    Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success())
+    Command::new("unshare")
+        .args(["-m", "true"])
+        .status()
+        .is_ok_and(|status| status.success())
 }
 
 fn spec(victim: &std::path::Path) -> String {
-    let script = format!("mkdir m && mount --bind {} m && ls m > out", victim.display());
+    let script = format!(
+        "mkdir m && mount --bind {} m && ls m > out",
+        victim.display()
+    );
     format!("version: 1\ncommands:\n  mounter: {{argv: [sh, -c, '{script}'], outputs: [out]}}\n")
 }
 
@@ -32,7 +38,9 @@ fn a_step_cannot_mount() {
 /// Where nothing keeps it from mounting, clean-up keeps off.
 #[test]
 fn what_a_step_mounted_is_not_emptied() {
-    let sandbox = Sandbox::new().file("victim/file", "precious").env("ORCH_SANDBOX", "off");
+    let sandbox = Sandbox::new()
+        .file("victim/file", "precious")
+        .env("ORCH_SANDBOX", "off");
     let sandbox = {
         let spec = spec(&sandbox.path("victim"));
         sandbox.file("spec.yaml", spec)
@@ -40,7 +48,9 @@ fn what_a_step_mounted_is_not_emptied() {
     if !may_mount() {
         return;
     }
-    sandbox.run_through(["unshare", "-m"], &["run", "spec.yaml"]).success();
+    sandbox
+        .run_through(["unshare", "-m"], &["run", "spec.yaml"])
+        .success();
     assert_eq!(sandbox.output("command:mounter", "out"), "file\n");
     assert_eq!(sandbox.read("victim/file"), "precious");
     // The namespace is gone, and the mount with it: what is left is orch's own, and goes.

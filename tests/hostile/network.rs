@@ -7,16 +7,42 @@ use crate::support::Sandbox;
 #[test]
 fn a_step_reaches_the_network_only_if_it_asks_and_its_key_says_so() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let connect = format!("exec 3<>/dev/tcp/127.0.0.1/{}", listener.local_addr().unwrap().port());
-    let argv = serde_json::json!(["bash", "-c", format!("({connect}) && echo yes > out || echo no > out")]);
-    let spec = |asks: &str| format!("version: 1\ncommands:\n  one: {{argv: {argv}, outputs: [out]{asks}}}\n");
+    let connect = format!(
+        "exec 3<>/dev/tcp/127.0.0.1/{}",
+        listener.local_addr().unwrap().port()
+    );
+    let argv = serde_json::json!([
+        "bash",
+        "-c",
+        format!("({connect}) && echo yes > out || echo no > out")
+    ]);
+    let spec = |asks: &str| {
+        format!("version: 1\ncommands:\n  one: {{argv: {argv}, outputs: [out]{asks}}}\n")
+    };
     let sandbox = Sandbox::new();
     let run = |asks: &str, executed: u64| {
         sandbox.write("spec.yaml", spec(asks));
-        sandbox.run(["run", "spec.yaml", "--json"]).success().summary([("executed", executed), ("failed", 0)]);
-        sandbox.run(["output", "command:one", "--spec", "spec.yaml", "--cat", "out"]).success().stdout
+        sandbox
+            .run(["run", "spec.yaml", "--json"])
+            .success()
+            .summary([("executed", executed), ("failed", 0)]);
+        sandbox
+            .run([
+                "output",
+                "command:one",
+                "--spec",
+                "spec.yaml",
+                "--cat",
+                "out",
+            ])
+            .success()
+            .stdout
     };
-    let without = if orch::confine::Enforced::here().denies_tcp() { "no\n" } else { "yes\n" };
+    let without = if orch::confine::Enforced::here().denies_tcp() {
+        "no\n"
+    } else {
+        "yes\n"
+    };
     assert_eq!(run("", 1), without);
     sandbox.write("spec.yaml", spec(", network: true"));
     sandbox

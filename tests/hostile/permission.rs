@@ -14,7 +14,10 @@ commands:
 #[test]
 fn the_executable_bit_of_an_input_is_in_its_key_and_in_the_sandbox() {
     let tool = "#!/bin/sh\necho yes\n";
-    let sandbox = Sandbox::new().file("spec.yaml", SPEC).file("tool", tool).file("bin/tool", tool);
+    let sandbox = Sandbox::new()
+        .file("spec.yaml", SPEC)
+        .file("tool", tool)
+        .file("bin/tool", tool);
     let chmod = |mode: u32| {
         for name in ["tool", "bin/tool"] {
             fs::set_permissions(sandbox.path(name), fs::Permissions::from_mode(mode)).unwrap();
@@ -26,7 +29,10 @@ fn the_executable_bit_of_an_input_is_in_its_key_and_in_the_sandbox() {
     };
     let made = |text: &str| {
         for step in ["command:file", "command:folder"] {
-            let made = sandbox.run(["output", step, "--spec", "spec.yaml", "--cat", "out"]).success().stdout;
+            let made = sandbox
+                .run(["output", step, "--spec", "spec.yaml", "--cat", "out"])
+                .success()
+                .stdout;
             assert_eq!(made, text, "{step}");
         }
     };
@@ -35,9 +41,15 @@ fn the_executable_bit_of_an_input_is_in_its_key_and_in_the_sandbox() {
     made("no\n");
     for _ in 0..2 {
         chmod(0o755);
-        let explained = sandbox.run(["explain", "command:file", "--spec", "spec.yaml"]).success().stdout;
+        let explained = sandbox
+            .run(["explain", "command:file", "--spec", "spec.yaml"])
+            .success()
+            .stdout;
         // Of the second round, both are held.
-        assert!(explained.contains("tool: it may be executed now") || explained.contains("up to date"), "{explained}");
+        assert!(
+            explained.contains("tool: it may be executed now") || explained.contains("up to date"),
+            "{explained}"
+        );
         if !explained.contains("up to date") {
             run(2);
         }

@@ -47,11 +47,27 @@ const PIECES: [&str; 32] = [
 fn no_word_is_too_odd() {
     let mut rng = rng();
     for _ in 0..50_000 {
-        let word = |rng: &mut _| (0..6).map(|_| *PIECES.choose(rng).unwrap()).collect::<String>();
+        let word = |rng: &mut _| {
+            (0..6)
+                .map(|_| *PIECES.choose(rng).unwrap())
+                .collect::<String>()
+        };
         let (one, other) = (word(&mut rng), word(&mut rng));
-        let _ = (one.parse::<Size>(), one.parse::<MaxAge>(), one.parse::<Partition>());
-        let _ = (glob::matches(&one, &other), suggest::nearest(&one, [other.as_str()]), tree_path::fault(&one));
-        let _ = (shell::word(&one), orch::template::slug(&one), text::without_secrets(&one));
+        let _ = (
+            one.parse::<Size>(),
+            one.parse::<MaxAge>(),
+            one.parse::<Partition>(),
+        );
+        let _ = (
+            glob::matches(&one, &other),
+            suggest::nearest(&one, [other.as_str()]),
+            tree_path::fault(&one),
+        );
+        let _ = (
+            shell::word(&one),
+            orch::template::slug(&one),
+            text::without_secrets(&one),
+        );
         assert!(!text::printable(&one).contains(text::is_unseen), "{one:?}");
     }
 }

@@ -20,17 +20,27 @@ const RERAN: &str = "reran.json";
 fn settled_by_child(dress: &dyn Fn(&mut Command)) -> Expected {
     let world = World::new();
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "ambient::the_surroundings_of_a_process"]).env(CHILD, world.dir());
+    command
+        .args(["--exact", "ambient::the_surroundings_of_a_process"])
+        .env(CHILD, world.dir());
     dress(&mut command);
     let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
     serde_json::from_slice(&std::fs::read(world.dir().join(RERAN)).unwrap()).unwrap()
 }
 
 fn as_child(dir: PathBuf) {
     let mut world = World::at(dir.clone(), Locks::default());
-    let facts =
-        HostFacts::new("f".repeat(64), "c".repeat(64), world.host.report.clone(), |name| std::env::var_os(name));
+    let facts = HostFacts::new(
+        "f".repeat(64),
+        "c".repeat(64),
+        world.host.report.clone(),
+        |name| std::env::var_os(name),
+    );
     world.host.variables = facts.variables;
     let reran = settled(&world, Outputs::Equal);
     std::fs::write(dir.join(RERAN), serde_json::to_vec(&reran).unwrap()).unwrap();
@@ -46,9 +56,20 @@ fn the_surroundings_of_a_process() {
             command.env(name, OsStr::from_bytes(value));
         })
     };
-    let ran = |step: &str, line: &str| Expected::from([(step.to_owned(), [line.to_owned()].into())]);
+    let ran =
+        |step: &str, line: &str| Expected::from([(step.to_owned(), [line.to_owned()].into())]);
 
-    for name in ["TZ", "LANG", "LC_ALL", "HOME", "USER", "LOGNAME", "HOSTNAME", "PWD", "ORCH_KEYS_UNDECLARED"] {
+    for name in [
+        "TZ",
+        "LANG",
+        "LC_ALL",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "HOSTNAME",
+        "PWD",
+        "ORCH_KEYS_UNDECLARED",
+    ] {
         assert_eq!(set(name, b"/somewhere/else"), Expected::new(), "{name}");
     }
     let elsewhere = settled_by_child(&|command| {
@@ -59,10 +80,22 @@ fn the_surroundings_of_a_process() {
     let declared = "ORCH_KEYS_DECLARED";
     // Empty is not absent, the word for none is a value, and so are bytes that are no text. No value is told.
     for value in [&b"1"[..], b"", b"absent", b"\xff"] {
-        assert_eq!(set(declared, value), ran("command:sorted", "env.ORCH_KEYS_DECLARED"), "{value:?}");
+        assert_eq!(
+            set(declared, value),
+            ran("command:sorted", "env.ORCH_KEYS_DECLARED"),
+            "{value:?}"
+        );
     }
 
     let threads = set("OMP_NUM_THREADS", b"1");
-    assert!(threads.keys().all(|step| step.starts_with("run:") || step == "report"), "{threads:?}");
-    assert!(threads.contains_key("run:bert:torch-cpu-fp32"), "{threads:?}");
+    assert!(
+        threads
+            .keys()
+            .all(|step| step.starts_with("run:") || step == "report"),
+        "{threads:?}"
+    );
+    assert!(
+        threads.contains_key("run:bert:torch-cpu-fp32"),
+        "{threads:?}"
+    );
 }

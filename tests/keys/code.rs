@@ -13,10 +13,10 @@ const ONNX: &str = "convert:bert:onnx | convert:plain:onnx";
 const OPENVINO: &str = "convert:bert:openvino-fp16 | convert:bert:openvino-int8";
 const OPENVINO_RUNS: &str = "run:bert:openvino-fp16 | run:bert:openvino-int8";
 const QNN: &str = "convert:bert:qnn-fp16 | run:bert:qnn-fp16";
-const ORT_RUNS: &str =
-    "run:bert:cpu-fp32 | run:plain:cpu-fp32 | run:affine:cpu-fp32 | run:affine:cpu-fp16 | run:scaled:cpu-fp32";
+const ORT_RUNS: &str = "run:bert:cpu-fp32 | run:plain:cpu-fp32 | run:affine:cpu-fp32 | run:affine:cpu-fp16 | run:scaled:cpu-fp32";
 const PRECISION: &str = "convert:affine:onnx-fp16";
-const EAGER: &str = "run:bert:eager-cpu-fp32 | run:hubbed:eager-cpu-fp32 | run:local:eager-cpu-fp32";
+const EAGER: &str =
+    "run:bert:eager-cpu-fp32 | run:hubbed:eager-cpu-fp32 | run:local:eager-cpu-fp32";
 const TESTS: &str = "generate:bert:cpu-fp32 | generate:bert:openvino-fp16 | generate:bert:openvino-int8 \
     | generate:bert:qnn-fp16 | generate:bert:torch-cpu-fp32 | generate:bert:eager-cpu-fp32 | generate:bert:eager-cpu-fp32:run | generate:plain:cpu-fp32 \
     | generate:hubbed:eager-cpu-fp32 | generate:hubbed:eager-cpu-fp32:run | generate:local:eager-cpu-fp32 | generate:local:eager-cpu-fp32:run | generate:affine:cpu-fp32 | generate:affine:cpu-fp16 \
@@ -43,10 +43,16 @@ fn python() {
         source("python/orch_py/greedy.py", &[MODELS, ONNX, TESTS]),
         source("python/orch_py/ops/export_onnx.py", &[ONNX]),
         source("python/orch_py/onnx_decoder.py", &[ONNX]),
-        source("python/orch_py/decoder_tree.py", &[ONNX, PRECISION, OPENVINO]),
+        source(
+            "python/orch_py/decoder_tree.py",
+            &[ONNX, PRECISION, OPENVINO],
+        ),
         source("python/orch_py/onnx_equals.py", &[ONNX]),
         source("python/orch_py/onnx_routes.py", &[ONNX]),
-        source("python/orch_py/ops/export_torchscript.py", &["convert:bert:torchscript"]),
+        source(
+            "python/orch_py/ops/export_torchscript.py",
+            &["convert:bert:torchscript"],
+        ),
         source("python/orch_py/ops/openvino_convert.py", &[OPENVINO]),
         source("python/orch_py/ops/onnx_convert.py", &[PRECISION]),
         source("python/orch_py/onnx_census.py", &[PRECISION]),
@@ -55,9 +61,31 @@ fn python() {
         source("python/orch_py/calibration.py", &[PRECISION, OPENVINO]),
         source("python/orch_py/onnx_graph.py", &[ONNX, PRECISION]),
         source("python/orch_py/ops/script.py", &[EAGER]),
-        source("python/orch_py/torch_model.py", &[MODELS, ONNX, "convert:bert:torchscript"]),
-        source("python/orch_py/trees.py", &[MODELS, ONNX, "convert:bert:torchscript", OPENVINO, PRECISION]),
-        source("python/orch_py/child.py", &[MODELS, ONNX, "convert:bert:torchscript", OPENVINO, PRECISION, EAGER]),
+        source(
+            "python/orch_py/torch_model.py",
+            &[MODELS, ONNX, "convert:bert:torchscript"],
+        ),
+        source(
+            "python/orch_py/trees.py",
+            &[
+                MODELS,
+                ONNX,
+                "convert:bert:torchscript",
+                OPENVINO,
+                PRECISION,
+            ],
+        ),
+        source(
+            "python/orch_py/child.py",
+            &[
+                MODELS,
+                ONNX,
+                "convert:bert:torchscript",
+                OPENVINO,
+                PRECISION,
+                EAGER,
+            ],
+        ),
     ]);
 }
 
@@ -65,18 +93,53 @@ fn python() {
 fn rust() {
     assert_all([
         source("src/spec/recipe.rs", &[INPUTS]),
-        source("src/step/ready.rs", &[READY, "generate:affine:reference | generate:scaled:reference"]),
-        source("src/step/command.rs", &["command:sorted | command:packed | command:card"]),
+        source(
+            "src/step/ready.rs",
+            &[
+                READY,
+                "generate:affine:reference | generate:scaled:reference",
+            ],
+        ),
+        source(
+            "src/step/command.rs",
+            &["command:sorted | command:packed | command:card"],
+        ),
         source("src/step/generate.rs", &[TESTS]),
-        source("src/runtime/ort/run.rs", &[QNN, ORT_RUNS, "generate:affine:reference | generate:scaled:reference"]),
-        source("src/runtime/ort/decoder.rs", &[QNN, ORT_RUNS, "generate:affine:reference | generate:scaled:reference"]),
+        source(
+            "src/runtime/ort/run.rs",
+            &[
+                QNN,
+                ORT_RUNS,
+                "generate:affine:reference | generate:scaled:reference",
+            ],
+        ),
+        source(
+            "src/runtime/ort/decoder.rs",
+            &[
+                QNN,
+                ORT_RUNS,
+                "generate:affine:reference | generate:scaled:reference",
+            ],
+        ),
         source("src/runtime/openvino/options.rs", &[OPENVINO_RUNS]),
         source("src/runtime/openvino/decoder.rs", &[OPENVINO_RUNS]),
         // A row says what is made, what a run is told, and which template a test is made from.
         source("src/catalogue/onnxruntime.rs", &[QNN, ORT_RUNS, TESTS]),
-        source("src/catalogue/openvino.rs", &[OPENVINO, OPENVINO_RUNS, TESTS]),
+        source(
+            "src/catalogue/openvino.rs",
+            &[OPENVINO, OPENVINO_RUNS, TESTS],
+        ),
         source("src/catalogue/onnx.rs", &[ONNX, PRECISION, TESTS]),
-        source("src/step/run.rs", &["run:bert:qnn-fp16", ORT_RUNS, OPENVINO_RUNS, EAGER, "run:bert:torch-cpu-fp32"]),
+        source(
+            "src/step/run.rs",
+            &[
+                "run:bert:qnn-fp16",
+                ORT_RUNS,
+                OPENVINO_RUNS,
+                EAGER,
+                "run:bert:torch-cpu-fp32",
+            ],
+        ),
         source("src/bin/orch-torch.rs", &["run:bert:torch-cpu-fp32"]),
         source("src/bin/orch-torch/build.rs", &["run:bert:torch-cpu-fp32"]),
         source("src/judge/tensor.rs", &[JUDGES]),
@@ -86,10 +149,25 @@ fn rust() {
         row(
             "the crate that runs ONNX",
             |world| world.bump_crate("ort"),
-            &[(QNN, "code"), (ORT_RUNS, "code"), ("generate:affine:reference | generate:scaled:reference", "code")],
+            &[
+                (QNN, "code"),
+                (ORT_RUNS, "code"),
+                (
+                    "generate:affine:reference | generate:scaled:reference",
+                    "code",
+                ),
+            ],
         ),
-        row("the crate that renders", |world| world.bump_crate("minijinja"), &[(TESTS, "code"), ("report", "code")]),
-        row("a crate that makes no output", |world| world.bump_crate("clap"), &[]),
+        row(
+            "the crate that renders",
+            |world| world.bump_crate("minijinja"),
+            &[(TESTS, "code"), ("report", "code")],
+        ),
+        row(
+            "a crate that makes no output",
+            |world| world.bump_crate("clap"),
+            &[],
+        ),
     ]);
 }
 
@@ -162,7 +240,8 @@ fn every_source_has_its_place() {
         format!("  any-{runtime}: {{runtime: {runtime}, backend: {backend}, {loads}}}\n")
     };
     let targets: String = RUNTIMES.iter().map(target).collect();
-    let calibrated = "  calibrated: {runtime: ort, backend: cpu, artefact: onnx, precisions: [int8-static]}\n";
+    let calibrated =
+        "  calibrated: {runtime: ort, backend: cpu, artefact: onnx, precisions: [int8-static]}\n";
     world.edit("  qnn: {", &format!("{targets}{calibrated}  qnn: {{"));
     let parts = ["question", "context", "generator"].map(|part| format!("{part}: bert"));
     let composed = format!(
@@ -179,14 +258,32 @@ fn every_source_has_its_place() {
         inputs: {pixel_values: {dtype: float32, shape: [1, 4], picture: [a.png]}}}\n";
     world.edit("models:\n", &format!("models:\n{shown}"));
     world.write("specs/a.png", "a");
-    world.edit("models: [bert, plain, composed]", "models: [bert, plain, composed, said, shown]");
+    world.edit(
+        "models: [bert, plain, composed]",
+        "models: [bert, plain, composed, said, shown]",
+    );
     let plan = world.plan();
     let steps = plan.steps.iter().map(|step| step.kind.code(step));
-    let code: BTreeSet<String> = steps.chain([&orch::report::CODE]).flat_map(Code::files).collect();
-    let has_place = |path: &str| code.contains(path) || NO_OUTPUT.iter().any(|prefix| path.starts_with(prefix));
-    let lost: Vec<_> = Sources::embedded().paths().filter(|path| !has_place(path)).collect();
-    assert!(lost.is_empty(), "neither the code of a step nor known to make no output: {lost:?}");
+    let code: BTreeSet<String> = steps
+        .chain([&orch::report::CODE])
+        .flat_map(Code::files)
+        .collect();
+    let has_place =
+        |path: &str| code.contains(path) || NO_OUTPUT.iter().any(|prefix| path.starts_with(prefix));
+    let lost: Vec<_> = Sources::embedded()
+        .paths()
+        .filter(|path| !has_place(path))
+        .collect();
+    assert!(
+        lost.is_empty(),
+        "neither the code of a step nor known to make no output: {lost:?}"
+    );
     for prefix in NO_OUTPUT {
-        assert!(Sources::embedded().paths().any(|path| path.starts_with(prefix)), "nothing begins with {prefix}");
+        assert!(
+            Sources::embedded()
+                .paths()
+                .any(|path| path.starts_with(prefix)),
+            "nothing begins with {prefix}"
+        );
     }
 }

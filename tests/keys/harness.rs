@@ -66,7 +66,12 @@ static BASE: LazyLock<World> = LazyLock::new(|| {
     let world = World::in_own(tempfile::tempdir().unwrap(), Locks::default());
     project::write(&world.root());
     let first = world.settle(Outputs::Equal);
-    assert!(first.iter().all(|(_, reason)| *reason == MissReason::NeverRan), "{first:?}");
+    assert!(
+        first
+            .iter()
+            .all(|(_, reason)| *reason == MissReason::NeverRan),
+        "{first:?}"
+    );
     assert!(first.len() > 40, "{first:?}");
     assert_eq!(world.rewritten(), ["code", "what it shows"].into());
     world
@@ -82,7 +87,10 @@ impl World {
 
     fn in_own(dir: tempfile::TempDir, locks: Locks) -> Self {
         let world = Self::at(dir.path().to_owned(), locks);
-        Self { _guard: Some(dir), ..world }
+        Self {
+            _guard: Some(dir),
+            ..world
+        }
     }
 
     /// A world whose folder is there.
@@ -102,7 +110,10 @@ impl World {
         let inventory = vec![
             Backend::available("cpu", vec![device("cpu", "a CPU")]),
             Backend::available("openvino", vec![device("openvino:CPU", "a CPU")]),
-            Backend::available("qnn", vec![device("qnn:htp-emulator", "HTP emulator on x86_64")]),
+            Backend::available(
+                "qnn",
+                vec![device("qnn:htp-emulator", "HTP emulator on x86_64")],
+            ),
         ];
         Self {
             dir,
@@ -133,14 +144,21 @@ impl World {
     pub(crate) fn edit(&self, from: &str, to: &str) {
         let path = self.root().join("specs/all.yaml");
         let text = fs::read_to_string(&path).unwrap();
-        assert_eq!(text.matches(from).count(), 1, "the spec must hold {from:?} once");
+        assert_eq!(
+            text.matches(from).count(),
+            1,
+            "the spec must hold {from:?} once"
+        );
         fs::write(&path, text.replace(from, to)).unwrap();
     }
 
     /// Another version of a package, or, where it is the same one, other content of it.
     pub(crate) fn bump(&mut self, env: EnvName, package: &str, version: &str) {
         let text = self.locks.text(env);
-        let at = text.find(&format!("\n{package}==")).unwrap_or_else(|| panic!("{env} locks no {package}")) + 1;
+        let at = text
+            .find(&format!("\n{package}=="))
+            .unwrap_or_else(|| panic!("{env} locks no {package}"))
+            + 1;
         let rest = &text[at..];
         let end = rest.find("\n    --hash=").unwrap();
         let line = format!("{package}=={version} \\\n    --hash=sha256:00 \\");
@@ -151,14 +169,18 @@ impl World {
     /// Adds a line to one of orch's own sources.
     pub(crate) fn touch_source(&mut self, path: &str) {
         let sources = self.sources.as_ref().unwrap_or_else(|| Sources::embedded());
-        let text = sources.text(path).unwrap_or_else(|| panic!("orch has no source {path}"));
+        let text = sources
+            .text(path)
+            .unwrap_or_else(|| panic!("orch has no source {path}"));
         self.sources = Some(sources.with(path, format!("{text}\n").into_bytes()));
     }
 
     /// Another version of a crate that orch is built with.
     pub(crate) fn bump_crate(&mut self, name: &str) {
         let lock = Sources::embedded().text("Cargo.lock").unwrap();
-        let (head, rest) = lock.split_once(&format!("\nname = \"{name}\"\nversion = \"")).unwrap();
+        let (head, rest) = lock
+            .split_once(&format!("\nname = \"{name}\"\nversion = \""))
+            .unwrap();
         let changed = format!("{head}\nname = \"{name}\"\nversion = \"99.{rest}");
         self.sources = Some(Sources::embedded().with("Cargo.lock", changed.into_bytes()));
     }
@@ -171,7 +193,9 @@ impl World {
     fn session(&self) -> Session {
         let store = DiskStore::open(&self.dir.join("store")).unwrap();
         let envs = self.dir.join("envs");
-        let provision = Provision::new(envs, None, Cancel::default()).unwrap().locked(self.locks.clone());
+        let provision = Provision::new(envs, None, Cancel::default())
+            .unwrap()
+            .locked(self.locks.clone());
         Session::described(store, provision, self.host.clone(), self.inventory.clone())
     }
 
@@ -182,14 +206,21 @@ impl World {
     fn planned(&self, session: &Session) -> Planned {
         let request = Request::all(&self.root().join("specs/all.yaml"));
         let told = |text: &str| panic!("orch says: {text}");
-        let mut planned = session.plan(&request, Ask::Installed, &told).unwrap_or_else(|e| panic!("{e}"));
+        let mut planned = session
+            .plan(&request, Ask::Installed, &told)
+            .unwrap_or_else(|e| panic!("{e}"));
         if let Some(sources) = &self.sources {
             // One implementation performs many steps.
             let mut known: BTreeMap<*const Code, &'static Code> = BTreeMap::new();
             for step in &mut planned.project.plan.steps {
                 let code = step.kind.code(step);
-                let code = *known.entry(code).or_insert_with(|| Box::leak(Box::new(code.in_sources(sources))));
-                step.kind = Box::leak(Box::new(Recoded { inner: step.kind, code }));
+                let code = *known
+                    .entry(code)
+                    .or_insert_with(|| Box::leak(Box::new(code.in_sources(sources))));
+                step.kind = Box::leak(Box::new(Recoded {
+                    inner: step.kind,
+                    code,
+                }));
             }
         }
         planned
@@ -201,7 +232,10 @@ impl World {
         let planned = self.planned(&session);
         let (project, store) = (&planned.project, &session.store);
         let plan = &project.plan;
-        let options = Options { spec: self.spec.clone(), ..session.options(&planned, &self.settings) };
+        let options = Options {
+            spec: self.spec.clone(),
+            ..session.options(&planned, &self.settings)
+        };
         let mut reran = Reran::new();
         loop {
             let previews = session.preview(project, &options, &Silent).unwrap();
@@ -211,10 +245,18 @@ impl World {
                 let name = &step.name;
                 match preview {
                     Preview::Hit { .. } => {}
-                    Preview::WouldRun { key: None, reason } => waiting.push(format!("{name}: {reason}")),
-                    Preview::WouldRun { key: Some(key), reason } => {
+                    Preview::WouldRun { key: None, reason } => {
+                        waiting.push(format!("{name}: {reason}"))
+                    }
+                    Preview::WouldRun {
+                        key: Some(key),
+                        reason,
+                    } => {
                         execute(store, name, &key, outputs, reran.len());
-                        assert!(reran.iter().all(|(known, _)| known != name), "{name} ran twice: {reason}");
+                        assert!(
+                            reran.iter().all(|(known, _)| known != name),
+                            "{name} ran twice: {reason}"
+                        );
                         reran.push((name.clone(), reason));
                     }
                     Preview::Skipped { reason, .. } => panic!("{name} is skipped: {reason}"),
@@ -234,15 +276,22 @@ impl World {
     pub(crate) fn rewritten(&self) -> BTreeSet<&'static str> {
         let session = self.session();
         let planned = self.planned(&session);
-        let options = Options { spec: self.spec.clone(), ..session.options(&planned, &self.settings) };
+        let options = Options {
+            spec: self.spec.clone(),
+            ..session.options(&planned, &self.settings)
+        };
         let shown = report::shown(&session.held(&planned.project, &options, &Silent).unwrap());
-        let code = report::CODE.in_sources(self.sources.as_ref().unwrap_or_else(|| Sources::embedded())).digest();
-        let changed = [("code", code), ("what it shows", shown)].into_iter().filter(|(what, now)| {
-            let (path, now) = (self.dir.join(what), now.to_string());
-            let before = fs::read_to_string(&path).unwrap_or_default();
-            fs::write(path, &now).unwrap();
-            now != before
-        });
+        let code = report::CODE
+            .in_sources(self.sources.as_ref().unwrap_or_else(|| Sources::embedded()))
+            .digest();
+        let changed = [("code", code), ("what it shows", shown)]
+            .into_iter()
+            .filter(|(what, now)| {
+                let (path, now) = (self.dir.join(what), now.to_string());
+                let before = fs::read_to_string(&path).unwrap_or_default();
+                fs::write(path, &now).unwrap();
+                now != before
+            });
         changed.map(|(what, _)| what).collect()
     }
 }

@@ -21,15 +21,27 @@ fn places_and_times() {
             "times of files",
             |w| {
                 let old = SystemTime::now() - Duration::from_secs(86_400 * 365);
-                for entry in walkdir::WalkDir::new(w.root()).into_iter().map(Result::unwrap) {
+                for entry in walkdir::WalkDir::new(w.root())
+                    .into_iter()
+                    .map(Result::unwrap)
+                {
                     if entry.file_type().is_file() {
-                        File::options().write(true).open(entry.path()).unwrap().set_modified(old).unwrap();
+                        File::options()
+                            .write(true)
+                            .open(entry.path())
+                            .unwrap()
+                            .set_modified(old)
+                            .unwrap();
                     }
                 }
             },
             &[],
         ),
-        row("files replaced by equal ones", |w| project::write(&w.root()), &[]),
+        row(
+            "files replaced by equal ones",
+            |w| project::write(&w.root()),
+            &[],
+        ),
         row(
             "files that no step reads",
             |w| {
@@ -39,9 +51,21 @@ fn places_and_times() {
             &[],
         ),
         row("how many jobs", |w| w.settings.jobs = Some(64), &[]),
-        row("how often a failure is tried again", |w| w.settings.retries = Some(3), &[]),
-        row("how much memory a step may take", |w| w.settings.job_memory = Some(1), &[]),
-        row("a first failure ends all", |w| w.settings.keep_going = orch::exec::KeepGoing::Never, &[]),
+        row(
+            "how often a failure is tried again",
+            |w| w.settings.retries = Some(3),
+            &[],
+        ),
+        row(
+            "how much memory a step may take",
+            |w| w.settings.job_memory = Some(1),
+            &[],
+        ),
+        row(
+            "a first failure ends all",
+            |w| w.settings.keep_going = orch::exec::KeepGoing::Never,
+            &[],
+        ),
         row(
             "free memory",
             |w| {
@@ -49,7 +73,11 @@ fn places_and_times() {
             },
             &[],
         ),
-        row("a package that no step uses", |w| w.bump(EnvName::Torch, "pygments", "99.0"), &[]),
+        row(
+            "a package that no step uses",
+            |w| w.bump(EnvName::Torch, "pygments", "99.0"),
+            &[],
+        ),
     ]);
 }
 
@@ -59,8 +87,13 @@ fn how_a_spec_is_written() {
         row(
             "comments and blank lines",
             |w| {
-                let lines = project::SPEC.lines().map(|line| format!("{line} # a comment\n\n"));
-                w.write("specs/all.yaml", &format!("# Another one.\n{}", lines.collect::<String>()));
+                let lines = project::SPEC
+                    .lines()
+                    .map(|line| format!("{line} # a comment\n\n"));
+                w.write(
+                    "specs/all.yaml",
+                    &format!("# Another one.\n{}", lines.collect::<String>()),
+                );
             },
             &[],
         ),
@@ -81,7 +114,10 @@ fn how_a_spec_is_written() {
                     "{tree: {file: ../data/tree}, sorted: {step: \"command:sorted\"}}",
                     "{sorted: {step: \"command:sorted\"}, tree: {file: ../data/tree}}",
                 );
-                w.edit("measure: {warmup: 3, samples: 20,", "measure: {samples: 20, warmup: 3,");
+                w.edit(
+                    "measure: {warmup: 3, samples: 20,",
+                    "measure: {samples: 20, warmup: 3,",
+                );
             },
             &[],
         ),
@@ -118,7 +154,10 @@ fn how_a_spec_is_written() {
                 let (models, commands) = models.split_once("commands:\n").unwrap();
                 // Paths start from the file that names them.
                 fs::create_dir_all(w.root().join("parts/deep")).unwrap();
-                w.write("parts/deep/models.yaml", &format!("models:\n  bert:{}", models.replace("../", "../../")));
+                w.write(
+                    "parts/deep/models.yaml",
+                    &format!("models:\n  bert:{}", models.replace("../", "../../")),
+                );
                 w.write("specs/commands.yaml", &format!("commands:\n{commands}"));
                 let include = "version: 1\ninclude: [../parts/deep/models.yaml, commands.yaml]\n";
                 w.write("specs/all.yaml", &head.replace("version: 1\n", include));
@@ -128,7 +167,10 @@ fn how_a_spec_is_written() {
         row(
             "lists without an order",
             |w| {
-                w.edit("env: [ORCH_KEYS_DECLARED]", "env: [ORCH_KEYS_DECLARED, ORCH_KEYS_DECLARED]");
+                w.edit(
+                    "env: [ORCH_KEYS_DECLARED]",
+                    "env: [ORCH_KEYS_DECLARED, ORCH_KEYS_DECLARED]",
+                );
                 w.edit("outputs: [all.tar]", "outputs: [all.tar, all.tar]");
             },
             &[],
@@ -139,21 +181,44 @@ fn how_a_spec_is_written() {
 #[test]
 fn words_that_only_describe() {
     assert_all([
-        row("how long a run may take", |w| w.edit("timeout_seconds: 600", "timeout_seconds: 5"), &[]),
+        row(
+            "how long a run may take",
+            |w| w.edit("timeout_seconds: 600", "timeout_seconds: 5"),
+            &[],
+        ),
         row(
             "how long a command may take",
-            |w| w.edit("outputs: [card.json]", "outputs: [card.json]\n    timeout_seconds: 5"),
+            |w| {
+                w.edit(
+                    "outputs: [card.json]",
+                    "outputs: [card.json]\n    timeout_seconds: 5",
+                )
+            },
             &[],
         ),
         row(
             "how much memory a command takes",
-            |w| w.edit("outputs: [card.json]", "outputs: [card.json]\n    memory: 2 GiB"),
+            |w| {
+                w.edit(
+                    "outputs: [card.json]",
+                    "outputs: [card.json]\n    memory: 2 GiB",
+                )
+            },
             &[],
         ),
-        row("how much memory a model's steps take", |w| w.edit("tags: [key]", "tags: [key]\n    memory: 3 GiB"), &[]),
+        row(
+            "how much memory a model's steps take",
+            |w| w.edit("tags: [key]", "tags: [key]\n    memory: 3 GiB"),
+            &[],
+        ),
         row(
             "how long runs on a target may take",
-            |w| w.edit("artefact: qnn,", "artefact: qnn, measure: {timeout_seconds: 5},"),
+            |w| {
+                w.edit(
+                    "artefact: qnn,",
+                    "artefact: qnn, measure: {timeout_seconds: 5},",
+                )
+            },
             &[],
         ),
         row("tags", |w| w.edit("tags: [key]", "tags: [other]"), &[]),
@@ -167,21 +232,46 @@ fn words_that_only_describe() {
             |w| {
                 let more = "artefact: torchscript, retries: 2, halve_batch: true, fallback: [cpu],";
                 w.edit("artefact: torchscript,", more);
-                w.edit("outputs: [sorted.txt]", "outputs: [sorted.txt]\n    retries: 2\n    transient: [75]");
+                w.edit(
+                    "outputs: [sorted.txt]",
+                    "outputs: [sorted.txt]\n    retries: 2\n    transient: [75]",
+                );
             },
             &[],
         ),
         row(
             "what is expected to fail",
-            |w| w.edit("matrix:\n", "matrix:\n  expect:\n    - {target: torch-cpu, status: FAIL, reason: x}\n"),
+            |w| {
+                w.edit(
+                    "matrix:\n",
+                    "matrix:\n  expect:\n    - {target: torch-cpu, status: FAIL, reason: x}\n",
+                )
+            },
             &[("report", "what it shows")],
         ),
-        row("a target's tags", |w| w.edit("artefact: qnn,", "artefact: qnn, tags: [slow],"), &[]),
-        row("the description of a pipeline", |w| w.edit("token ids to logits", "ids in, logits out"), &[]),
-        row("which Hub model seeded weights stand for", |w| w.edit("someone/bert", "someone/else"), &[]),
+        row(
+            "a target's tags",
+            |w| w.edit("artefact: qnn,", "artefact: qnn, tags: [slow],"),
+            &[],
+        ),
+        row(
+            "the description of a pipeline",
+            |w| w.edit("token ids to logits", "ids in, logits out"),
+            &[],
+        ),
+        row(
+            "which Hub model seeded weights stand for",
+            |w| w.edit("someone/bert", "someone/else"),
+            &[],
+        ),
         row(
             "a tolerance of a precision that is not tested",
-            |w| w.edit("version: 1\n", "version: 1\ntolerances: {bf16: {atol: 0.5}}\n"),
+            |w| {
+                w.edit(
+                    "version: 1\n",
+                    "version: 1\ntolerances: {bf16: {atol: 0.5}}\n",
+                )
+            },
             &[],
         ),
     ]);
@@ -198,8 +288,7 @@ fn neighbours() {
     inputs:
       input_ids: {dtype: int64, shape: [batch, seq], randint: [0, 8]}
 ";
-    let target =
-        "  further: {runtime: ort, backend: cpu, device: cpu, artefact: onnx, precisions: [fp32], options: {x: 1}}\n";
+    let target = "  further: {runtime: ort, backend: cpu, device: cpu, artefact: onnx, precisions: [fp32], options: {x: 1}}\n";
     assert_all([
         row(
             "another model",
@@ -225,13 +314,21 @@ fn neighbours() {
                 w.edit("matrix:\n", &format!("{target}matrix:\n"));
             },
             &[
-                ("generate:bert:further-fp32 | run:bert:further-fp32 | judge:bert:further-fp32", "never ran"),
+                (
+                    "generate:bert:further-fp32 | run:bert:further-fp32 | judge:bert:further-fp32",
+                    "never ran",
+                ),
                 ("report", "what it shows"),
             ],
         ),
         row(
             "another command",
-            |w| w.edit("commands:\n", "commands:\n  further: {argv: [\"true\"], outputs: [x]}\n"),
+            |w| {
+                w.edit(
+                    "commands:\n",
+                    "commands:\n  further: {argv: [\"true\"], outputs: [x]}\n",
+                )
+            },
             &[("command:further", "never ran")],
         ),
         row(
@@ -245,8 +342,16 @@ fn neighbours() {
 #[test]
 fn what_only_the_pages_show() {
     assert_all([
-        row("the name of the machine", |w| w.host.report.name = "forge".into(), &[("report", "what it shows")]),
-        row("how the spec is called", |w| w.spec = "../specs/all.yaml".into(), &[("report", "what it shows")]),
+        row(
+            "the name of the machine",
+            |w| w.host.report.name = "forge".into(),
+            &[("report", "what it shows")],
+        ),
+        row(
+            "how the spec is called",
+            |w| w.spec = "../specs/all.yaml".into(),
+            &[("report", "what it shows")],
+        ),
         row(
             "why a case is left out",
             |w| w.edit("one target is enough", "one is enough"),
@@ -266,7 +371,10 @@ fn what_only_the_pages_show() {
                 let (head, rest) = project::SPEC.split_once("  plain:\n").unwrap();
                 let (plain, rest) = rest.split_once("  hubbed:\n").unwrap();
                 let (hubbed, rest) = rest.split_once("  local:\n").unwrap();
-                w.write("specs/all.yaml", &format!("{head}  hubbed:\n{hubbed}  plain:\n{plain}  local:\n{rest}"));
+                w.write(
+                    "specs/all.yaml",
+                    &format!("{head}  hubbed:\n{hubbed}  plain:\n{plain}  local:\n{rest}"),
+                );
             },
             &[("report", "what it shows")],
         ),
@@ -279,7 +387,10 @@ fn what_only_the_pages_show() {
         row(
             "the order of inputs",
             |w| {
-                w.edit("      input_ids: {dtype: int64, shape: [batch, seq], randint: [5, 128]}\n", "");
+                w.edit(
+                    "      input_ids: {dtype: int64, shape: [batch, seq], randint: [5, 128]}\n",
+                    "",
+                );
                 w.edit("attention_mask: {dtype: int64, shape: [batch, seq], value: 1}\n", "attention_mask: {dtype: int64, shape: [batch, seq], value: 1}\n      input_ids: {dtype: int64, shape: [batch, seq], randint: [5, 128]}\n");
             },
             &[(TESTS, "param.inputs")],
@@ -288,7 +399,10 @@ fn what_only_the_pages_show() {
             "the order of inputs of an ONNX file",
             |w| {
                 w.edit("      x: {dtype: float32, shape: [2], data: [1, 2]}\n", "");
-                w.edit("data: [3, 4]}\n", "data: [3, 4]}\n      x: {dtype: float32, shape: [2], data: [1, 2]}\n");
+                w.edit(
+                    "data: [3, 4]}\n",
+                    "data: [3, 4]}\n      x: {dtype: float32, shape: [2], data: [1, 2]}\n",
+                );
             },
             &[("generate:scaled:cpu-fp32", "param.inputs")],
         ),

@@ -21,7 +21,10 @@ fn a_models_own_inputs() {
         row(
             "the id of hub weights",
             |w| w.edit("someone/tuned", "someone/else"),
-            &[("generate:hubbed", r#"param.weights.id "someone/tuned" => "someone/else""#)],
+            &[(
+                "generate:hubbed",
+                r#"param.weights.id "someone/tuned" => "someone/else""#,
+            )],
         ),
         row(
             "a file of path weights",
@@ -35,7 +38,12 @@ fn a_models_own_inputs() {
         ),
         row(
             "code that comes with the weights",
-            |w| w.edit("weights: path\n", "weights: path\n    trust_remote_code: true\n"),
+            |w| {
+                w.edit(
+                    "weights: path\n",
+                    "weights: path\n    trust_remote_code: true\n",
+                )
+            },
             &[
                 ("generate:local", "param.trust_remote_code false => true"),
                 (
@@ -46,20 +54,39 @@ fn a_models_own_inputs() {
         ),
         row(
             "weights that are left out on purpose",
-            |w| w.edit("weights: path\n", "weights: path\n    unused_weights: [pooler.*]\n"),
-            &[("generate:local", r#"param.weights.unused absent => ["pooler.*"]"#)],
+            |w| {
+                w.edit(
+                    "weights: path\n",
+                    "weights: path\n    unused_weights: [pooler.*]\n",
+                )
+            },
+            &[(
+                "generate:local",
+                r#"param.weights.unused absent => ["pooler.*"]"#,
+            )],
         ),
         row(
             "how large the models may be",
-            |w| w.edit("weights: path\n", "weights: path\n    max_parameters: 1000\n"),
+            |w| {
+                w.edit(
+                    "weights: path\n",
+                    "weights: path\n    max_parameters: 1000\n",
+                )
+            },
             &[("generate:local", "param.max_parameters absent => 1000")],
         ),
         row(
             "the class",
             |w| w.edit("class: BertModel", "class: BertLMHeadModel"),
             &[
-                ("generate:plain", r#"param.class "BertModel" => "BertLMHeadModel""#),
-                ("generate:plain:cpu-fp32", r#"param.class "BertModel" => "BertLMHeadModel""#),
+                (
+                    "generate:plain",
+                    r#"param.class "BertModel" => "BertLMHeadModel""#,
+                ),
+                (
+                    "generate:plain:cpu-fp32",
+                    r#"param.class "BertModel" => "BertLMHeadModel""#,
+                ),
             ],
         ),
         row(
@@ -70,9 +97,16 @@ fn a_models_own_inputs() {
         row(
             "a value deep in the config",
             |w| w.edit("size: 4}", "size: 5}"),
-            &[("generate:bert", r#"param.config.layers [{"kind":"full","size":4}] => [{"kind":"full","size":5}]"#)],
+            &[(
+                "generate:bert",
+                r#"param.config.layers [{"kind":"full","size":4}] => [{"kind":"full","size":5}]"#,
+            )],
         ),
-        row("the seed", |w| w.edit("seed: 7", "seed: 8"), &[("inputs:bert | generate:bert", "param.seed 7 => 8")]),
+        row(
+            "the seed",
+            |w| w.edit("seed: 7", "seed: 8"),
+            &[("inputs:bert | generate:bert", "param.seed 7 => 8")],
+        ),
         row(
             "the seed of inputs alone",
             |w| w.edit("weights: hub\n", "weights: hub\n    seed: 8\n"),
@@ -93,20 +127,37 @@ fn a_models_own_inputs() {
         ),
         row(
             "the type of an input",
-            |w| w.edit("attention_mask: {dtype: int64", "attention_mask: {dtype: int32"),
-            &[("inputs:bert", r#"param.inputs.attention_mask.dtype "int64" => "int32""#), (TESTS, "param.inputs")],
+            |w| {
+                w.edit(
+                    "attention_mask: {dtype: int64",
+                    "attention_mask: {dtype: int32",
+                )
+            },
+            &[
+                (
+                    "inputs:bert",
+                    r#"param.inputs.attention_mask.dtype "int64" => "int32""#,
+                ),
+                (TESTS, "param.inputs"),
+            ],
         ),
         // int8 of weights alone is calibrated by no data: its conversion reads the ONNX artefact and nothing else.
         row(
             "how an input is filled",
             |w| w.edit("randint: [5, 128]", "randint: [6, 128]"),
-            &[("inputs:bert", "param.inputs.input_ids.fill.randint [5,128] => [6,128]")],
+            &[(
+                "inputs:bert",
+                "param.inputs.input_ids.fill.randint [5,128] => [6,128]",
+            )],
         ),
         row(
             "which outputs are compared",
             |w| w.edit("outputs: [logits]", "outputs: [logits, states]"),
             &[
-                ("generate:bert", r#"param.outputs ["logits"] => ["logits","states"]"#),
+                (
+                    "generate:bert",
+                    r#"param.outputs ["logits"] => ["logits","states"]"#,
+                ),
                 (TESTS, r#"param.outputs ["logits"] => ["logits","states"]"#),
             ],
         ),
@@ -120,14 +171,28 @@ fn a_models_own_inputs() {
                 );
             },
             &[
-                ("generate:plain | generate:plain:cpu-fp32", r#"param.task "fill-mask" => "other""#),
+                (
+                    "generate:plain | generate:plain:cpu-fp32",
+                    r#"param.task "fill-mask" => "other""#,
+                ),
                 ("report", "what it shows"),
             ],
         ),
         row(
             "the family",
-            |w| w.edit("class: BertModel\n    family: encoder-only", "class: BertModel\n    family: vision"),
-            &[("generate:plain:cpu-fp32", r#"param.family "encoder-only" => "vision""#), ("report", "what it shows")],
+            |w| {
+                w.edit(
+                    "class: BertModel\n    family: encoder-only",
+                    "class: BertModel\n    family: vision",
+                )
+            },
+            &[
+                (
+                    "generate:plain:cpu-fp32",
+                    r#"param.family "encoder-only" => "vision""#,
+                ),
+                ("report", "what it shows"),
+            ],
         ),
     ]);
 }
@@ -135,7 +200,11 @@ fn a_models_own_inputs() {
 #[test]
 fn ready_files() {
     assert_all([
-        row("the file", |w| w.write("ready/affine.onnx", "affinf"), &[("generate:affine", "input.file")]),
+        row(
+            "the file",
+            |w| w.write("ready/affine.onnx", "affinf"),
+            &[("generate:affine", "input.file")],
+        ),
         row(
             "a file in which it keeps its weights",
             |w| w.write("ready/affine.onnx.data", "weightz"),
@@ -154,7 +223,10 @@ fn ready_files() {
         row(
             "inputs by recipe",
             |w| w.edit("data: [3, 4]", "data: [3, 5]"),
-            &[("inputs:scaled", "param.inputs.y.fill.data [3.0,4.0] => [3.0,5.0]")],
+            &[(
+                "inputs:scaled",
+                "param.inputs.y.fill.data [3.0,4.0] => [3.0,5.0]",
+            )],
         ),
     ]);
 }
@@ -166,11 +238,19 @@ fn conversions() {
         row(
             "the exporters",
             |w| w.edit("routes: [legacy, dynamo]", "routes: [dynamo, legacy]"),
-            &[("convert:bert:onnx", r#"param.routes ["legacy","dynamo"] => ["dynamo","legacy"]"#)],
+            &[(
+                "convert:bert:onnx",
+                r#"param.routes ["legacy","dynamo"] => ["dynamo","legacy"]"#,
+            )],
         ),
         row(
             "the precision of an ONNX file",
-            |w| w.edit("target: cpu, precision: fp16", "target: cpu, precision: int8"),
+            |w| {
+                w.edit(
+                    "target: cpu, precision: fp16",
+                    "target: cpu, precision: int8",
+                )
+            },
             &[
                 (
                     "convert:affine:onnx-int8 | generate:affine:cpu-int8 | run:affine:cpu-int8 | judge:affine:cpu-int8",
@@ -179,11 +259,18 @@ fn conversions() {
                 ("report", "what it shows"),
             ],
         ),
-        row("the opset", |w| w.edit("opset: 17", "opset: 18"), &[("convert:bert:onnx", "param.opset 17 => 18")]),
+        row(
+            "the opset",
+            |w| w.edit("opset: 17", "opset: 18"),
+            &[("convert:bert:onnx", "param.opset 17 => 18")],
+        ),
         row(
             "the chip",
             |w| w.edit("soc_model: 60", "soc_model: 69"),
-            &[("convert:bert:qnn-fp16 | run:bert:qnn-fp16 | generate:bert:qnn-fp16", soc)],
+            &[(
+                "convert:bert:qnn-fp16 | run:bert:qnn-fp16 | generate:bert:qnn-fp16",
+                soc,
+            )],
         ),
         row(
             "another option of QNN",
@@ -212,20 +299,50 @@ fn conversions() {
 fn commands() {
     let folder = &[("command:packed", "input.tree")];
     assert_all([
-        row("its arguments", |w| w.edit("-u, words.txt", "-r, words.txt"), &[("command:sorted", "param.argv")]),
-        row("a file that it reads", |w| w.write("data/words.txt", "b\nc\n"), &[("command:sorted", "input.words.txt")]),
-        row("a file in a folder that it reads", |w| w.write("data/tree/sub/two.txt", "3"), folder),
+        row(
+            "its arguments",
+            |w| w.edit("-u, words.txt", "-r, words.txt"),
+            &[("command:sorted", "param.argv")],
+        ),
+        row(
+            "a file that it reads",
+            |w| w.write("data/words.txt", "b\nc\n"),
+            &[("command:sorted", "input.words.txt")],
+        ),
+        row(
+            "a file in a folder that it reads",
+            |w| w.write("data/tree/sub/two.txt", "3"),
+            folder,
+        ),
         row(
             "that a file may be executed",
             |w| w.may_execute("data/words.txt"),
             &[("command:sorted", "input.words.txt")],
         ),
-        row("that a file in a folder may be", |w| w.may_execute("data/tree/one.txt"), folder),
-        row("another file in it", |w| w.write("data/tree/three.txt", "3"), folder),
-        row("a file in it that is gone", |w| fs::remove_file(w.root().join("data/tree/one.txt")).unwrap(), folder),
+        row(
+            "that a file in a folder may be",
+            |w| w.may_execute("data/tree/one.txt"),
+            folder,
+        ),
+        row(
+            "another file in it",
+            |w| w.write("data/tree/three.txt", "3"),
+            folder,
+        ),
+        row(
+            "a file in it that is gone",
+            |w| fs::remove_file(w.root().join("data/tree/one.txt")).unwrap(),
+            folder,
+        ),
         row(
             "the name of a file in it",
-            |w| fs::rename(w.root().join("data/tree/one.txt"), w.root().join("data/tree/1.txt")).unwrap(),
+            |w| {
+                fs::rename(
+                    w.root().join("data/tree/one.txt"),
+                    w.root().join("data/tree/1.txt"),
+                )
+                .unwrap()
+            },
             folder,
         ),
         row(
@@ -236,16 +353,29 @@ fn commands() {
         row(
             "what it makes",
             |w| w.edit("outputs: [all.tar]", "outputs: [all.tar, list]"),
-            &[("command:packed", r#"param.outputs ["all.tar"] => ["all.tar","list"]"#)],
+            &[(
+                "command:packed",
+                r#"param.outputs ["all.tar"] => ["all.tar","list"]"#,
+            )],
         ),
         row(
             "which variables it sees",
-            |w| w.edit("outputs: [card.json]", "outputs: [card.json]\n    env: [ORCH_KEYS_DECLARED]"),
+            |w| {
+                w.edit(
+                    "outputs: [card.json]",
+                    "outputs: [card.json]\n    env: [ORCH_KEYS_DECLARED]",
+                )
+            },
             &[("command:card", r#"param.env [] => ["ORCH_KEYS_DECLARED"]"#)],
         ),
         row(
             "which step it reads",
-            |w| w.edit("onnx: {step: \"convert:bert:onnx\"}", "onnx: {step: \"convert:plain:onnx\"}"),
+            |w| {
+                w.edit(
+                    "onnx: {step: \"convert:bert:onnx\"}",
+                    "onnx: {step: \"convert:plain:onnx\"}",
+                )
+            },
             &[("command:card", "input.onnx")],
         ),
     ]);
@@ -256,19 +386,37 @@ fn commands() {
 fn what_a_quantisation_is_calibrated_on() {
     let reran = |change: &dyn Fn(&World), outputs: Outputs| -> BTreeMap<String, BTreeSet<String>> {
         let world = World::new();
-        world.edit("precisions: [fp16, int8]", "precisions: [fp16, int8, int8-static]");
+        world.edit(
+            "precisions: [fp16, int8]",
+            "precisions: [fp16, int8, int8-static]",
+        );
         world.settle(Outputs::Equal);
         change(&world);
-        world.settle(outputs).into_iter().map(|(step, why)| (step, shown(&why))).collect()
+        world
+            .settle(outputs)
+            .into_iter()
+            .map(|(step, why)| (step, shown(&why)))
+            .collect()
     };
-    let sets = |world: &World| world.edit("    seed: 7\n", "    seed: 7\n    calibration_sets: 4\n");
-    let names = |found: &BTreeMap<String, BTreeSet<String>>| found.keys().cloned().collect::<Vec<_>>();
-    let of = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<BTreeSet<_>>();
+    let sets =
+        |world: &World| world.edit("    seed: 7\n", "    seed: 7\n    calibration_sets: 4\n");
+    let names =
+        |found: &BTreeMap<String, BTreeSet<String>>| found.keys().cloned().collect::<Vec<_>>();
+    let of = |words: &[&str]| {
+        words
+            .iter()
+            .map(|word| (*word).to_owned())
+            .collect::<BTreeSet<_>>()
+    };
 
     let found = reran(&sets, Outputs::Changed);
     let static_ = "bert:openvino-int8-static";
-    let all =
-        ["calibration:bert".into(), format!("convert:{static_}"), format!("judge:{static_}"), format!("run:{static_}")];
+    let all = [
+        "calibration:bert".into(),
+        format!("convert:{static_}"),
+        format!("judge:{static_}"),
+        format!("run:{static_}"),
+    ];
     assert_eq!(names(&found), all);
     assert_eq!(found["calibration:bert"], of(&["param.sets 16 => 4"]));
     assert_eq!(found[&all[1]], of(&["input.calibration"]));
@@ -280,39 +428,78 @@ fn what_a_quantisation_is_calibrated_on() {
     assert_eq!(names(&found), ["calibration:bert", "inputs:bert"]);
     let found = reran(&recipe, Outputs::Changed);
     assert!(found[&all[1]].contains("input.calibration"), "{found:?}");
-    assert!(!found["convert:bert:openvino-int8"].contains("input.calibration"), "{found:?}");
+    assert!(
+        !found["convert:bert:openvino-int8"].contains("input.calibration"),
+        "{found:?}"
+    );
 
     // Neither how weights are made nor another model's inputs change what it is calibrated on.
     let weights = |world: &World| world.edit("hidden_size: 64", "hidden_size: 32");
     assert!(!reran(&weights, Outputs::Changed).contains_key("calibration:bert"));
     let others = |world: &World| world.edit("randint: [0, 9]", "randint: [1, 9]");
-    assert!(names(&reran(&others, Outputs::Changed)).iter().all(|name| !name.contains("bert")));
+    assert!(
+        names(&reran(&others, Outputs::Changed))
+            .iter()
+            .all(|name| !name.contains("bert"))
+    );
 }
 
 /// What QNN compiles is quantised by a step of its own: the chip is not in that one's key, and the data are in no other's.
 #[test]
 fn what_qnn_is_calibrated_on() {
     let world = World::new();
-    world.edit("precisions: [fp16], options: {soc", "precisions: [fp16, int8-static, a16w8], options: {soc");
+    world.edit(
+        "precisions: [fp16], options: {soc",
+        "precisions: [fp16, int8-static, a16w8], options: {soc",
+    );
     world.settle(Outputs::Equal);
     let steps = |precision: &str| {
-        ["convert:bert:qdq-", "convert:bert:qnn-", "run:bert:qnn-"].map(|s| format!("{s}{precision}"))
+        ["convert:bert:qdq-", "convert:bert:qnn-", "run:bert:qnn-"]
+            .map(|s| format!("{s}{precision}"))
     };
-    let of = |precisions: [&str; 2]| precisions.map(steps).concat().into_iter().collect::<BTreeSet<_>>();
-    let settled =
-        |outputs| world.settle(outputs).into_iter().map(|(step, why)| (step, shown(&why))).collect::<BTreeMap<_, _>>();
+    let of = |precisions: [&str; 2]| {
+        precisions
+            .map(steps)
+            .concat()
+            .into_iter()
+            .collect::<BTreeSet<_>>()
+    };
+    let settled = |outputs| {
+        world
+            .settle(outputs)
+            .into_iter()
+            .map(|(step, why)| (step, shown(&why)))
+            .collect::<BTreeMap<_, _>>()
+    };
 
     world.edit("    seed: 7\n", "    seed: 7\n    calibration_sets: 4\n");
     let found = settled(Outputs::Changed);
     let expected = &of(["int8-static", "a16w8"]) | &["calibration:bert".to_owned()].into();
-    let judges = ["judge:bert:qnn-int8-static".to_owned(), "judge:bert:qnn-a16w8".to_owned()].into();
-    assert_eq!(found.keys().cloned().collect::<BTreeSet<_>>(), &expected | &judges);
-    assert_eq!(found["convert:bert:qdq-a16w8"], ["input.calibration".to_owned()].into());
-    assert_eq!(found["convert:bert:qnn-a16w8"], ["input.artefact".to_owned()].into());
+    let judges = [
+        "judge:bert:qnn-int8-static".to_owned(),
+        "judge:bert:qnn-a16w8".to_owned(),
+    ]
+    .into();
+    assert_eq!(
+        found.keys().cloned().collect::<BTreeSet<_>>(),
+        &expected | &judges
+    );
+    assert_eq!(
+        found["convert:bert:qdq-a16w8"],
+        ["input.calibration".to_owned()].into()
+    );
+    assert_eq!(
+        found["convert:bert:qnn-a16w8"],
+        ["input.artefact".to_owned()].into()
+    );
 
     world.edit("soc_model: 60", "soc_model: 69");
     let found = settled(Outputs::Equal);
-    assert!(found.contains_key("convert:bert:qnn-a16w8") && !found.contains_key("convert:bert:qdq-a16w8"), "{found:?}");
+    assert!(
+        found.contains_key("convert:bert:qnn-a16w8")
+            && !found.contains_key("convert:bert:qdq-a16w8"),
+        "{found:?}"
+    );
 }
 
 /// The change of one model reaches every step of that model and none of another's.
@@ -320,7 +507,11 @@ fn what_qnn_is_calibrated_on() {
 fn a_wave_ends_at_the_model() {
     let world = World::new();
     world.edit("hidden_size: 64", "hidden_size: 32");
-    let reran: Vec<String> = world.settle(Outputs::Changed).into_iter().map(|(step, _)| step).collect();
+    let reran: Vec<String> = world
+        .settle(Outputs::Changed)
+        .into_iter()
+        .map(|(step, _)| step)
+        .collect();
     let expected = [
         "generate:bert",
         "convert:bert:onnx",
@@ -342,7 +533,10 @@ fn a_wave_ends_at_the_model() {
         "judge:bert:qnn-fp16",
         "judge:bert:torch-cpu-fp32",
     ];
-    assert_eq!(reran.iter().map(String::as_str).collect::<BTreeSet<_>>(), expected.into());
+    assert_eq!(
+        reran.iter().map(String::as_str).collect::<BTreeSet<_>>(),
+        expected.into()
+    );
     assert_eq!(world.rewritten(), ["what it shows"].into());
 }
 
@@ -356,11 +550,22 @@ fn pictures_and_sounds() {
             inputs: {{{input}, mask: {{dtype: int64, shape: [1], value: 1}}}}}}\n"
         )
     };
-    let (of_two, of_one) = ("dtype: float32, shape: [2, 4]", "dtype: float32, shape: [1, 4]");
-    let pictured =
-        format!("pixel_values: {{{of_two}, picture: [a.png, b.png]}}, pixel_mask: {{{of_one}, picture: [b.png]}}");
+    let (of_two, of_one) = (
+        "dtype: float32, shape: [2, 4]",
+        "dtype: float32, shape: [1, 4]",
+    );
+    let pictured = format!(
+        "pixel_values: {{{of_two}, picture: [a.png, b.png]}}, pixel_mask: {{{of_one}, picture: [b.png]}}"
+    );
     let heard = format!("input_values: {{{of_one}, sound: [c.wav]}}");
-    world.edit("models:\n", &format!("models:\n{}{}", row("pictured", &pictured), row("heard", &heard)));
+    world.edit(
+        "models:\n",
+        &format!(
+            "models:\n{}{}",
+            row("pictured", &pictured),
+            row("heard", &heard)
+        ),
+    );
     let included = "include:\n    - {model: pictured, target: eager-cpu}\n    - {model: heard, target: eager-cpu}\n";
     world.edit("include:\n", included);
     for name in ["a.png", "b.png", "c.wav"] {
@@ -369,27 +574,61 @@ fn pictures_and_sounds() {
     let plan = world.plan();
     let step = |name: &str| plan.steps.iter().find(|step| step.name == name).unwrap();
     assert_eq!(step("generate:pictured").kind.name(), "materialise-own");
-    let files: Vec<_> = step("generate:pictured").inputs.iter().map(|(name, _)| &**name).collect();
-    assert_eq!(files, ["inputs", "weights", "picture/0", "picture/1"], "one that two inputs take is there once");
-    let added: BTreeSet<String> = world.settle(Outputs::Equal).into_iter().map(|(step, _)| step).collect();
-    assert!(added.contains("generate:heard") && !added.contains("generate:local"), "{added:?}");
+    let files: Vec<_> = step("generate:pictured")
+        .inputs
+        .iter()
+        .map(|(name, _)| &**name)
+        .collect();
+    assert_eq!(
+        files,
+        ["inputs", "weights", "picture/0", "picture/1"],
+        "one that two inputs take is there once"
+    );
+    let added: BTreeSet<String> = world
+        .settle(Outputs::Equal)
+        .into_iter()
+        .map(|(step, _)| step)
+        .collect();
+    assert!(
+        added.contains("generate:heard") && !added.contains("generate:local"),
+        "{added:?}"
+    );
 
     let changed = |what: &str, change: &dyn Fn(), expected: &[&str]| {
         change();
-        let reran: Vec<String> =
-            world.settle(Outputs::Equal).iter().map(|(step, why)| format!("{step}: {why}")).collect();
+        let reran: Vec<String> = world
+            .settle(Outputs::Equal)
+            .iter()
+            .map(|(step, why)| format!("{step}: {why}"))
+            .collect();
         assert_eq!(reran.len(), expected.len(), "{what}: {reran:?}");
         for (reran, expected) in reran.iter().zip(expected) {
             assert!(reran.starts_with(expected), "{what}: {reran}");
         }
     };
     changed("nothing", &|| {}, &[]);
-    changed("a sound", &|| world.write("specs/c.wav", "d"), &["generate:heard: input.sound/0 changed"]);
-    changed("a picture", &|| world.write("specs/b.png", "d"), &["generate:pictured: input.picture/1 changed"]);
+    changed(
+        "a sound",
+        &|| world.write("specs/c.wav", "d"),
+        &["generate:heard: input.sound/0 changed"],
+    );
+    changed(
+        "a picture",
+        &|| world.write("specs/b.png", "d"),
+        &["generate:pictured: input.picture/1 changed"],
+    );
     let renamed = || {
-        fs::rename(world.root().join("specs/a.png"), world.root().join("specs/A.jpeg")).unwrap();
+        fs::rename(
+            world.root().join("specs/a.png"),
+            world.root().join("specs/A.jpeg"),
+        )
+        .unwrap();
         world.edit("a.png", "A.jpeg");
     };
     changed("a name", &renamed, &[]);
-    changed("the order", &|| world.edit("[A.jpeg, b.png]", "[b.png, A.jpeg]"), &["generate:pictured: input.picture/0"]);
+    changed(
+        "the order",
+        &|| world.edit("[A.jpeg, b.png]", "[b.png, A.jpeg]"),
+        &["generate:pictured: input.picture/0"],
+    );
 }

@@ -12,10 +12,15 @@ use crate::harness::{Outputs, World};
 /// A reason as the tables write it: `param.seed 7 => 8, input.inputs`. Long values and digests are left out, after it
 /// has been seen that orch names them, old and new.
 pub(crate) fn shown(reason: &MissReason) -> BTreeSet<String> {
-    let MissReason::Changed { changes } = reason else { return [reason.to_string()].into() };
+    let MissReason::Changed { changes } = reason else {
+        return [reason.to_string()].into();
+    };
     let said = reason.to_string();
     for change in changes.iter().take(3) {
-        assert!(said.contains(&change.to_string()), "{said} does not say {change}");
+        assert!(
+            said.contains(&change.to_string()),
+            "{said} does not say {change}"
+        );
         assert_ne!(change.old, change.new, "{said}");
     }
     changes.iter().map(line).collect()
@@ -25,7 +30,8 @@ fn line(change: &Change) -> String {
     let Change { name, old, new } = change;
     let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "absent".into());
     // Of a package the version is told; the digest of its wheels is not the same in two releases.
-    let version = |value: &Option<String>| self::version(&value.clone().unwrap_or_default()).to_owned();
+    let version =
+        |value: &Option<String>| self::version(&value.clone().unwrap_or_default()).to_owned();
     let is_long = |value: &Option<String>| value.as_ref().is_some_and(|value| value.len() > 40);
     match name {
         name if name.starts_with("tool.") => format!("{name} {} => {}", version(old), version(new)),
@@ -35,7 +41,9 @@ fn line(change: &Change) -> String {
 }
 
 fn version(identity: &str) -> &str {
-    identity.split_once('+').map_or(identity, |(version, _)| version)
+    identity
+        .split_once('+')
+        .map_or(identity, |(version, _)| version)
 }
 
 /// What the tables expect, by step; pages that are written stand as `report`.
@@ -43,7 +51,11 @@ pub(crate) type Expected = BTreeMap<String, BTreeSet<String>>;
 
 /// What runs in a world, and whether its pages are written then.
 pub(crate) fn settled(world: &World, outputs: Outputs) -> Expected {
-    let mut found: Expected = world.settle(outputs).into_iter().map(|(step, why)| (step, shown(&why))).collect();
+    let mut found: Expected = world
+        .settle(outputs)
+        .into_iter()
+        .map(|(step, why)| (step, shown(&why)))
+        .collect();
     let rewritten: BTreeSet<_> = world.rewritten().into_iter().map(str::to_owned).collect();
     if !rewritten.is_empty() {
         found.insert("report".into(), rewritten);
@@ -59,15 +71,26 @@ pub(crate) struct Row {
 }
 
 /// `reads`: the steps, with `|` between them, and the lines of their keys, with `, ` between them.
-pub(crate) fn row(what: &'static str, change: impl Fn(&mut World) + Sync + 'static, reads: &[(&str, &str)]) -> Row {
+pub(crate) fn row(
+    what: &'static str,
+    change: impl Fn(&mut World) + Sync + 'static,
+    reads: &[(&str, &str)],
+) -> Row {
     let mut expected = Expected::new();
     for (steps, lines) in reads {
         for step in steps.split('|').map(str::trim) {
             let lines = lines.split(", ").map(str::to_owned).collect();
-            assert!(expected.insert(step.to_owned(), lines).is_none(), "{what}: {step} twice");
+            assert!(
+                expected.insert(step.to_owned(), lines).is_none(),
+                "{what}: {step} twice"
+            );
         }
     }
-    Row { what, change: Box::new(change), reads: expected }
+    Row {
+        what,
+        change: Box::new(change),
+        reads: expected,
+    }
 }
 
 /// Tries every row, some at a time.
@@ -99,7 +122,10 @@ impl Row {
                 add_descendants(&world.plan(), &mut expected);
             }
             if expected.keys().any(|step| step.starts_with("run:")) {
-                expected.entry("report".into()).or_default().insert("what it shows".into());
+                expected
+                    .entry("report".into())
+                    .or_default()
+                    .insert("what it shows".into());
             }
             pretty_assertions::assert_eq!(found, expected, "{what}");
         }

@@ -34,19 +34,30 @@ impl House {
             true => self.dir.path().join(value).display().to_string(),
             false => value.to_owned(),
         };
-        let options = options.iter().map(|(name, value)| format!("{name} = '{}'", at(value)));
+        let options = options
+            .iter()
+            .map(|(name, value)| format!("{name} = '{}'", at(value)));
         options.collect::<Vec<_>>().join(", ")
     }
 
     /// A checkout with a store of its own, whose `section` of orch.toml names this server.
     fn checkout(&self, section: &str, more: &str, options: &[(&str, &str)]) -> Sandbox {
         let (port, options) = (self.door.port, self.options(options));
-        let toml = format!("[{section}]\nurl = 'grpcs://127.0.0.1:{port}'\n{more}\noptions = {{{options}}}\n");
-        Sandbox::new().file("spec.yaml", SPEC).file("orch.toml", toml)
+        let toml = format!(
+            "[{section}]\nurl = 'grpcs://127.0.0.1:{port}'\n{more}\noptions = {{{options}}}\n"
+        );
+        Sandbox::new()
+            .file("spec.yaml", SPEC)
+            .file("orch.toml", toml)
     }
 
     fn executes(&self, options: &[(&str, &str)]) -> Ended {
-        self.checkout("executor", "where = 'remote'\ntimeout = 5\nretries = 1\nqueue = 2", options).run(RUN)
+        self.checkout(
+            "executor",
+            "where = 'remote'\ntimeout = 5\nretries = 1\nqueue = 2",
+            options,
+        )
+        .run(RUN)
     }
 }
 
@@ -55,7 +66,11 @@ fn a_token_opens_the_door_and_what_is_refused_is_refused_at_once_and_tells_no_to
     if is_done_without(WHAT) {
         return;
     }
-    let house = House::new(["", "", &format!("if ($http_authorization != 'Bearer {TOKEN}') {{ return 401; }}")]);
+    let house = House::new([
+        "",
+        "",
+        &format!("if ($http_authorization != 'Bearer {TOKEN}') {{ return 401; }}"),
+    ]);
     let ca = ("ca", "ours.ca");
     house
         .executes(&[ca, ("token", TOKEN)])
@@ -65,7 +80,10 @@ fn a_token_opens_the_door_and_what_is_refused_is_refused_at_once_and_tells_no_to
         .stderr_lacks(TOKEN);
     for options in [&[ca][..], &[ca, ("token", "another-secret")]] {
         let (ended, took) = timed(|| house.executes(options));
-        ended.code(1).stderr_has("a proxy before the server answered 401 Unauthorized").stderr_lacks("another-secret");
+        ended
+            .code(1)
+            .stderr_has("a proxy before the server answered 401 Unauthorized")
+            .stderr_lacks("another-secret");
         assert!(took < Duration::from_secs(10), "{took:?}");
     }
     // The file is read for each request: it may be renewed while orch runs.
@@ -78,15 +96,31 @@ fn a_token_opens_the_door_and_what_is_refused_is_refused_at_once_and_tells_no_to
 
     // As a store: what is refused costs no result, and is said.
     let shares = |token: &str| {
-        let sandbox = house.checkout("remote", "timeout = 5\nretries = 1", &[ca, ("token", token)]);
+        let sandbox = house.checkout(
+            "remote",
+            "timeout = 5\nretries = 1",
+            &[ca, ("token", token)],
+        );
         let ended = sandbox.run(RUN).success();
-        let tells = |path: &Path| String::from_utf8_lossy(&std::fs::read(path).unwrap()).contains(token);
-        assert!(!files(&sandbox.path("cache")).iter().any(|path| tells(path)), "the store tells the token");
+        let tells =
+            |path: &Path| String::from_utf8_lossy(&std::fs::read(path).unwrap()).contains(token);
+        assert!(
+            !files(&sandbox.path("cache")).iter().any(|path| tells(path)),
+            "the store tells the token"
+        );
         ended
     };
-    shares(TOKEN).summary([("executed", 2)]).stderr_has("2 uploads").stderr_lacks("warning");
-    shares(TOKEN).summary([("executed", 0), ("fetched", 2)]).stderr_lacks("warning");
-    shares("another-secret").summary([("executed", 2)]).stderr_has("warning remote: ").stderr_lacks("another-secret");
+    shares(TOKEN)
+        .summary([("executed", 2)])
+        .stderr_has("2 uploads")
+        .stderr_lacks("warning");
+    shares(TOKEN)
+        .summary([("executed", 0), ("fetched", 2)])
+        .stderr_lacks("warning");
+    shares("another-secret")
+        .summary([("executed", 2)])
+        .stderr_has("warning remote: ")
+        .stderr_lacks("another-secret");
 }
 
 #[test]
@@ -96,15 +130,33 @@ fn a_client_shows_its_certificate_and_looks_at_the_server_s() {
     }
     let dir = tempfile::tempdir().unwrap();
     authority(dir.path(), "clients");
-    let of = |end: &str| dir.path().join(format!("clients.{end}")).display().to_string();
+    let of = |end: &str| {
+        dir.path()
+            .join(format!("clients.{end}"))
+            .display()
+            .to_string()
+    };
     let conf = format!("ssl_client_certificate {}; ssl_verify_client on;", of("ca"));
     let house = House::new(["", &conf, ""]);
     let (own, key) = (of("cert"), of("key"));
     let (cert, key) = (("cert", own.as_str()), ("key", key.as_str()));
-    house.executes(&[("ca", "ours.ca"), cert, key]).success().summary([("executed", 2)]).stderr_lacks("warning");
+    house
+        .executes(&[("ca", "ours.ca"), cert, key])
+        .success()
+        .summary([("executed", 2)])
+        .stderr_lacks("warning");
     house.executes(&[("ca", "ours.ca")]).code(1);
-    house.executes(&[("ca", "ours.ca"), ("cert", "theirs.cert"), ("key", "theirs.key")]).code(1);
-    house.executes(&[("ca", "theirs.ca"), cert, key]).code(1).stderr_has("certificate");
+    house
+        .executes(&[
+            ("ca", "ours.ca"),
+            ("cert", "theirs.cert"),
+            ("key", "theirs.key"),
+        ])
+        .code(1);
+    house
+        .executes(&[("ca", "theirs.ca"), cert, key])
+        .code(1)
+        .stderr_has("certificate");
 }
 
 /// A quota that is used up for a while is waited for.
@@ -116,9 +168,14 @@ fn who_asks_too_often_is_told_so_and_asks_again() {
     let zone = "limit_req_zone $binary_remote_addr zone=all:1m rate=1r/s; limit_req_status 429;";
     let house = House::new([zone, "", "limit_req zone=all burst=4 nodelay;"]);
     let more = "where = 'remote'\ntimeout = 60\nretries = 9\nqueue = 60";
-    let ended = house.checkout("executor", more, &[("ca", "ours.ca")]).run(RUN);
+    let ended = house
+        .checkout("executor", more, &[("ca", "ours.ca")])
+        .run(RUN);
     ended.success().summary([("executed", 2)]);
     let refused = std::fs::read_to_string(house.dir.path().join("error.log")).unwrap_or_default();
-    assert!(refused.contains("limiting requests"), "nothing was refused: {refused}");
+    assert!(
+        refused.contains("limiting requests"),
+        "nothing was refused: {refused}"
+    );
     assert!(house.lab.blobs().iter().any(|path| Path::exists(path)));
 }

@@ -18,13 +18,25 @@ fn checkout() -> Sandbox {
 }
 
 fn run<'a>(url: &'a str, step: &'a str, download: &'a str) -> Vec<&'a str> {
-    let all = ["run", "spec.yaml", "--json", "--executor", url, "--where", "remote"];
+    let all = [
+        "run",
+        "spec.yaml",
+        "--json",
+        "--executor",
+        url,
+        "--where",
+        "remote",
+    ];
     [&all[..], &["--step", step, "--download", download]].concat()
 }
 
 /// The contents that a checkout's store has, sorted.
 fn held(sandbox: &Sandbox) -> Vec<String> {
-    let mut all: Vec<_> = sandbox.stored_files("blobs").iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+    let mut all: Vec<_> = sandbox
+        .stored_files("blobs")
+        .iter()
+        .map(|path| fs::read_to_string(path).unwrap())
+        .collect();
     all.sort();
     all
 }
@@ -36,20 +48,35 @@ fn what_nothing_here_reads_stays_there() {
     }
     let lab = Lab::new();
     let (url, sandbox) = (lab.url(), checkout());
-    sandbox.run(run(&url, "command:second", "none")).success().summary([("executed", 2), ("failed", 0)]);
+    sandbox
+        .run(run(&url, "command:second", "none"))
+        .success()
+        .summary([("executed", 2), ("failed", 0)]);
     assert_eq!(held(&sandbox), [""; 0]);
     // Nothing says that it is here: the server is asked, and nobody works.
-    sandbox.run(run(&url, "command:second", "none")).success().summary([("executed", 0), ("fetched", 2)]);
+    sandbox
+        .run(run(&url, "command:second", "none"))
+        .success()
+        .summary([("executed", 0), ("fetched", 2)]);
     assert_eq!(held(&sandbox), [""; 0]);
     // What was asked for, and not what it was made of.
-    sandbox.run(run(&url, "command:second", "toplevel")).success().summary([("executed", 0), ("fetched", 2)]);
+    sandbox
+        .run(run(&url, "command:second", "toplevel"))
+        .success()
+        .summary([("executed", 0), ("fetched", 2)]);
     assert_eq!(held(&sandbox), [TWICE]);
     assert_eq!(sandbox.output("command:second", "twice"), TWICE);
     sandbox.run(["cache", "verify"]).success();
     // The rest, once it is asked for.
-    sandbox.run(run(&url, "command:*", "all")).success().summary([("failed", 0)]);
+    sandbox
+        .run(run(&url, "command:*", "all"))
+        .success()
+        .summary([("failed", 0)]);
     assert_eq!(sandbox.output("command:first", "file"), "content\n");
-    sandbox.run(["run", "spec.yaml", "--json", "--step", "command:*"]).success().summary([("executed", 0)]);
+    sandbox
+        .run(["run", "spec.yaml", "--json", "--step", "command:*"])
+        .success()
+        .summary([("executed", 0)]);
 }
 
 #[test]
@@ -59,9 +86,16 @@ fn what_something_here_reads_is_fetched_then() {
     }
     let lab = Lab::new();
     let (url, sandbox) = (lab.url(), checkout());
-    let ended = sandbox.run(run(&url, "command:third", "none")).success().summary([("executed", 3), ("failed", 0)]);
+    let ended = sandbox
+        .run(run(&url, "command:third", "none"))
+        .success()
+        .summary([("executed", 3), ("failed", 0)]);
     ended.stderr_lacks("warning");
-    assert_eq!(held(&sandbox), [TWICE.to_owned(), TWICE.repeat(2)], "and not what `second` was made of");
+    assert_eq!(
+        held(&sandbox),
+        [TWICE.to_owned(), TWICE.repeat(2)],
+        "and not what `second` was made of"
+    );
     sandbox.run(["cache", "verify"]).success();
     // Kept as if it had been fetched at once.
     assert_eq!(sandbox.output("command:second", "twice"), TWICE);
@@ -74,17 +108,31 @@ fn what_is_gone_or_spoilt_there_is_made_again_or_fails() {
     }
     let lab = Lab::new();
     let url = lab.url();
-    checkout().run(run(&url, "command:second", "none")).success();
+    checkout()
+        .run(run(&url, "command:second", "none"))
+        .success();
     // A step here reads it.
     fs::remove_file(with_content(lab.blobs(), TWICE)).unwrap();
     let second = checkout();
-    second.run(run(&url, "command:third", "none")).success().summary([("failed", 0)]);
+    second
+        .run(run(&url, "command:third", "none"))
+        .success()
+        .summary([("failed", 0)]);
     assert_eq!(second.output("command:third", "out"), TWICE.repeat(2));
     // A step there reads it, whose own result nobody knows yet.
     fs::remove_file(with_content(lab.blobs(), "content\n")).unwrap();
-    let third = Sandbox::new().file("spec.yaml", SPEC.replace("cat x/file x/file", "cat x/file x/file x/file"));
-    third.run(run(&url, "command:second", "toplevel")).success().summary([("failed", 0)]);
-    assert_eq!(third.output("command:second", "twice"), "content\n".repeat(3));
+    let third = Sandbox::new().file(
+        "spec.yaml",
+        SPEC.replace("cat x/file x/file", "cat x/file x/file x/file"),
+    );
+    third
+        .run(run(&url, "command:second", "toplevel"))
+        .success()
+        .summary([("failed", 0)]);
+    assert_eq!(
+        third.output("command:second", "twice"),
+        "content\n".repeat(3)
+    );
     // Other content under the same name: nothing that is wrong is ever kept.
     flip_byte(&with_content(lab.blobs(), TWICE));
     let fourth = checkout();
@@ -126,19 +174,33 @@ pub(crate) fn loses_in_mid_run(url: &str, blobs: impl Fn() -> Vec<PathBuf>, is_h
     fs::remove_file(with_content(blobs(), "content\n")).unwrap();
     fs::write(gate.path().join("go"), "").unwrap();
     let ended = sandbox.wait(child).success().summary([("failed", 0)]);
-    ended.stderr_has("the output of command:first is lost (it was left on").stderr_has("it runs again");
+    ended
+        .stderr_has("the output of command:first is lost (it was left on")
+        .stderr_has("it runs again");
     let held = held(&sandbox);
-    assert!(held.contains(&"content\n".to_owned()), "what was lost is fetched when it is made again: {held:?}");
-    sandbox.run(run(url, "command:late", "all")).success().summary([("failed", 0)]);
+    assert!(
+        held.contains(&"content\n".to_owned()),
+        "what was lost is fetched when it is made again: {held:?}"
+    );
+    sandbox
+        .run(run(url, "command:late", "all"))
+        .success()
+        .summary([("failed", 0)]);
     assert_eq!(sandbox.output("command:late", "out"), "content\n");
 }
 
 pub(crate) fn with_content(blobs: Vec<PathBuf>, content: &str) -> PathBuf {
     let is_it = |path: &PathBuf| fs::read(path).is_ok_and(|bytes| bytes == content.as_bytes());
-    blobs.into_iter().find(is_it).unwrap_or_else(|| panic!("no blob has the content {content:?}"))
+    blobs
+        .into_iter()
+        .find(is_it)
+        .unwrap_or_else(|| panic!("no blob has the content {content:?}"))
 }
 
 #[test]
 fn a_download_without_an_executor_is_a_mistake() {
-    checkout().run(["run", "spec.yaml", "--download", "none"]).code(2).stderr_has("no executor is named");
+    checkout()
+        .run(["run", "spec.yaml", "--download", "none"])
+        .code(2)
+        .stderr_has("no executor is named");
 }

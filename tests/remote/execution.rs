@@ -47,7 +47,17 @@ impl Lab {
 }
 
 fn run<'a>(url: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    let all = ["run", "spec.yaml", "--json", "--step", "command:*", "--executor", url, "--where", "remote"];
+    let all = [
+        "run",
+        "spec.yaml",
+        "--json",
+        "--step",
+        "command:*",
+        "--executor",
+        url,
+        "--where",
+        "remote",
+    ];
     [&all[..], more].concat()
 }
 
@@ -62,14 +72,26 @@ fn steps_execute_there_and_their_outputs_come_back() {
     }
     let lab = Lab::new();
     let (first, url) = (checkout(), lab.url());
-    let ended = first.run(run(&lab.url(), &[])).success().summary([("steps", 2), ("executed", 2)]);
+    let ended = first
+        .run(run(&lab.url(), &[]))
+        .success()
+        .summary([("steps", 2), ("executed", 2)]);
     ended.stderr_lacks("warning");
-    assert_eq!(first.output("command:second", "twice"), "content\ncontent\n");
+    assert_eq!(
+        first.output("command:second", "twice"),
+        "content\ncontent\n"
+    );
     assert_eq!(first.output("command:first", "empty"), "");
     first.run(["cache", "verify"]).success();
     // It is a hit here, executed there or not.
-    first.run(run(&lab.url(), &[])).success().summary([("executed", 0), ("hits", 2)]);
-    first.run(["run", "spec.yaml", "--json", "--step", "command:*"]).success().summary([("executed", 0), ("hits", 2)]);
+    first
+        .run(run(&lab.url(), &[]))
+        .success()
+        .summary([("executed", 0), ("hits", 2)]);
+    first
+        .run(["run", "spec.yaml", "--json", "--step", "command:*"])
+        .success()
+        .summary([("executed", 0), ("hits", 2)]);
 
     // Another clone with an empty store: the server remembers, and nobody works.
     let before = lab.blobs().len();
@@ -77,12 +99,26 @@ fn steps_execute_there_and_their_outputs_come_back() {
     let ended = second.run(run(&lab.url(), &[])).success();
     ended.summary([("executed", 0), ("hits", 2), ("fetched", 2)]);
     assert_eq!(lab.blobs().len(), before);
-    assert_eq!(second.output("command:second", "twice"), "content\ncontent\n");
+    assert_eq!(
+        second.output("command:second", "twice"),
+        "content\ncontent\n"
+    );
     // And as a remote store beside it: hits.
     let again = run(&url, &["--rerun", "command:*"]);
-    checkout().env("ORCH_REMOTE", lab.url()).run(again).success().summary([("executed", 2)]).stderr_has("2 uploads");
-    let third = checkout().env("ORCH_REMOTE", lab.url()).env("ORCH_REMOTE_MODE", "read-only");
-    third.run(run(&lab.url(), &[])).success().summary([("executed", 0), ("hits", 2), ("fetched", 2)]);
+    checkout()
+        .env("ORCH_REMOTE", lab.url())
+        .run(again)
+        .success()
+        .summary([("executed", 2)])
+        .stderr_has("2 uploads");
+    let third = checkout()
+        .env("ORCH_REMOTE", lab.url())
+        .env("ORCH_REMOTE_MODE", "read-only");
+    third.run(run(&lab.url(), &[])).success().summary([
+        ("executed", 0),
+        ("hits", 2),
+        ("fetched", 2),
+    ]);
 }
 
 #[test]
@@ -92,40 +128,72 @@ fn a_model_is_converted_and_measured_there_and_judged_here() {
     }
     let lab = Lab::new();
     let sandbox = example();
-    sandbox.run(["setup", "ort", "openvino", "--spec", "specs/all.yaml"]).success();
+    sandbox
+        .run(["setup", "ort", "openvino", "--spec", "specs/all.yaml"])
+        .success();
     let (url, envs) = (lab.url(), crate::support::env_dir());
     let envs = envs.display();
-    sandbox
-        .write("orch.toml", format!("[executor]\nurl = '{url}'\nwhere = 'remote'\nenv = {{ORCH_ENV_DIR = '{envs}'}}"));
+    sandbox.write(
+        "orch.toml",
+        format!("[executor]\nurl = '{url}'\nwhere = 'remote'\nenv = {{ORCH_ENV_DIR = '{envs}'}}"),
+    );
     // None of this is installed here.
     let nothing = sandbox.path("nothing").display().to_string();
     let sandbox = sandbox.env("ORCH_ENV_DIR", nothing);
-    let document =
-        sandbox.run(["run", "specs/all.yaml", "--json"]).success().summary([("passed", 3), ("failed", 0)]).json();
+    let document = sandbox
+        .run(["run", "specs/all.yaml", "--json"])
+        .success()
+        .summary([("passed", 3), ("failed", 0)])
+        .json();
     // The record says whose figures these are, and how fast that machine was before and after.
-    let this = sandbox.run(["worker-properties", "--json"]).success().json()["orch-host"][0].clone();
+    let this = sandbox
+        .run(["worker-properties", "--json"])
+        .success()
+        .json()["orch-host"][0]
+        .clone();
     for case in document["cases"].as_array().unwrap() {
         assert_eq!(case["status"], "PASS", "{case:#}");
         let facts = &case["facts"][format!("run:{}", case["case"].as_str().unwrap())];
-        let fingerprint = facts["executor"]["fingerprint"].as_str().unwrap_or_default();
-        assert!(fingerprint.starts_with(this.as_str().unwrap()) && fingerprint.len() == 64, "{this}: {facts:#}");
+        let fingerprint = facts["executor"]["fingerprint"]
+            .as_str()
+            .unwrap_or_default();
+        assert!(
+            fingerprint.starts_with(this.as_str().unwrap()) && fingerprint.len() == 64,
+            "{this}: {facts:#}"
+        );
         assert_eq!(facts["execution"]["server"], url.as_str(), "{facts:#}");
         let yardstick = &case["metrics"]["rounds"][0]["conditions"]["yardstick_ms"];
-        let told =
-            yardstick.as_array().is_some_and(|all| all.len() == 2 && all.iter().all(|ms| ms.as_f64() > Some(0.0)));
+        let told = yardstick
+            .as_array()
+            .is_some_and(|all| all.len() == 2 && all.iter().all(|ms| ms.as_f64() > Some(0.0)));
         assert!(told, "{:#}", case["metrics"]);
     }
     // Converted there and left there: the verdicts are the same, and the folder says how to get what is in it.
-    let lean = example().file("orch.toml", sandbox.read("orch.toml")).env("ORCH_ENV_DIR", "/nowhere");
-    let ended = lean.run(["run", "specs/all.yaml", "--json", "--download", "none"]).success();
-    ended.summary([("passed", 3), ("failed", 0)]).stderr_has("artefacts stayed on the executor: `orch run");
+    let lean = example()
+        .file("orch.toml", sandbox.read("orch.toml"))
+        .env("ORCH_ENV_DIR", "/nowhere");
+    let ended = lean
+        .run(["run", "specs/all.yaml", "--json", "--download", "none"])
+        .success();
+    ended
+        .summary([("passed", 3), ("failed", 0)])
+        .stderr_has("artefacts stayed on the executor: `orch run");
     let at = "orch-out/artefacts/affine/openvino-fp32/orch.json";
-    assert!(lean.read(at).contains("--download all --step"), "{}", lean.read(at));
-    lean.run(["run", "specs/all.yaml", "--json", "--download", "all"]).success().summary([("passed", 3)]);
+    assert!(
+        lean.read(at).contains("--download all --step"),
+        "{}",
+        lean.read(at)
+    );
+    lean.run(["run", "specs/all.yaml", "--json", "--download", "all"])
+        .success()
+        .summary([("passed", 3)]);
     assert!(lean.read(at).contains(".xml"), "{}", lean.read(at));
     // Where the device is lacking, the worker says so.
     lack_a_device(&sandbox);
-    let document = sandbox.run(["run", "specs/all.yaml", "--json", "-t", "rocm"]).code(3).json();
+    let document = sandbox
+        .run(["run", "specs/all.yaml", "--json", "-t", "rocm"])
+        .code(3)
+        .json();
     is_told_what_is_offered(&document["cases"][0]);
 }
 
@@ -136,7 +204,9 @@ fn what_this_machine_can_run_stays_and_the_rest_goes_away() {
     }
     let lab = Lab::new();
     let sandbox = example();
-    sandbox.run(["setup", "ort", "--spec", "specs/all.yaml"]).success();
+    sandbox
+        .run(["setup", "ort", "--spec", "specs/all.yaml"])
+        .success();
     lack_a_device(&sandbox);
     let (envs, program) = (crate::support::env_dir(), env!("CARGO_BIN_EXE_orch"));
     sandbox.write(
@@ -147,38 +217,102 @@ fn what_this_machine_can_run_stays_and_the_rest_goes_away() {
             envs.display()
         ),
     );
-    let named =
-        "targets:\n  lab: {runtime: ort, backend: cpu, artefact: onnx, precisions: [fp32], properties: {pool: xeon}}\n";
-    sandbox.write("specs/all.yaml", sandbox.read("specs/all.yaml").replace("targets:\n", named));
-    let run = ["run", "specs/all.yaml", "--json", "-t", "cpu", "-t", "rocm", "-t", "lab", "--where", "auto"];
-    let document = sandbox.run(run).success().summary([("passed", 2), ("failed", 0)]).json();
-    let of = |target: &str| document["cases"].as_array().unwrap().iter().find(|case| case["target"] == target).unwrap();
+    let named = "targets:\n  lab: {runtime: ort, backend: cpu, artefact: onnx, precisions: [fp32], properties: {pool: xeon}}\n";
+    sandbox.write(
+        "specs/all.yaml",
+        sandbox.read("specs/all.yaml").replace("targets:\n", named),
+    );
+    let run = [
+        "run",
+        "specs/all.yaml",
+        "--json",
+        "-t",
+        "cpu",
+        "-t",
+        "rocm",
+        "-t",
+        "lab",
+        "--where",
+        "auto",
+    ];
+    let document = sandbox
+        .run(run)
+        .success()
+        .summary([("passed", 2), ("failed", 0)])
+        .json();
+    let of = |target: &str| {
+        document["cases"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|case| case["target"] == target)
+            .unwrap()
+    };
     let (here, away, lab) = (of("cpu"), of("rocm"), of("lab"));
     assert_eq!(here["status"], "PASS", "{here:#}");
     let facts = &here["facts"]["run:affine:cpu-fp32"];
-    assert!(facts.is_object() && facts["execution"].is_null() && facts["executor"].is_null(), "{facts:#}");
+    assert!(
+        facts.is_object() && facts["execution"].is_null() && facts["executor"].is_null(),
+        "{facts:#}"
+    );
     is_told_what_is_offered(away);
     // This machine has the device too, but the target asks for another one.
     assert_eq!(lab["status"], "PASS", "{lab:#}");
-    assert!(lab["facts"]["run:affine:lab-fp32"]["executor"].is_object(), "{lab:#}");
-    let run = ["run", "specs/all.yaml", "--json", "-t", "lab", "--where", "auto"];
+    assert!(
+        lab["facts"]["run:affine:lab-fp32"]["executor"].is_object(),
+        "{lab:#}"
+    );
+    let run = [
+        "run",
+        "specs/all.yaml",
+        "--json",
+        "-t",
+        "lab",
+        "--where",
+        "auto",
+    ];
     sandbox.run(run).success().summary([("executed", 0)]);
-    sandbox.write("specs/all.yaml", sandbox.read("specs/all.yaml").replace("pool: xeon", "pool: epyc"));
-    assert_eq!(sandbox.run(run).success().json()["cases"][0]["status"], "PASS");
+    sandbox.write(
+        "specs/all.yaml",
+        sandbox
+            .read("specs/all.yaml")
+            .replace("pool: xeon", "pool: epyc"),
+    );
+    assert_eq!(
+        sandbox.run(run).success().json()["cases"][0]["status"],
+        "PASS"
+    );
     let explained = sandbox.run(["explain", "run:affine:lab-fp32", "--spec", "specs/all.yaml"]);
-    explained.success().stdout_has("pool=epyc").stdout_has("pool=xeon");
-    let local = ["run", "specs/all.yaml", "--json", "-t", "lab", "--where", "local"];
+    explained
+        .success()
+        .stdout_has("pool=epyc")
+        .stdout_has("pool=xeon");
+    let local = [
+        "run",
+        "specs/all.yaml",
+        "--json",
+        "-t",
+        "lab",
+        "--where",
+        "local",
+    ];
     let document = sandbox.run(local).code(3).json();
-    assert!(document["cases"][0]["reason"].as_str().unwrap().contains("pool=epyc"), "{document:#}");
+    assert!(
+        document["cases"][0]["reason"]
+            .as_str()
+            .unwrap()
+            .contains("pool=epyc"),
+        "{document:#}"
+    );
 }
 
 /// Puts a target on a device that no machine of these tests has into the place of OpenVINO's.
 fn lack_a_device(sandbox: &Sandbox) {
     let spec = sandbox.read("specs/all.yaml");
-    let from =
-        "openvino: {runtime: openvino, backend: openvino, device: CPU, artefact: openvino, precisions: [fp32, fp16]}";
+    let from = "openvino: {runtime: openvino, backend: openvino, device: CPU, artefact: openvino, precisions: [fp32, fp16]}";
     assert!(spec.contains(from), "{spec}");
-    let to = "rocm: {runtime: ort, backend: rocm, device: rocm, artefact: onnx, precisions: [fp32]}";
+    let to =
+        "rocm: {runtime: ort, backend: rocm, device: rocm, artefact: onnx, precisions: [fp32]}";
     sandbox.write("specs/all.yaml", spec.replace(from, to));
 }
 
@@ -186,7 +320,10 @@ fn lack_a_device(sandbox: &Sandbox) {
 fn is_told_what_is_offered(case: &serde_json::Value) {
     assert_eq!(case["status"], "SKIP_UNAVAILABLE", "{case:#}");
     let reason = case["reason"].as_str().unwrap();
-    assert!(reason.contains("does not offer rocm") && reason.contains("it offers cpu"), "{reason}");
+    assert!(
+        reason.contains("does not offer rocm") && reason.contains("it offers cpu"),
+        "{reason}"
+    );
     assert!(reason.contains("orch-device=rocm"), "{reason}");
 }
 
@@ -225,16 +362,25 @@ fn a_worker_that_is_killed_in_mid_step_loses_nothing() {
     let workers = orders_below(lab.dir.path());
     // SAFETY: kill takes no pointers.
     unsafe { libc::kill(workers[0] as i32, libc::SIGKILL) };
-    eventually("another one works", || orders_below(lab.dir.path()).iter().any(|pid| !workers.contains(pid)));
+    eventually("another one works", || {
+        orders_below(lab.dir.path())
+            .iter()
+            .any(|pid| !workers.contains(pid))
+    });
     std::fs::write(gate.path().join("go"), "").unwrap();
-    let ended = sandbox.wait(child).success().summary([("executed", 1), ("failed", 0)]);
+    let ended = sandbox
+        .wait(child)
+        .success()
+        .summary([("executed", 1), ("failed", 0)]);
     ended.stderr_has("it is executed again");
     assert_eq!(sandbox.output("command:slow", "out"), "done\n");
 }
 
 /// Processes of `orch worker order` whose folder lies below `dir`.
 fn orders_below(dir: &Path) -> Vec<u32> {
-    let inside = |pid: &u32| std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(dir));
+    let inside = |pid: &u32| {
+        std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(dir))
+    };
     let mut all = crate::support::processes_with("worker\0order");
     all.retain(inside);
     // The first one; what it started came later.
@@ -257,7 +403,10 @@ fn a_server_that_is_restarted_in_mid_step_loses_nothing() {
     std::thread::sleep(Duration::from_secs(1));
     std::fs::write(gate.path().join("go"), "").unwrap();
     lab.start();
-    let ended = sandbox.wait(child).success().summary([("executed", 1), ("failed", 0)]);
+    let ended = sandbox
+        .wait(child)
+        .success()
+        .summary([("executed", 1), ("failed", 0)]);
     ended.stderr_has("the server cannot be reached");
     assert_eq!(sandbox.output("command:slow", "out"), "done\n");
 }
@@ -272,17 +421,25 @@ fn a_failure_there_is_a_failure_and_nobody_remembers_it_as_a_success() {
                late: {argv: [sh, -c, 'sleep 60; echo x > out'], outputs: [out], timeout_seconds: 1}\n";
     for _ in 0..2 {
         let sandbox = Sandbox::new().file("spec.yaml", bad);
-        let ended =
-            sandbox.run(run(&lab.url(), &["--retries", "0"])).code(1).summary([("executed", 2), ("failed_steps", 2)]);
+        let ended = sandbox
+            .run(run(&lab.url(), &["--retries", "0"]))
+            .code(1)
+            .summary([("executed", 2), ("failed_steps", 2)]);
         ended
             .stderr_has("`sh` ended with exit status: 4: because")
             .stderr_has("TIMEOUT")
             .stderr_has("it did not end within");
-        sandbox.run(["log", "command:bad"]).success().stdout_has("because");
+        sandbox
+            .run(["log", "command:bad"])
+            .success()
+            .stdout_has("because");
     }
     let lacking = "version: 1\ncommands:\n  one: {argv: [no-such-program], outputs: [out]}\n";
     let sandbox = Sandbox::new().file("spec.yaml", lacking);
-    sandbox.run(run(&lab.url(), &[])).code(1).stderr_has("failed to start `no-such-program`");
+    sandbox
+        .run(run(&lab.url(), &[]))
+        .code(1)
+        .stderr_has("failed to start `no-such-program`");
 }
 
 #[test]
@@ -295,15 +452,29 @@ fn what_a_server_lost_or_spoilt_is_never_taken_for_a_result() {
     // Gone: it is made again.
     std::fs::remove_file(with_content(lab.blobs(), "content\ncontent\n")).unwrap();
     let second = checkout();
-    second.run(run(&lab.url(), &[])).success().summary([("failed", 0)]);
-    assert_eq!(second.output("command:second", "twice"), "content\ncontent\n");
+    second
+        .run(run(&lab.url(), &[]))
+        .success()
+        .summary([("failed", 0)]);
+    assert_eq!(
+        second.output("command:second", "twice"),
+        "content\ncontent\n"
+    );
     // Other content under the same name, whichever the server sees first.
     flip_byte(&with_content(lab.blobs(), "content\ncontent\n"));
     let third = checkout();
     let ended = third.run(run(&lab.url(), &[]));
     match ended.code {
-        Some(0) => assert_eq!(third.output("command:second", "twice"), "content\ncontent\n"),
-        _ => drop(ended.code(1).stderr_has("FAIL  command:second").stderr_has("not what was requested")),
+        Some(0) => assert_eq!(
+            third.output("command:second", "twice"),
+            "content\ncontent\n"
+        ),
+        _ => drop(
+            ended
+                .code(1)
+                .stderr_has("FAIL  command:second")
+                .stderr_has("not what was requested"),
+        ),
     }
 }
 
@@ -326,16 +497,36 @@ fn an_interrupt_ends_the_waiting() {
 
 #[test]
 fn a_server_that_hangs_or_is_none_fails_the_step_within_the_limit() {
-    let patience = |url: &str| format!("[executor]\nurl = '{url}'\nwhere = 'remote'\ntimeout = 1\nretries = 1\n");
+    let patience = |url: &str| {
+        format!("[executor]\nurl = '{url}'\nwhere = 'remote'\ntimeout = 1\nretries = 1\n")
+    };
     let liar = Liar::new(Path::new("/nowhere"), Manner::Hang);
     for (url, why) in [
-        (liar.url().replace("http://", "grpc://"), "no answer in time"),
-        (format!("grpc://127.0.0.1:{}", free_port()), "onnection refused"),
+        (
+            liar.url().replace("http://", "grpc://"),
+            "no answer in time",
+        ),
+        (
+            format!("grpc://127.0.0.1:{}", free_port()),
+            "onnection refused",
+        ),
     ] {
         let sandbox = checkout().file("orch.toml", patience(&url));
-        let (ended, took) =
-            timed(|| sandbox.run(["run", "spec.yaml", "--json", "--step", "command:first", "--retries", "0"]));
-        ended.code(1).stderr_has("FAIL  command:first").stderr_has(why);
+        let (ended, took) = timed(|| {
+            sandbox.run([
+                "run",
+                "spec.yaml",
+                "--json",
+                "--step",
+                "command:first",
+                "--retries",
+                "0",
+            ])
+        });
+        ended
+            .code(1)
+            .stderr_has("FAIL  command:first")
+            .stderr_has(why);
         assert!(took < Duration::from_secs(20), "{took:?}");
     }
 }
@@ -343,10 +534,21 @@ fn a_server_that_hangs_or_is_none_fails_the_step_within_the_limit() {
 #[test]
 fn a_mistake_is_said_with_what_would_be_right() {
     let ended: Ended = checkout().run(run("http://host:1", &[])).code(2);
-    ended.stderr_has("the executor `http://host:1` is of no known kind").stderr_has("hint: grpc://host:8980");
-    checkout().run(["run", "spec.yaml", "--where", "remote"]).code(2).stderr_has("no executor is named");
+    ended
+        .stderr_has("the executor `http://host:1` is of no known kind")
+        .stderr_has("hint: grpc://host:8980");
+    checkout()
+        .run(["run", "spec.yaml", "--where", "remote"])
+        .code(2)
+        .stderr_has("no executor is named");
     let bad = checkout().file("orch.toml", "[executor]\nurl = 'grpc://h:1'\nwher = 'auto'");
-    bad.run(["run", "spec.yaml"]).code(2).stderr_has("line 3").stderr_has("`wher`");
+    bad.run(["run", "spec.yaml"])
+        .code(2)
+        .stderr_has("line 3")
+        .stderr_has("`wher`");
     let shown = checkout().run(["worker-properties"]).success();
-    shown.stdout_has("cpu=").stdout_has("orch-device=cpu").stdout_has("mem_mb=");
+    shown
+        .stdout_has("cpu=")
+        .stdout_has("orch-device=cpu")
+        .stdout_has("mem_mb=");
 }

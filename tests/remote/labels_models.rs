@@ -38,9 +38,13 @@ fn cases(ended: &Ended) -> Vec<Value> {
 /// The steps that the workers of a machine execute now.
 fn working_on(lab: &Lab, machine: &str) -> BTreeSet<String> {
     let order = |pid: i32| std::fs::read(format!("/proc/{pid}/cwd/order.json")).ok();
-    let orders = processes_in(&lab.dir.path().join(machine)).into_iter().filter_map(order);
+    let orders = processes_in(&lab.dir.path().join(machine))
+        .into_iter()
+        .filter_map(order);
     let orders = orders.filter_map(|text| serde_json::from_slice::<Value>(&text).ok());
-    orders.map(|order| order["step"].as_str().unwrap().to_owned()).collect()
+    orders
+        .map(|order| order["step"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 /// What its workers do for a step of a model. Its generated tests (`generate:MODEL:TARGET`) and verdicts are made here.
@@ -68,22 +72,45 @@ fn told(what: &str, ended: &Ended) {
 /// The steps of a checkout's last run that executed, here or elsewhere.
 fn executed(sandbox: &Sandbox) -> Vec<String> {
     let steps = sandbox.run(["what-ran", "--json"]).success().json()["runs"][0]["steps"].clone();
-    steps.as_array().unwrap().iter().map(|step| step["step"].as_str().unwrap().to_owned()).collect()
+    steps
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|step| step["step"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 /// Two machines of different devices, of which one is lost in the middle, and models on all of these. One model of each kind, or
 /// with ORCH_TEST_KEY_MODELS all that have the tag `key`.
 #[test]
 fn models_run_on_the_machines_that_have_their_devices() {
-    let Some(mut lab) = Lab::new("models on machines with different devices", How::default()) else { return };
+    let Some(mut lab) = Lab::new("models on machines with different devices", How::default())
+    else {
+        return;
+    };
     lab.machine("intel", INTEL);
     lab.machine("snapdragon", &[&[(DEVICE, "qnn")]]);
     let all = std::env::var_os("ORCH_TEST_KEY_MODELS").is_some();
-    let which: &[&str] = if all { &["--tag", "key"] } else { &["-m", "bert", "-m", "vit"] };
+    let which: &[&str] = if all {
+        &["--tag", "key"]
+    } else {
+        &["-m", "bert", "-m", "vit"]
+    };
     let targets = ["-t", "cpu", "-t", "openvino", "-t", "qnn"];
     let run = [&["run", "specs/all.yaml", "--json"], which, &targets].concat();
     let setup = models(&lab.url(), "").env("ORCH_ENV_DIR", env_dir().display().to_string());
-    setup.run(["setup", "torch", "ort", "openvino", "nncf", "qnn", "--spec", "specs/all.yaml"]).success();
+    setup
+        .run([
+            "setup",
+            "torch",
+            "ort",
+            "openvino",
+            "nncf",
+            "qnn",
+            "--spec",
+            "specs/all.yaml",
+        ])
+        .success();
 
     let first = models(&lab.url(), "").env("ORCH_REMOTE", lab.url());
     let mut child = first.spawn(&run);
@@ -95,7 +122,10 @@ fn models_run_on_the_machines_that_have_their_devices() {
             if now.iter().any(|step| step.starts_with(kind)) {
                 break now;
             }
-            assert!(child.try_wait().unwrap().is_none(), "it ended, and no worker had a step {kind}");
+            assert!(
+                child.try_wait().unwrap().is_none(),
+                "it ended, and no worker had a step {kind}"
+            );
             std::thread::sleep(Duration::from_millis(20));
         };
         lab.kill("intel");
@@ -106,27 +136,48 @@ fn models_run_on_the_machines_that_have_their_devices() {
     let ended = first.wait(child).success();
     told("a machine lost twice", &ended);
     let passed = cases(&ended);
-    let facts = passed.iter().flat_map(|case| case["facts"].as_object().unwrap());
-    let was_lost = |facts: &Value| facts["execution"]["lost"].as_array().is_some_and(|lost| !lost.is_empty());
-    let lost: BTreeSet<_> = facts.filter(|(_, facts)| was_lost(facts)).map(|(step, _)| step.clone()).collect();
-    assert!(!lost.is_disjoint(&at_work), "{at_work:?} were at work, and the records tell of {lost:?}");
+    let facts = passed
+        .iter()
+        .flat_map(|case| case["facts"].as_object().unwrap());
+    let was_lost = |facts: &Value| {
+        facts["execution"]["lost"]
+            .as_array()
+            .is_some_and(|lost| !lost.is_empty())
+    };
+    let lost: BTreeSet<_> = facts
+        .filter(|(_, facts)| was_lost(facts))
+        .map(|(step, _)| step.clone())
+        .collect();
+    assert!(
+        !lost.is_disjoint(&at_work),
+        "{at_work:?} were at work, and the records tell of {lost:?}"
+    );
     let mut seen = BTreeSet::new();
     for case in passed.iter().filter(|case| case["status"] == "PASS") {
         let step = format!("run:{}", case["case"].as_str().unwrap());
         let facts = &case["facts"][&step]["execution"];
-        let (worker, backend) = (facts["worker"].as_str().unwrap_or_default(), case["backend"].as_str().unwrap());
+        let (worker, backend) = (
+            facts["worker"].as_str().unwrap_or_default(),
+            case["backend"].as_str().unwrap(),
+        );
         let wanted = match backend {
             "cpu" => "intel-0-",
             "openvino" => "intel-1-",
             "qnn" => "snapdragon-0-",
             other => panic!("{other}"),
         };
-        assert!(worker.starts_with(wanted), "{step} ran on {worker}: {:#}", case["facts"][&step]);
+        assert!(
+            worker.starts_with(wanted),
+            "{step} ran on {worker}: {:#}",
+            case["facts"][&step]
+        );
         seen.insert(backend.to_owned());
     }
     assert_eq!(seen.len(), 3, "{seen:?} of {:?}", statuses(&passed));
     assert!(
-        passed.iter().all(|case| case["status"] == "PASS" || case["status"] == "SKIP_UNSUPPORTED"),
+        passed
+            .iter()
+            .all(|case| case["status"] == "PASS" || case["status"] == "SKIP_UNSUPPORTED"),
         "{:?}",
         statuses(&passed)
     );
@@ -147,33 +198,62 @@ fn models_run_on_the_machines_that_have_their_devices() {
 
     // A device that none of them has.
     let lacking = models(&lab.url(), "queue = 20");
-    let run = ["run", "specs/all.yaml", "--json", "-m", "bert", "-t", "cpu", "-t", "rocm", "--rerun", "run"];
+    let run = [
+        "run",
+        "specs/all.yaml",
+        "--json",
+        "-m",
+        "bert",
+        "-t",
+        "cpu",
+        "-t",
+        "rocm",
+        "--rerun",
+        "run",
+    ];
     let ended = lacking.run(run).success();
     let all = cases(&ended);
     let case = all.iter().find(|case| case["target"] == "rocm").unwrap();
     assert_eq!(case["status"], "SKIP_UNAVAILABLE", "{case:#}");
     let reason = case["reason"].as_str().unwrap();
-    assert!(reason.contains("asked for cpu=x86_64, orch-device=rocm"), "{reason}");
-    assert!(reason.contains("workers did take requests for") && reason.contains("orch-device=cpu"), "{reason}");
+    assert!(
+        reason.contains("asked for cpu=x86_64, orch-device=rocm"),
+        "{reason}"
+    );
+    assert!(
+        reason.contains("workers did take requests for") && reason.contains("orch-device=cpu"),
+        "{reason}"
+    );
 }
 
 /// NativeLink knows one value of a name, so a worker that has several devices has each under a name of its own.
 #[test]
 fn a_worker_with_several_devices_gets_the_runs_of_all() {
-    let Some(mut lab) = Lab::new("a worker with several devices", How::default()) else { return };
+    let Some(mut lab) = Lab::new("a worker with several devices", How::default()) else {
+        return;
+    };
     lab.machine("other", &[&[]]);
     lab.machine("both", &[&[("has-cpu", "1"), ("has-openvino", "1")]]);
     let names = "properties = {orch-device = '', 'has-{device}' = 1}";
     let sandbox = models(&lab.url(), names);
     for path in files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/onnx-file/specs")) {
-        sandbox.write(&format!("one/{}", path.file_name().unwrap().to_str().unwrap()), std::fs::read(&path).unwrap());
+        sandbox.write(
+            &format!("one/{}", path.file_name().unwrap().to_str().unwrap()),
+            std::fs::read(&path).unwrap(),
+        );
     }
     let here = models("", "").env("ORCH_ENV_DIR", env_dir().display().to_string());
-    here.run(["setup", "ort", "openvino", "--spec", "specs/all.yaml"]).success();
-    let ended = sandbox.run(["run", "one/all.yaml", "--json"]).success().summary([("passed", 3), ("failed", 0)]);
+    here.run(["setup", "ort", "openvino", "--spec", "specs/all.yaml"])
+        .success();
+    let ended = sandbox
+        .run(["run", "one/all.yaml", "--json"])
+        .success()
+        .summary([("passed", 3), ("failed", 0)]);
     for case in cases(&ended) {
         let step = format!("run:{}", case["case"].as_str().unwrap());
-        let worker = case["facts"][&step]["execution"]["worker"].as_str().unwrap();
+        let worker = case["facts"][&step]["execution"]["worker"]
+            .as_str()
+            .unwrap();
         assert!(worker.starts_with("both-0-"), "{step} ran on {worker}");
     }
 }

@@ -50,7 +50,14 @@ impl Lab {
         program(what)?;
         let (port, inner) = (free_port(), free_port());
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let mut lab = Self { dir, how, port, inner, server: None, workers: vec![] };
+        let mut lab = Self {
+            dir,
+            how,
+            port,
+            inner,
+            server: None,
+            workers: vec![],
+        };
         lab.start();
         Some(lab)
     }
@@ -64,7 +71,10 @@ impl Lab {
     }
 
     fn files(&self, name: &str) -> Value {
-        let (content, temporary) = (self.at(&format!("{name}/content")), self.at(&format!("{name}/temporary")));
+        let (content, temporary) = (
+            self.at(&format!("{name}/content")),
+            self.at(&format!("{name}/temporary")),
+        );
         json!({"filesystem": {"content_path": content, "temp_path": temporary}})
     }
 
@@ -86,8 +96,7 @@ impl Lab {
             } else {
                 services["execution"] = json!([{"cas_store": "CAS", "scheduler": "MAIN"}]);
                 let execution = json!({"scheduler": "MAIN"});
-                services["capabilities"] =
-                    json!([{"remote_execution": execution, "remote_cache_compression": self.how.zstd}]);
+                services["capabilities"] = json!([{"remote_execution": execution, "remote_cache_compression": self.how.zstd}]);
             }
             services
         };
@@ -101,14 +110,23 @@ impl Lab {
             }
             json!({"http": http})
         };
-        let mut known: serde_json::Map<String, Value> =
-            ["cpu", "orch-device", "orch-host", "has-cpu", "has-openvino", "pool"]
-                .map(|name| (name.to_owned(), json!("exact")))
-                .into_iter()
-                .collect();
+        let mut known: serde_json::Map<String, Value> = [
+            "cpu",
+            "orch-device",
+            "orch-host",
+            "has-cpu",
+            "has-openvino",
+            "pool",
+        ]
+        .map(|name| (name.to_owned(), json!("exact")))
+        .into_iter()
+        .collect();
         known.insert("mem_mb".into(), json!("minimum"));
         let stores = [
-            ("CAS", json!({"verify": {"backend": self.files("cas"), "verify_size": true, "verify_hash": true}})),
+            (
+                "CAS",
+                json!({"verify": {"backend": self.files("cas"), "verify_size": true, "verify_hash": true}}),
+            ),
             ("AC", self.files("ac")),
         ];
         let named = |(name, store): (&str, Value)| {
@@ -144,8 +162,9 @@ impl Lab {
             let cpu = ("cpu", std::env::consts::ARCH);
             let memory = ("mem_mb", "1000000");
             let all = labels.iter().chain([&cpu, &memory]);
-            let properties: serde_json::Map<String, Value> =
-                all.map(|(name, value)| ((*name).to_owned(), json!({"values": [value]}))).collect();
+            let properties: serde_json::Map<String, Value> = all
+                .map(|(name, value)| ((*name).to_owned(), json!({"values": [value]})))
+                .collect();
             json!({"local": {
                 "name": format!("{name}-{number}-"),
                 "worker_api_endpoint": {"uri": format!("grpc://127.0.0.1:{}", self.inner)},
@@ -174,14 +193,24 @@ impl Lab {
         fs::write(&path, config.to_string()).unwrap();
         let log = fs::File::create(self.dir.path().join(format!("{name}.log"))).unwrap();
         let mut command = Command::new(program("it").unwrap());
-        command.arg(path).env("RUST_LOG", "warn").stdin(Stdio::null());
-        command.stdout(log.try_clone().unwrap()).stderr(log).process_group(0);
+        command
+            .arg(path)
+            .env("RUST_LOG", "warn")
+            .stdin(Stdio::null());
+        command
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .process_group(0);
         command
     }
 
     /// As a machine is lost: with everything that it was doing.
     pub(crate) fn kill(&mut self, name: &str) {
-        let at = self.workers.iter().position(|(known, _)| known == name).unwrap();
+        let at = self
+            .workers
+            .iter()
+            .position(|(known, _)| known == name)
+            .unwrap();
         let (_, mut child) = self.workers.remove(at);
         let _ = child.kill();
         let _ = child.wait();
@@ -210,5 +239,8 @@ impl Drop for Lab {
 pub(crate) fn processes_in(dir: &Path) -> Vec<i32> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(|pid| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(dir))).collect()
+    pids.filter(|pid| {
+        fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(dir))
+    })
+    .collect()
 }

@@ -24,12 +24,17 @@ pub(crate) struct Way {
 impl Proxy {
     pub(crate) fn new(to: u16, way: Way) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (port, passed) = (listener.local_addr().unwrap().port(), Arc::new(AtomicU64::new(0)));
+        let (port, passed) = (
+            listener.local_addr().unwrap().port(),
+            Arc::new(AtomicU64::new(0)),
+        );
         let count = passed.clone();
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 // Dropped, the client sees that nobody is there.
-                let Ok(server) = TcpStream::connect(("127.0.0.1", to)) else { continue };
+                let Ok(server) = TcpStream::connect(("127.0.0.1", to)) else {
+                    continue;
+                };
                 for (from, to) in [(&client, &server), (&server, &client)] {
                     to.set_nodelay(true).unwrap();
                     let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
@@ -52,7 +57,10 @@ fn take(mut from: TcpStream, pieces: &Sender<(Instant, Vec<u8>)>, way: Way, coun
     let mut buffer = [0; 16 << 10];
     while let Ok(size @ 1..) = from.read(&mut buffer) {
         count.fetch_add(size as u64, Ordering::Relaxed);
-        if pieces.send((Instant::now() + way.delay, buffer[..size].to_vec())).is_err() {
+        if pieces
+            .send((Instant::now() + way.delay, buffer[..size].to_vec()))
+            .is_err()
+        {
             return;
         }
         std::thread::sleep(Duration::from_secs_f64(size as f64 / way.bytes_per_second));

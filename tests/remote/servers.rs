@@ -43,7 +43,11 @@ impl Drop for Server {
 
 /// A port that was free a moment ago.
 pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
 }
 
 /// Whether servers are to be done without here; said on stderr, so that nobody takes it for a test that passed.
@@ -57,7 +61,10 @@ pub(crate) fn is_done_without(what: &str) -> bool {
 }
 
 fn start(mut command: Command, port: u16) -> Server {
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     started(command, port)
 }
 
@@ -70,7 +77,10 @@ pub(crate) fn started(mut command: Command, port: u16) -> Server {
         if let Some(status) = child.try_wait().unwrap() {
             panic!("{command:?} ended before it answered: {status}");
         }
-        assert!(start.elapsed() < Duration::from_secs(60), "{command:?} does not answer");
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "{command:?} does not answer"
+        );
         std::thread::sleep(Duration::from_millis(50));
     }
     Server { child, port }
@@ -81,9 +91,19 @@ pub(crate) fn s3(bucket: &str) -> Server {
     let python = installed::moto();
     let port = free_port();
     let mut command = Command::new(python);
-    command.args(["-m", "moto.server", "-H", "127.0.0.1", "-p", &port.to_string()]);
+    command.args([
+        "-m",
+        "moto.server",
+        "-H",
+        "127.0.0.1",
+        "-p",
+        &port.to_string(),
+    ]);
     let server = start(command, port);
-    let answer = request(port, &format!("PUT /{bucket} HTTP/1.1\r\nContent-Length: 0"));
+    let answer = request(
+        port,
+        &format!("PUT /{bucket} HTTP/1.1\r\nContent-Length: 0"),
+    );
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     server
 }
@@ -101,7 +121,13 @@ pub(crate) const AZURE_READS: &str = "sv=2020-08-04&ss=b&srt=sco&sp=rl&se=2099-0
 pub(crate) fn azure(container: &str) -> Server {
     let port = free_port();
     let mut command = installed::azurite();
-    command.args(["--blobPort", &port.to_string(), "--inMemoryPersistence", "--disableTelemetry", "--silent"]);
+    command.args([
+        "--blobPort",
+        &port.to_string(),
+        "--inMemoryPersistence",
+        "--disableTelemetry",
+        "--silent",
+    ]);
     let server = start(command, port);
     let path = format!("/{AZURE}/{container}?restype=container&{AZURE_WRITES}");
     let answer = request(port, &format!("PUT {path} HTTP/1.1\r\nContent-Length: 0"));
@@ -113,11 +139,25 @@ pub(crate) fn azure(container: &str) -> Server {
 pub(crate) fn gcs(dir: &Path, bucket: &str) -> Server {
     let port = free_port();
     let mut command = Command::new(installed::fake_gcs_server());
-    command.args(["-scheme", "http", "-host", "127.0.0.1", "-port", &port.to_string(), "-filesystem-root"]).arg(dir);
+    command
+        .args([
+            "-scheme",
+            "http",
+            "-host",
+            "127.0.0.1",
+            "-port",
+            &port.to_string(),
+            "-filesystem-root",
+        ])
+        .arg(dir);
     let server = start(command, port);
     let name = format!("{{\"name\": \"{bucket}\"}}");
     let head = "POST /storage/v1/b?project=any HTTP/1.1\r\nContent-Type: application/json";
-    let answer = send(port, &format!("{head}\r\nContent-Length: {}", name.len()), &name);
+    let answer = send(
+        port,
+        &format!("{head}\r\nContent-Length: {}", name.len()),
+        &name,
+    );
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     server
 }
@@ -125,7 +165,10 @@ pub(crate) fn gcs(dir: &Path, bucket: &str) -> Server {
 /// A server of the Remote Execution API (buildbox-casd) that keeps its blobs below `dir`, with `more` arguments.
 pub(crate) fn casd(dir: &Path, port: u16, more: &[&str]) -> Server {
     let mut command = Command::new(installed::buildbox().join("buildbox-casd"));
-    command.args(["--bind", &format!("127.0.0.1:{port}")]).args(more).arg(dir);
+    command
+        .args(["--bind", &format!("127.0.0.1:{port}")])
+        .args(more)
+        .arg(dir);
     start(command, port)
 }
 
@@ -134,13 +177,23 @@ pub(crate) fn casd_that_executes(dir: &Path, port: u16, jobs: u32) -> Server {
     let (bin, cache) = (dir.join("bin"), dir.join("cache"));
     fs::create_dir_all(&bin).unwrap();
     let bwrap = bin.join("bwrap");
-    fs::write(&bwrap, concat!("#!/usr/bin/env python3\n", include_str!("bwrap.py"))).unwrap();
+    fs::write(
+        &bwrap,
+        concat!("#!/usr/bin/env python3\n", include_str!("bwrap.py")),
+    )
+    .unwrap();
     fs::set_permissions(&bwrap, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let buildbox = installed::buildbox();
     let mut command = Command::new(buildbox.join("buildbox-casd"));
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{}:{path}", bin.display()));
-    command.args(["--bind", &format!("127.0.0.1:{port}"), "--jobs", &jobs.to_string(), "--buildbox-run"]);
+    command.args([
+        "--bind",
+        &format!("127.0.0.1:{port}"),
+        "--jobs",
+        &jobs.to_string(),
+        "--buildbox-run",
+    ]);
     command.arg(buildbox.join("buildbox-run")).arg(cache);
     start(command, port)
 }
@@ -149,9 +202,11 @@ const APACHE: &str = "/usr/sbin/apache2";
 
 /// A WebDAV server (Apache's mod_dav) that serves `dir` to the user `me` with the password `word`.
 pub(crate) fn webdav(dir: &Path, port: u16) -> Server {
-    let hint =
-        "Debian: apt-get install --no-install-recommends apache2-bin; or set ORCH_TEST_NO_SERVERS=1 to go without";
-    assert!(Path::new(APACHE).exists(), "{APACHE} is not installed\n{hint}");
+    let hint = "Debian: apt-get install --no-install-recommends apache2-bin; or set ORCH_TEST_NO_SERVERS=1 to go without";
+    assert!(
+        Path::new(APACHE).exists(),
+        "{APACHE} is not installed\n{hint}"
+    );
     let data = dir.join("data");
     fs::create_dir_all(&data).unwrap();
     // Started by root it works as another user.
@@ -160,8 +215,18 @@ pub(crate) fn webdav(dir: &Path, port: u16) -> Server {
     }
     // {SHA} of `word`.
     fs::write(dir.join("users"), "me:{SHA}PLzZCtxLGSqHpiWFC38jHK3fDrM=\n").unwrap();
-    let modules = ["mpm_event", "authn_core", "authn_file", "authz_core", "authz_user", "auth_basic", "dav", "dav_fs"];
-    let load = |name: &&str| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n");
+    let modules = [
+        "mpm_event",
+        "authn_core",
+        "authn_file",
+        "authz_core",
+        "authz_user",
+        "auth_basic",
+        "dav",
+        "dav_fs",
+    ];
+    let load =
+        |name: &&str| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n");
     let mut text: String = modules.iter().map(load).collect();
     let root = dir.display();
     text.push_str(&format!(
@@ -180,11 +245,17 @@ const NGINX: &str = "/usr/sbin/nginx";
 /// nginx in front of a server that speaks gRPC, with TLS by `ours.cert` and `ours.key` of `dir`. `server` and `location` are
 /// further lines of its configuration there, `http` above both.
 pub(crate) fn nginx(dir: &Path, behind: u16, [http, server, location]: [&str; 3]) -> Server {
-    let hint =
-        "Debian: apt-get install --no-install-recommends nginx-light; or set ORCH_TEST_NO_SERVERS=1 to go without";
-    assert!(Path::new(NGINX).exists(), "{NGINX} is not installed\n{hint}");
+    let hint = "Debian: apt-get install --no-install-recommends nginx-light; or set ORCH_TEST_NO_SERVERS=1 to go without";
+    assert!(
+        Path::new(NGINX).exists(),
+        "{NGINX} is not installed\n{hint}"
+    );
     let (port, at) = (free_port(), dir.display());
-    let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
+    let user = if rustix::process::geteuid().is_root() {
+        "user root;"
+    } else {
+        ""
+    };
     let text = format!(
         "{user} daemon off; worker_processes 1; pid {at}/pid; error_log {at}/error.log;\nevents {{}}\nhttp {{\n\
          access_log off; client_body_temp_path {at}/body; proxy_temp_path {at}/proxy; client_max_body_size 0;\n{http}\n\
@@ -193,7 +264,11 @@ pub(crate) fn nginx(dir: &Path, behind: u16, [http, server, location]: [&str; 3]
     );
     fs::write(dir.join("conf"), text).unwrap();
     let mut command = Command::new(NGINX);
-    command.arg("-e").arg(dir.join("error.log")).arg("-c").arg(dir.join("conf"));
+    command
+        .arg("-e")
+        .arg(dir.join("error.log"))
+        .arg("-c")
+        .arg(dir.join("conf"));
     start(command, port)
 }
 
@@ -204,8 +279,14 @@ pub(crate) fn request(port: u16, head: &str) -> String {
 
 fn send(port: u16, head: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    write!(stream, "{head}\r\nHost: localhost\r\nConnection: close\r\n\r\n{body}").unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    write!(
+        stream,
+        "{head}\r\nHost: localhost\r\nConnection: close\r\n\r\n{body}"
+    )
+    .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer
@@ -261,7 +342,10 @@ impl Liar {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.listener.local_addr().unwrap().port())
+        format!(
+            "http://127.0.0.1:{}",
+            self.listener.local_addr().unwrap().port()
+        )
     }
 }
 
@@ -276,15 +360,28 @@ fn serve(mut stream: TcpStream, dir: &Path, manner: Manner) -> std::io::Result<(
             head.push(byte[0]);
         }
         let head = String::from_utf8_lossy(&head).into_owned();
-        let path = head.split(' ').nth(1).unwrap_or("/").trim_start_matches('/').to_owned();
+        let path = head
+            .split(' ')
+            .nth(1)
+            .unwrap_or("/")
+            .trim_start_matches('/')
+            .to_owned();
         let is_blob = path.contains("blobs/");
         let content = fs::read(dir.join(&path)).ok();
-        let begin = |status: &str, length: usize| format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n");
+        let begin = |status: &str, length: usize| {
+            format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n")
+        };
         match (manner, content) {
-            (Manner::HangOnWrite, _) if !head.starts_with("GET ") => std::thread::sleep(Duration::from_secs(600)),
+            (Manner::HangOnWrite, _) if !head.starts_with("GET ") => {
+                std::thread::sleep(Duration::from_secs(600))
+            }
             (Manner::Hang, _) => std::thread::sleep(Duration::from_secs(600)),
-            (Manner::Error500, _) => stream.write_all((begin("500 Oops", 4) + "oops").as_bytes())?,
-            (Manner::Page, _) => stream.write_all((begin("200 OK", 13) + "<html></html>").as_bytes())?,
+            (Manner::Error500, _) => {
+                stream.write_all((begin("500 Oops", 4) + "oops").as_bytes())?
+            }
+            (Manner::Page, _) => {
+                stream.write_all((begin("200 OK", 13) + "<html></html>").as_bytes())?
+            }
             (Manner::Drip, _) => {
                 stream.write_all(begin("200 OK", 1 << 30).as_bytes())?;
                 loop {

@@ -33,7 +33,13 @@ impl Disk {
                     libc::MS_REC | libc::MS_PRIVATE,
                     std::ptr::null(),
                 ) == 0
-                && libc::mount(disk.as_ptr(), place.as_ptr(), kind.as_ptr(), 0, options.as_ptr().cast()) == 0
+                && libc::mount(
+                    disk.as_ptr(),
+                    place.as_ptr(),
+                    kind.as_ptr(),
+                    0,
+                    options.as_ptr().cast(),
+                ) == 0
         };
         if !done {
             let error = std::io::Error::last_os_error();
@@ -80,7 +86,9 @@ fn c_path(path: &Path) -> CString {
 #[test]
 fn a_full_disk_is_told_and_the_next_run_goes_on() {
     let mut scene = Scene::new();
-    let Some(disk) = Disk::mount(scene.sandbox.path("cache")) else { return };
+    let Some(disk) = Disk::mount(scene.sandbox.path("cache")) else {
+        return;
+    };
     scene.write(1, false);
     scene.sandbox.run(RUN).success();
     let mut failures = BTreeSet::new();
@@ -98,14 +106,26 @@ fn a_full_disk_is_told_and_the_next_run_goes_on() {
         println!("--- {left} {what}: {:?}\n{}", full.code, full.stderr);
         let ok = Scene::said_ok(&full.stderr);
         if full.code != Some(0) {
-            let full =
-                full.code(1).stderr_has("No space left on device").stderr_has("--cache-dir").stderr_has("[DIR]/cache");
+            let full = full
+                .code(1)
+                .stderr_has("No space left on device")
+                .stderr_has("--cache-dir")
+                .stderr_has("[DIR]/cache");
             failures.insert(full.stderr);
         }
-        scene.sandbox.run(["cache", "verify"]).success().stdout_has("everything is as it was published");
+        scene
+            .sandbox
+            .run(["cache", "verify"])
+            .success()
+            .stdout_has("everything is as it was published");
         disk.free();
         let before = scene.notes().len();
-        scene.sandbox.run(RUN).success().stderr_lacks("warning").stderr_lacks("FAIL");
+        scene
+            .sandbox
+            .run(RUN)
+            .success()
+            .stderr_lacks("warning")
+            .stderr_lacks("FAIL");
         let notes = scene.notes();
         assert!(
             notes[before..].iter().all(|note| !ok.contains(&note.step)),
@@ -113,16 +133,31 @@ fn a_full_disk_is_told_and_the_next_run_goes_on() {
             &notes[before..]
         );
         // Who was in want of space may have done its work in vain: not more than that is done again.
-        let done: Vec<_> = notes.into_iter().filter(|note| ok.contains(&note.step)).collect();
+        let done: Vec<_> = notes
+            .into_iter()
+            .filter(|note| ok.contains(&note.step))
+            .collect();
         assert_eq!(complaints(&done, &BTreeSet::new()), Vec::<String>::new());
-        scene.sandbox.run(["cache", "verify"]).success().stdout_has("everything is as it was published");
+        scene
+            .sandbox
+            .run(["cache", "verify"])
+            .success()
+            .stdout_has("everything is as it was published");
         scene.sandbox.run(RUN).success().summary([("executed", 0)]);
     }
     disk.fill(0);
     scene.sandbox.run(RUN).success().summary([("executed", 0)]);
-    let no_pages = scene.sandbox.run(RUN.into_iter().chain(["--out-dir", "cache/out"])).code(1);
-    no_pages.stderr_has("[DIR]/cache/out/report").stderr_has("No space left on device");
+    let no_pages = scene
+        .sandbox
+        .run(RUN.into_iter().chain(["--out-dir", "cache/out"]))
+        .code(1);
+    no_pages
+        .stderr_has("[DIR]/cache/out/report")
+        .stderr_has("No space left on device");
     disk.free();
     scene.sandbox.run(RUN).success().summary([("failed", 0)]);
-    assert!(failures.len() > 4, "the disk was full at few points only: {failures:?}");
+    assert!(
+        failures.len() > 4,
+        "the disk was full at few points only: {failures:?}"
+    );
 }

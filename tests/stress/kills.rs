@@ -27,10 +27,20 @@ struct Running {
 
 impl Running {
     fn start(scene: &Scene, name: &str, args: &[&str]) -> Self {
-        let stream = |end: &str| File::create(scene.sandbox.path(&format!("{name}.{end}"))).unwrap();
+        let stream =
+            |end: &str| File::create(scene.sandbox.path(&format!("{name}.{end}"))).unwrap();
         let mut command = scene.sandbox.command(args);
-        let child = command.stdout(stream("stdout")).stderr(stream("stderr")).spawn().unwrap();
-        Self { child, name: name.into(), killed: false, ended: None }
+        let child = command
+            .stdout(stream("stdout"))
+            .stderr(stream("stderr"))
+            .spawn()
+            .unwrap();
+        Self {
+            child,
+            name: name.into(),
+            killed: false,
+            ended: None,
+        }
     }
 
     fn is_over(&mut self) -> bool {
@@ -80,11 +90,29 @@ impl Janitor {
 
 fn run(scene: &Scene, name: &str) -> Running {
     let out_dir = format!("out-{name}");
-    Running::start(scene, name, &["run", "spec.yaml", "--json", "--jobs", "2", "--out-dir", &out_dir])
+    Running::start(
+        scene,
+        name,
+        &[
+            "run",
+            "spec.yaml",
+            "--json",
+            "--jobs",
+            "2",
+            "--out-dir",
+            &out_dir,
+        ],
+    )
 }
 
 /// One spec, brought to its end through kills. Gives how many there were and how long it took.
-fn round(scene: &mut Scene, janitor: &mut Janitor, rng: &mut impl Rng, salt: u64, span: Duration) -> (u64, Duration) {
+fn round(
+    scene: &mut Scene,
+    janitor: &mut Janitor,
+    rng: &mut impl Rng,
+    salt: u64,
+    span: Duration,
+) -> (u64, Duration) {
     scene.write(salt, true);
     scene.forget_notes();
     let start = Instant::now();
@@ -93,7 +121,10 @@ fn round(scene: &mut Scene, janitor: &mut Janitor, rng: &mut impl Rng, salt: u64
     let mut victims: Vec<_> = (0..=ORCHS).collect();
     victims.shuffle(rng);
     victims.truncate(rng.random_range(1..=ORCHS + 1));
-    let mut kills: Vec<_> = victims.into_iter().map(|who| (span.mul_f64(rng.random()), who)).collect();
+    let mut kills: Vec<_> = victims
+        .into_iter()
+        .map(|who| (span.mul_f64(rng.random()), who))
+        .collect();
     if span.is_zero() {
         kills.clear();
     }
@@ -105,18 +136,30 @@ fn round(scene: &mut Scene, janitor: &mut Janitor, rng: &mut impl Rng, salt: u64
             cleaning = janitor.start(scene);
         }
         if let Some((_, who)) = kills.pop_if(|(when, _)| *when <= start.elapsed()) {
-            let victim = if who < ORCHS { &mut runs[who] } else { &mut cleaning };
+            let victim = if who < ORCHS {
+                &mut runs[who]
+            } else {
+                &mut cleaning
+            };
             killed += u64::from(victim.kill());
         }
         let said = || runs.iter().map(|run| run.stderr(scene)).collect::<String>();
-        assert!(start.elapsed() < LONGEST, "a deadlock, with salt {salt}: {}", said());
+        assert!(
+            start.elapsed() < LONGEST,
+            "a deadlock, with salt {salt}: {}",
+            said()
+        );
         std::thread::sleep(Duration::from_millis(1));
     }
     let took = start.elapsed();
     cleaning.child.wait().unwrap();
     let notes = scene.notes_path().display().to_string();
     eventually("no process is left", || processes_with(&notes).is_empty());
-    scene.sandbox.run(["cache", "verify"]).success().stdout_has("everything is as it was published");
+    scene
+        .sandbox
+        .run(["cache", "verify"])
+        .success()
+        .stdout_has("everything is as it was published");
 
     let mut ok = BTreeSet::new();
     let mut dead = BTreeSet::new();
@@ -138,19 +181,42 @@ fn round(scene: &mut Scene, janitor: &mut Janitor, rng: &mut impl Rng, salt: u64
     // What was said to be done is not done again.
     let before = scene.notes().len();
     let mut last = run(scene, "last");
-    assert_eq!(last.child.wait().unwrap().code(), Some(1), "salt {salt}: {}", last.stderr(scene));
+    assert_eq!(
+        last.child.wait().unwrap().code(),
+        Some(1),
+        "salt {salt}: {}",
+        last.stderr(scene)
+    );
     let notes = scene.notes();
-    let again: Vec<_> = notes[before..].iter().filter(|note| ok.contains(&note.step)).collect();
+    let again: Vec<_> = notes[before..]
+        .iter()
+        .filter(|note| ok.contains(&note.step))
+        .collect();
     assert!(again.is_empty(), "salt {salt}: lost {again:?}");
     let complaints = complaints(&notes, &dead);
-    assert!(complaints.is_empty(), "salt {salt}, killed {dead:?}: {complaints:?}\n{notes:?}");
-    let left = std::fs::read_dir(scene.sandbox.store("tmp")).unwrap().count();
+    assert!(
+        complaints.is_empty(),
+        "salt {salt}, killed {dead:?}: {complaints:?}\n{notes:?}"
+    );
+    let left = std::fs::read_dir(scene.sandbox.store("tmp"))
+        .unwrap()
+        .count();
     assert_eq!(left, 0, "salt {salt}: working folders are left");
     let done = scene.notes().len();
     let mut nothing = run(scene, "nothing");
     nothing.child.wait().unwrap();
-    assert!(scene.notes()[done..].iter().all(|note| note.step == "fails"), "salt {salt}: {:?}", &scene.notes()[done..]);
-    scene.sandbox.run(["cache", "verify"]).success().stdout_has("everything is as it was published");
+    assert!(
+        scene.notes()[done..]
+            .iter()
+            .all(|note| note.step == "fails"),
+        "salt {salt}: {:?}",
+        &scene.notes()[done..]
+    );
+    scene
+        .sandbox
+        .run(["cache", "verify"])
+        .success()
+        .stdout_has("everything is as it was published");
     (killed, took)
 }
 

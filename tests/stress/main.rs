@@ -21,7 +21,10 @@ mod support;
 /// A number of the environment.
 #[cfg(target_os = "linux")]
 fn setting(name: &str, usual: u64) -> u64 {
-    std::env::var(name).map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
+    std::env::var(name).map_or(usual, |text| {
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name}={text} is no number"))
+    })
 }
 
 #[cfg(target_os = "linux")]

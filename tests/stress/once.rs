@@ -12,12 +12,27 @@ fn four_at_a_time_do_each_of_many_steps_once() {
     let notes = sandbox.path("seen/notes");
     let mut spec = String::from("version: 1\ncommands:\n");
     for n in 0..STEPS {
-        let script = format!("echo B s{n} $PPID >> {0}; echo {n} > out; echo E s{n} $PPID >> {0}", notes.display());
-        spec.push_str(&format!("  s{n}: {{argv: [sh, -c, '{script}'], outputs: [out], writable: [seen]}}\n"));
+        let script = format!(
+            "echo B s{n} $PPID >> {0}; echo {n} > out; echo E s{n} $PPID >> {0}",
+            notes.display()
+        );
+        spec.push_str(&format!(
+            "  s{n}: {{argv: [sh, -c, '{script}'], outputs: [out], writable: [seen]}}\n"
+        ));
     }
     sandbox.write("spec.yaml", spec);
     let runs: Vec<_> = (0..4)
-        .map(|n| sandbox.spawn(["run", "spec.yaml", "--json", "--jobs", "4", "--out-dir", &format!("out{n}")]))
+        .map(|n| {
+            sandbox.spawn([
+                "run",
+                "spec.yaml",
+                "--json",
+                "--jobs",
+                "4",
+                "--out-dir",
+                &format!("out{n}"),
+            ])
+        })
         .collect();
     let executed: u64 = runs
         .into_iter()
@@ -26,7 +41,10 @@ fn four_at_a_time_do_each_of_many_steps_once() {
             ended.json()["summary"]["executed"].as_u64().unwrap()
         })
         .sum();
-    let scene = crate::scene::Scene { sandbox, steps: BTreeSet::new() };
+    let scene = crate::scene::Scene {
+        sandbox,
+        steps: BTreeSet::new(),
+    };
     let notes = scene.notes();
     assert_eq!(notes.len(), 2 * STEPS);
     assert_eq!(complaints(&notes, &BTreeSet::new()), Vec::<String>::new());

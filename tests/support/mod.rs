@@ -3,7 +3,11 @@
 //! `Sandbox::new().file("specs/all.yaml", "…")` then `.run(["run", "specs/all.yaml"])` gives an [`Ended`], whose checks
 //! print everything the program said when they fail.
 
-#![allow(dead_code, unreachable_pub, reason = "each test target uses its own part of this module")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test target uses its own part of this module"
+)]
 
 pub mod installed;
 
@@ -17,7 +21,14 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 /// Variables of the developer's machine that the program under test may see.
-const PASSED_ON: [&str; 6] = ["PATH", "LANG", "SSL_CERT_FILE", "UV_CACHE_DIR", "PIP_CACHE_DIR", "ORCH_SANDBOX"];
+const PASSED_ON: [&str; 6] = [
+    "PATH",
+    "LANG",
+    "SSL_CERT_FILE",
+    "UV_CACHE_DIR",
+    "PIP_CACHE_DIR",
+    "ORCH_SANDBOX",
+];
 /// Whatever tells installers where their registries and proxies are.
 const PASSED_ON_PREFIXES: [&str; 6] = ["PIP_", "UV_", "CARGO_", "RUSTUP_", "HTTP", "http"];
 
@@ -31,10 +42,19 @@ pub struct Sandbox {
 impl Sandbox {
     pub fn new() -> Self {
         // Another user than the one who built the tests names a folder of his own.
-        let above = std::env::var_os("ORCH_TEST_TMPDIR").unwrap_or_else(|| env!("CARGO_TARGET_TMPDIR").into());
-        let dir = tempfile::Builder::new().prefix("orch-test-").tempdir_in(above).unwrap();
+        let above = std::env::var_os("ORCH_TEST_TMPDIR")
+            .unwrap_or_else(|| env!("CARGO_TARGET_TMPDIR").into());
+        let dir = tempfile::Builder::new()
+            .prefix("orch-test-")
+            .tempdir_in(above)
+            .unwrap();
         let cache = dir.path().join("cache");
-        Self { dir, env: BTreeMap::new(), cache, installs: false }
+        Self {
+            dir,
+            env: BTreeMap::new(),
+            cache,
+            installs: false,
+        }
     }
 
     pub fn file(self, name: &str, text: impl AsRef<[u8]>) -> Self {
@@ -81,8 +101,16 @@ impl Sandbox {
 
     /// Everything below a folder of the store, sorted.
     pub fn stored_files(&self, name: &str) -> Vec<PathBuf> {
-        let all = walkdir::WalkDir::new(self.store(name)).sort_by_file_name().into_iter();
-        all.filter_map(|entry| entry.ok().filter(|e| e.file_type().is_file()).map(|e| e.into_path())).collect()
+        let all = walkdir::WalkDir::new(self.store(name))
+            .sort_by_file_name()
+            .into_iter();
+        all.filter_map(|entry| {
+            entry
+                .ok()
+                .filter(|e| e.file_type().is_file())
+                .map(|e| e.into_path())
+        })
+        .collect()
     }
 
     /// The file of the store that holds this content.
@@ -94,7 +122,9 @@ impl Sandbox {
 
     /// A file that a step made when it was last executed.
     pub fn output(&self, step: &str, name: &str) -> String {
-        self.run(["output", step, "--latest", "--cat", name]).success().stdout
+        self.run(["output", step, "--latest", "--cat", name])
+            .success()
+            .stdout
     }
 
     pub fn stats(&self) -> serde_json::Value {
@@ -105,7 +135,10 @@ impl Sandbox {
         let mut command = Command::new(env!("CARGO_BIN_EXE_orch"));
         command.args(args).current_dir(self.dir.path()).env_clear();
         for (name, value) in std::env::vars() {
-            let installer = self.installs && PASSED_ON_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+            let installer = self.installs
+                && PASSED_ON_PREFIXES
+                    .iter()
+                    .any(|prefix| name.starts_with(prefix));
             if PASSED_ON.contains(&name.as_str()) || installer {
                 command.env(name, value);
             }
@@ -122,7 +155,11 @@ impl Sandbox {
         command.env("OMP_WAIT_POLICY", "PASSIVE");
         // Of every step, however short.
         command.env("ORCH_VERBOSE", "1");
-        command.env("ORCH_CACHE_DIR", &self.cache).env("NO_COLOR", "1").envs(&self.env).stdin(Stdio::null());
+        command
+            .env("ORCH_CACHE_DIR", &self.cache)
+            .env("NO_COLOR", "1")
+            .envs(&self.env)
+            .stdin(Stdio::null());
         command
     }
 
@@ -137,29 +174,54 @@ impl Sandbox {
     pub fn run_through<const N: usize>(&self, starter: [&str; N], args: &[&str]) -> Ended {
         let orch = self.command(args);
         let mut command = Command::new(starter[0]);
-        command.args(&starter[1..]).arg(orch.get_program()).args(args).current_dir(self.dir.path()).env_clear();
-        command.envs(orch.get_envs().filter_map(|(name, value)| Some((name, value?)))).stdin(Stdio::null());
+        command
+            .args(&starter[1..])
+            .arg(orch.get_program())
+            .args(args)
+            .current_dir(self.dir.path())
+            .env_clear();
+        command
+            .envs(
+                orch.get_envs()
+                    .filter_map(|(name, value)| Some((name, value?))),
+            )
+            .stdin(Stdio::null());
         self.ended(format!("{args:?}"), command.output().expect("it starts"))
     }
 
     /// Starts without waiting. Its output is kept for [`Sandbox::wait`].
     pub fn spawn<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Child {
-        self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("orch starts")
+        self.command(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("orch starts")
     }
 
     pub fn wait(&self, child: Child) -> Ended {
-        self.ended("(spawned)".into(), child.wait_with_output().expect("orch ends"))
+        self.ended(
+            "(spawned)".into(),
+            child.wait_with_output().expect("orch ends"),
+        )
     }
 
     fn ended(&self, shown: String, output: Output) -> Ended {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("orch writes UTF-8");
         let redact = |text: String| redacted(&text, self.dir.path());
-        Ended { shown, code: output.status.code(), stdout: text(output.stdout), stderr: redact(text(output.stderr)) }
+        Ended {
+            shown,
+            code: output.status.code(),
+            stdout: text(output.stdout),
+            stderr: redact(text(output.stderr)),
+        }
     }
 }
 
 /// What a test leaves out is shown with its output.
-#[expect(clippy::print_stderr, reason = "what a test leaves out is shown with its output")]
+#[expect(
+    clippy::print_stderr,
+    reason = "what a test leaves out is shown with its output"
+)]
 pub fn skipped(why: &str) {
     eprintln!("skipped: {why}");
 }
@@ -167,7 +229,9 @@ pub fn skipped(why: &str) {
 /// Where environments are installed; kept between test runs.
 pub fn env_dir() -> PathBuf {
     let own = || Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("test-envs");
-    std::env::var_os("ORCH_TEST_ENV_DIR").or_else(|| std::env::var_os("ORCH_ENV_DIR")).map_or_else(own, PathBuf::from)
+    std::env::var_os("ORCH_TEST_ENV_DIR")
+        .or_else(|| std::env::var_os("ORCH_ENV_DIR"))
+        .map_or_else(own, PathBuf::from)
 }
 
 /// The one list of what differs from run to run.
@@ -177,11 +241,14 @@ fn redacted(text: &str, dir: &Path) -> String {
     let mut rest = text.as_str();
     while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {
         let (before, digits) = rest.split_at(at);
-        let end = digits.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(digits.len());
+        let end = digits
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(digits.len());
         let (number, after) = digits.split_at(end);
         out.push_str(before);
-        let is_time =
-            before.ends_with(' ') && after.starts_with(" s") && !after[2..].starts_with(|c: char| c.is_alphanumeric());
+        let is_time = before.ends_with(' ')
+            && after.starts_with(" s")
+            && !after[2..].starts_with(|c: char| c.is_alphanumeric());
         out.push_str(if is_time { "[TIME]" } else { number });
         rest = after;
     }
@@ -201,8 +268,15 @@ pub struct Ended {
 impl Ended {
     #[track_caller]
     fn fail(&self, what: &str) -> ! {
-        let Self { shown, code, stdout, stderr } = self;
-        panic!("orch {shown}: {what}\n--- code {code:?}\n--- stdout\n{stdout}\n--- stderr\n{stderr}");
+        let Self {
+            shown,
+            code,
+            stdout,
+            stderr,
+        } = self;
+        panic!(
+            "orch {shown}: {what}\n--- code {code:?}\n--- stdout\n{stdout}\n--- stderr\n{stderr}"
+        );
     }
 
     #[track_caller]
@@ -263,7 +337,10 @@ impl Ended {
         let document = self.json();
         for (name, value) in expected {
             if document["summary"][name] != value {
-                self.fail(&format!("summary.{name} is {}, expected {value}", document["summary"][name]));
+                self.fail(&format!(
+                    "summary.{name} is {}, expected {value}",
+                    document["summary"][name]
+                ));
             }
         }
         self
@@ -275,7 +352,10 @@ impl Ended {
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(60), "waited in vain until {what}");
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "waited in vain until {what}"
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -290,12 +370,18 @@ pub fn processes_with(marker: &str) -> Vec<u32> {
     };
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(|pid| *pid != std::process::id()).filter_map(alive).collect()
+    pids.filter(|pid| *pid != std::process::id())
+        .filter_map(alive)
+        .collect()
 }
 
 /// A marker that no other test and no other run of it has.
 pub fn marker(name: &str) -> String {
-    format!("orch-marker-{name}-{}-{}", std::process::id(), jiff::Timestamp::now().as_nanosecond())
+    format!(
+        "orch-marker-{name}-{}-{}",
+        std::process::id(),
+        jiff::Timestamp::now().as_nanosecond()
+    )
 }
 
 /// Sends a signal to one process.
@@ -318,7 +404,9 @@ models:
 /// Where `text` stands in a file.
 pub fn find(path: &Path, text: &str) -> usize {
     let bytes = fs::read(path).unwrap();
-    let found = bytes.windows(text.len()).rposition(|window| window == text.as_bytes());
+    let found = bytes
+        .windows(text.len())
+        .rposition(|window| window == text.as_bytes());
     found.unwrap_or_else(|| panic!("{} holds no {text}", path.display()))
 }
 
@@ -343,7 +431,10 @@ pub fn browser(sandbox: &Sandbox) -> PathBuf {
     sandbox.run(["setup", "browser"]).success();
     let devices = sandbox.run(["devices", "--json"]).json();
     let text = devices.to_string();
-    let end = text.find("/chromium/chromium\"").expect("the prober names the browser") + "/chromium/chromium".len();
+    let end = text
+        .find("/chromium/chromium\"")
+        .expect("the prober names the browser")
+        + "/chromium/chromium".len();
     let begin = text[..end].rfind('"').unwrap() + 1;
     text[begin..end].into()
 }

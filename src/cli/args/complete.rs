@@ -23,7 +23,9 @@ const COLONS: &str = "COMP_WORDBREAKS=${COMP_WORDBREAKS//:}\n";
 pub(in crate::cli) fn script(shell: Shell) -> String {
     let name = shell.to_string();
     let shells = Shells::builtins();
-    let completer = shells.completer(&name).expect("BUG: each shell has its completer");
+    let completer = shells
+        .completer(&name)
+        .expect("BUG: each shell has its completer");
     let mut script = Vec::new();
     let written = completer.write_registration(VARIABLE, "orch", "orch", "orch", &mut script);
     written.expect("BUG: memory takes what is written");
@@ -33,7 +35,9 @@ pub(in crate::cli) fn script(shell: Shell) -> String {
 
 /// Answers a shell that asks for completions, and ends. Else it does nothing.
 pub(in crate::cli) fn answer() {
-    CompleteEnv::with_factory(Args::command).var(VARIABLE).complete();
+    CompleteEnv::with_factory(Args::command)
+        .var(VARIABLE)
+        .complete();
 }
 
 pub(super) fn models() -> ArgValueCandidates {
@@ -41,7 +45,13 @@ pub(super) fn models() -> ArgValueCandidates {
 }
 
 pub(in crate::cli) fn targets() -> ArgValueCandidates {
-    names(|path| Ok(session::spec(path)?.targets.into_keys().chain([AUTO.to_owned()]).collect()))
+    names(|path| {
+        Ok(session::spec(path)?
+            .targets
+            .into_keys()
+            .chain([AUTO.to_owned()])
+            .collect())
+    })
 }
 
 pub(super) fn cases() -> ArgValueCandidates {
@@ -50,13 +60,21 @@ pub(super) fn cases() -> ArgValueCandidates {
 
 /// Of steps, as globs take them.
 pub(in crate::cli) fn steps() -> ArgValueCandidates {
-    names(|path| Ok(Project::load(&Request::all(path))?.plan.names().map(str::to_owned).collect()))
+    names(|path| {
+        Ok(Project::load(&Request::all(path))?
+            .plan
+            .names()
+            .map(str::to_owned)
+            .collect())
+    })
 }
 
 pub(super) fn cases_and_steps() -> ArgValueCandidates {
     names(|path| {
         let project = Project::load(&Request::all(path))?;
-        Ok(of_cases(&project).chain(project.plan.names().map(str::to_owned)).collect())
+        Ok(of_cases(&project)
+            .chain(project.plan.names().map(str::to_owned))
+            .collect())
     })
 }
 
@@ -66,13 +84,19 @@ fn of_cases(project: &Project) -> impl Iterator<Item = String> {
 
 fn names(of: fn(&Path) -> anyhow::Result<Vec<String>>) -> ArgValueCandidates {
     ArgValueCandidates::new(move || {
-        of(&path()).unwrap_or_default().into_iter().map(CompletionCandidate::new).collect::<Vec<_>>()
+        of(&path())
+            .unwrap_or_default()
+            .into_iter()
+            .map(CompletionCandidate::new)
+            .collect::<Vec<_>>()
     })
 }
 
 /// The first file on the line that may be a spec.
 fn path() -> PathBuf {
-    let words = std::env::args_os().skip_while(|word| word != "--").map(PathBuf::from);
+    let words = std::env::args_os()
+        .skip_while(|word| word != "--")
+        .map(PathBuf::from);
     let mut found = words.filter(|path| is_spec(path) && path.is_file());
     found.next().unwrap_or_else(|| "specs/all.yaml".into())
 }

@@ -48,8 +48,13 @@ impl SelectionArgs {
             (Facet::Tag, &self.tags),
             (Facet::Case, &self.cases),
         ];
-        let queries = given(&lists).chain(self.queries.iter().chain(&self.models_from).cloned()).collect();
-        Selection { targets: self.targets.clone(), queries }
+        let queries = given(&lists)
+            .chain(self.queries.iter().chain(&self.models_from).cloned())
+            .collect();
+        Selection {
+            targets: self.targets.clone(),
+            queries,
+        }
     }
 }
 
@@ -64,9 +69,14 @@ pub(in crate::cli) fn expression(text: &str) -> Result<Query, String> {
         return text.parse().map_err(|mistake: Mistake| mistake.to_string());
     };
     let read = |(number, line): (usize, String)| {
-        line.parse::<Query>().map_err(|mistake| format!("{file}:{number}: {mistake}"))
+        line.parse::<Query>()
+            .map_err(|mistake| format!("{file}:{number}: {mistake}"))
     };
-    lines(file)?.into_iter().map(read).collect::<Result<_, _>>().map(Query::Any)
+    lines(file)?
+        .into_iter()
+        .map(read)
+        .collect::<Result<_, _>>()
+        .map(Query::Any)
 }
 
 fn models(file: &str) -> Result<Query, String> {
@@ -76,9 +86,19 @@ fn models(file: &str) -> Result<Query, String> {
 
 /// What a list holds, by the numbers of its lines; `#` begins a comment.
 fn lines(file: &str) -> Result<Vec<(usize, String)>, String> {
-    let text = std::fs::read_to_string(file).map_err(|error| format!("failed to read `{file}`: {error}"))?;
-    let plain = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
-    let found: Vec<_> =
-        (1..).zip(plain).filter(|(_, line)| !line.is_empty()).map(|(n, line)| (n, line.to_owned())).collect();
-    if found.is_empty() { Err(format!("`{file}` lists nothing: write one name a line")) } else { Ok(found) }
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| format!("failed to read `{file}`: {error}"))?;
+    let plain = text
+        .lines()
+        .map(|line| line.split('#').next().unwrap_or_default().trim());
+    let found: Vec<_> = (1..)
+        .zip(plain)
+        .filter(|(_, line)| !line.is_empty())
+        .map(|(n, line)| (n, line.to_owned()))
+        .collect();
+    if found.is_empty() {
+        Err(format!("`{file}` lists nothing: write one name a line"))
+    } else {
+        Ok(found)
+    }
 }

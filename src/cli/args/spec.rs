@@ -52,18 +52,44 @@ fn rounds() -> RangedI64ValueParser<u32> {
 impl SpecArgs {
     /// Asks for all selected cases.
     pub(in crate::cli) fn request(&self) -> Request {
-        let fallback = if self.fallback { Fallback::Usual } else { Fallback::AsDeclared };
+        let fallback = if self.fallback {
+            Fallback::Usual
+        } else {
+            Fallback::AsDeclared
+        };
         let Self { check, rounds, .. } = *self;
-        let (selection, sweep) =
-            (self.selection.selection(), Sweep { batch: self.batch.clone(), seq: self.seq.clone() });
+        let (selection, sweep) = (
+            self.selection.selection(),
+            Sweep {
+                batch: self.batch.clone(),
+                seq: self.seq.clone(),
+            },
+        );
         let longer = self.longer.iter().cloned().collect();
-        Request { selection, sweep, fallback, check, rounds, longer, ..Request::all(&self.spec) }
+        Request {
+            selection,
+            sweep,
+            fallback,
+            check,
+            rounds,
+            longer,
+            ..Request::all(&self.spec)
+        }
     }
 
     /// Asks for the selected cases within the scope.
     pub(in crate::cli) fn scoped(&self, scope: &ScopeArgs) -> Request {
-        let ScopeArgs { affected, partition, max_age } = scope.clone();
-        Request { affected, partition, max_age, ..self.request() }
+        let ScopeArgs {
+            affected,
+            partition,
+            max_age,
+        } = scope.clone();
+        Request {
+            affected,
+            partition,
+            max_age,
+            ..self.request()
+        }
     }
 }
 
@@ -92,7 +118,12 @@ pub(in crate::cli) struct NameArgs {
     #[arg(value_name = "SPEC", default_value = "specs/all.yaml")]
     place: PathBuf,
     /// The spec, as an option: copied-out tests and `orch.json` give it this way
-    #[arg(long = "spec", value_name = "FILE", conflicts_with = "place", hide = true)]
+    #[arg(
+        long = "spec",
+        value_name = "FILE",
+        conflicts_with = "place",
+        hide = true
+    )]
     named: Option<PathBuf>,
 }
 

@@ -43,27 +43,47 @@ pub(super) fn accept(args: &Args, accept: &AcceptArgs, printer: &Printer) -> any
     let spec = session::spec(path)?;
     let session = Session::open(&args.locations())?;
     let project = Project::load_here(&accept.spec.request(), &session)?;
-    let options = Options { mocked: session.mocked.clone(), ..project.idle_options() };
+    let options = Options {
+        mocked: session.mocked.clone(),
+        ..project.idle_options()
+    };
     let doc = session.held(&project, &options, &warnings(printer))?;
-    let seen = project.plan.cases.iter().zip(&doc.cases).map(|(planned, case)| (planned.case.id(), End::of(case)));
+    let seen = project
+        .plan
+        .cases
+        .iter()
+        .zip(&doc.cases)
+        .map(|(planned, case)| (planned.case.id(), End::of(case)));
     let wanted = Wanted::of(&spec, &seen.collect(), accept.reason.as_deref());
     if wanted.changes.is_empty() {
         match accept.json {
             true => printer.json(&json!({"file": null, "written": false, "changes": []})),
-            false => printer.note("every expectation already matches the last results: nothing to change"),
+            false => printer
+                .note("every expectation already matches the last results: nothing to change"),
         }
         return Ok(Exit::Success);
     }
     let file = file_of(&spec, path)?;
-    let before = std::fs::read_to_string(&file).with_context(|| format!("failed to read {}", file.display()))?;
+    let before = std::fs::read_to_string(&file)
+        .with_context(|| format!("failed to read {}", file.display()))?;
     let by_hand = |why: String| {
-        let told = wanted.told.iter().map(|told| format!("\n  {told}")).collect::<String>();
-        UsageError(format!("{} cannot be rewritten: {why}\n  hint: change it by hand:{told}", file.display()))
+        let told = wanted
+            .told
+            .iter()
+            .map(|told| format!("\n  {told}"))
+            .collect::<String>();
+        UsageError(format!(
+            "{} cannot be rewritten: {why}\n  hint: change it by hand:{told}",
+            file.display()
+        ))
     };
     let after = edit::expectations(&before, &wanted.changes).map_err(by_hand)?;
-    wanted.is_read_back(path, &file, &before, &after).map_err(by_hand)?;
+    wanted
+        .is_read_back(path, &file, &before, &after)
+        .map_err(by_hand)?;
     if !accept.dry_run {
-        named::save_named(&file, after.as_bytes()).with_context(|| format!("failed to write {}", file.display()))?;
+        named::save_named(&file, after.as_bytes())
+            .with_context(|| format!("failed to write {}", file.display()))?;
     }
     if accept.json {
         let shown = file.display().to_string();
@@ -74,7 +94,13 @@ pub(super) fn accept(args: &Args, accept: &AcceptArgs, printer: &Printer) -> any
     if accept.dry_run {
         let name = file.display().to_string();
         let diff = similar::TextDiff::from_lines(&before, &after);
-        printer.out(&diff.unified_diff().context_radius(2).header(&name, &name).to_string());
+        printer.out(
+            &diff
+                .unified_diff()
+                .context_radius(2)
+                .header(&name, &name)
+                .to_string(),
+        );
     } else {
         printer.note(&format!("{} is rewritten", file.display()));
     }
@@ -98,25 +124,41 @@ enum End {
 impl End {
     fn of(case: &CaseResult) -> Self {
         let own = match (&case.fallback, case.status) {
-            (Some(fallback), Outcome::PassFallback) => fallback.tried.first().map(|t| (t.status, t.reason.clone())),
+            (Some(fallback), Outcome::PassFallback) => {
+                fallback.tried.first().map(|t| (t.status, t.reason.clone()))
+            }
             (_, status) => Some((status, case.reason.clone())),
         };
-        let Some((outcome, reason)) = own else { return Self::Unknown };
+        let Some((outcome, reason)) = own else {
+            return Self::Unknown;
+        };
         use Outcome::{Incomplete, Indecisive, Mock, PassFallback, SkipUnavailable};
         match outcome {
             Outcome::Pass | Outcome::Flaky | Outcome::Xpass => return Self::Passed,
             Outcome::Xfail => return Self::AsExpected,
-            Indecisive | SkipUnavailable | Incomplete | Mock | PassFallback => return Self::Unknown,
+            Indecisive | SkipUnavailable | Incomplete | Mock | PassFallback => {
+                return Self::Unknown;
+            }
             Outcome::Fail | Outcome::Numerics | Outcome::Oom | Outcome::Timeout => {}
             Outcome::Crash | Outcome::SkipUnsupported => {}
         }
-        let status = ExpectedStatus::named(outcome.label()).expect("BUG: all others can be expected");
+        let status =
+            ExpectedStatus::named(outcome.label()).expect("BUG: all others can be expected");
         let stage = case.stage.as_deref().and_then(ExpectedStage::named);
         // What the report adds about the expectation is not the failure's own reason.
         let reason = reason.unwrap_or_else(|| "no reason was recorded".to_owned());
-        let reason = format::one_line(reason.split(" (the spec expects ").next().unwrap_or_default());
+        let reason = format::one_line(
+            reason
+                .split(" (the spec expects ")
+                .next()
+                .unwrap_or_default(),
+        );
         let reason = shortened(&reason, REASON).into_owned();
-        Self::Failed { status, stage, reason }
+        Self::Failed {
+            status,
+            stage,
+            reason,
+        }
     }
 }
 
@@ -134,31 +176,54 @@ impl Wanted {
     fn of(spec: &Spec, seen: &BTreeMap<String, End>, reason: Option<&str>) -> Self {
         let matrix = Matrix::of(spec);
         let today = figures::today();
-        let mut wanted = Self { changes: Vec::new(), told: Vec::new(), meant: BTreeMap::new() };
+        let mut wanted = Self {
+            changes: Vec::new(),
+            told: Vec::new(),
+            meant: BTreeMap::new(),
+        };
         let end = |case: &Case| seen.get(&case.id()).cloned().unwrap_or(End::Unknown);
         for expect in &spec.matrix.expect {
-            let own = |case: &&Case| case.expect.as_ref().is_some_and(|known| Arc::ptr_eq(known, expect));
-            let cases: Vec<(String, End)> =
-                matrix.cases.iter().filter(own).map(|case| (case.id(), end(case))).collect();
+            let own = |case: &&Case| {
+                case.expect
+                    .as_ref()
+                    .is_some_and(|known| Arc::ptr_eq(known, expect))
+            };
+            let cases: Vec<(String, End)> = matrix
+                .cases
+                .iter()
+                .filter(own)
+                .map(|case| (case.id(), end(case)))
+                .collect();
             wanted.row(expect, &cases, &today);
         }
         for case in matrix.cases.iter().filter(|case| case.expect.is_none()) {
             let id = case.id();
             // A refusal by the vendor's tool fails no run, so nothing need be expected.
             let (status, stage, own) = match end(case) {
-                End::Failed { status, stage, reason } if status != ExpectedStatus::Unsupported => {
-                    (status, stage, reason)
-                }
+                End::Failed {
+                    status,
+                    stage,
+                    reason,
+                } if status != ExpectedStatus::Unsupported => (status, stage, reason),
                 _ => {
                     wanted.meant.insert(id, None);
                     continue;
                 }
             };
             let reason = reason.map_or(own, str::to_owned);
-            wanted.told.push(format!("expects of {id}: {}: {reason}", status.word()));
+            wanted
+                .told
+                .push(format!("expects of {id}: {}: {reason}", status.word()));
             wanted.meant.insert(id.clone(), Some((status, stage)));
             let since = Some(today.clone());
-            wanted.changes.push(Change::Add(Row { case: id, status, stage, reason, since, strict: true }));
+            wanted.changes.push(Change::Add(Row {
+                case: id,
+                status,
+                stage,
+                reason,
+                since,
+                strict: true,
+            }));
         }
         wanted
     }
@@ -177,21 +242,40 @@ impl Wanted {
                 strict: expect.strict,
             };
             rows.push(match end {
-                End::Unknown | End::AsExpected => Some(kept(expect.status, expect.stage, expect.since.clone())),
+                End::Unknown | End::AsExpected => {
+                    Some(kept(expect.status, expect.stage, expect.since.clone()))
+                }
                 End::Passed => {
-                    self.told.push(format!("expects {id} to pass again ({loc})"));
+                    self.told
+                        .push(format!("expects {id} to pass again ({loc})"));
                     None
                 }
                 End::Failed { status, stage, .. } => {
                     let (was, is) = (expect.status.word(), status.word());
-                    self.told.push(format!("expects of {id}: {is}, no longer {was} ({loc})"));
-                    Some(kept(*status, expect.stage.and(*stage), Some(today.to_owned())))
+                    self.told
+                        .push(format!("expects of {id}: {is}, no longer {was} ({loc})"));
+                    Some(kept(
+                        *status,
+                        expect.stage.and(*stage),
+                        Some(today.to_owned()),
+                    ))
                 }
             });
         }
-        let ends: Vec<Meant> = rows.iter().map(|row| row.as_ref().map(|row| (row.status, row.stage))).collect();
-        self.meant.extend(cases.iter().map(|(id, _)| id.clone()).zip(ends.iter().copied()));
-        if ends.iter().all(|end| *end == Some((expect.status, expect.stage))) {
+        let ends: Vec<Meant> = rows
+            .iter()
+            .map(|row| row.as_ref().map(|row| (row.status, row.stage)))
+            .collect();
+        self.meant.extend(
+            cases
+                .iter()
+                .map(|(id, _)| id.clone())
+                .zip(ends.iter().copied()),
+        );
+        if ends
+            .iter()
+            .all(|end| *end == Some((expect.status, expect.stage)))
+        {
             return;
         }
         self.changes.push(match ends[0] {
@@ -204,17 +288,32 @@ impl Wanted {
     }
 
     /// Whether the new text says what is meant, and says nothing else than before.
-    fn is_read_back(&self, path: &Path, file: &Path, before: &str, after: &str) -> Result<(), String> {
+    fn is_read_back(
+        &self,
+        path: &Path,
+        file: &Path,
+        before: &str,
+        after: &str,
+    ) -> Result<(), String> {
         if edit::others(before) != edit::others(after) {
             return Err("something other than its expectations would change".to_owned());
         }
-        let spec = Spec::load_as_if(path, file.to_owned(), after.to_owned()).map_err(|e| format!("{e}"))?;
+        let spec = Spec::load_as_if(path, file.to_owned(), after.to_owned())
+            .map_err(|e| format!("{e}"))?;
         let matrix = Matrix::of(&spec);
-        matrix.each_expectation_counts(&spec).map_err(|e| e.to_string())?;
+        matrix
+            .each_expectation_counts(&spec)
+            .map_err(|e| e.to_string())?;
         for case in &matrix.cases {
-            let is = case.expect.as_ref().map(|expect| (expect.status, expect.stage));
+            let is = case
+                .expect
+                .as_ref()
+                .map(|expect| (expect.status, expect.stage));
             if self.meant.get(&case.id()) != Some(&is) {
-                return Err(format!("it would expect something of {} that was not meant", case.id()));
+                return Err(format!(
+                    "it would expect something of {} that was not meant",
+                    case.id()
+                ));
             }
         }
         Ok(())
@@ -223,9 +322,17 @@ impl Wanted {
 
 /// The file that holds the expectations, or is to hold them: one of the project's.
 fn file_of(spec: &Spec, root: &Path) -> anyhow::Result<PathBuf> {
-    let has_matrix = |path: &PathBuf| std::fs::read_to_string(path).is_ok_and(|text| edit::has_matrix(&text));
-    let named = spec.files.iter().map(|file| file.path.clone()).find(has_matrix).unwrap_or_else(|| root.to_owned());
-    let real = |path: &Path| std::fs::canonicalize(path).with_context(|| format!("failed to find {}", path.display()));
+    let has_matrix =
+        |path: &PathBuf| std::fs::read_to_string(path).is_ok_and(|text| edit::has_matrix(&text));
+    let named = spec
+        .files
+        .iter()
+        .map(|file| file.path.clone())
+        .find(has_matrix)
+        .unwrap_or_else(|| root.to_owned());
+    let real = |path: &Path| {
+        std::fs::canonicalize(path).with_context(|| format!("failed to find {}", path.display()))
+    };
     let file = real(&named)?;
     let folders = [real(Path::new("."))?, real(&spec.root)?];
     if !folders.iter().any(|folder| file.starts_with(folder)) {

@@ -34,13 +34,24 @@ const LOOK: Duration = Duration::from_secs(1);
 
 pub(super) fn bench(args: &Args, bench: &BenchArgs, printer: &Printer) -> anyhow::Result<Exit> {
     if bench.run.spec.check || bench.run.watch {
-        let flag = if bench.run.spec.check { "--check" } else { "--watch" };
+        let flag = if bench.run.spec.check {
+            "--check"
+        } else {
+            "--watch"
+        };
         usage!("`orch bench` measures, and {flag} does not go with that: use `orch run`");
     }
     let request = bench.run.request();
     // Everything that is timed, anew.
-    let request = Request { rounds: request.rounds.or(Some(ROUNDS)), anew: true, ..request };
-    let settings = Settings { seed: bench.seed, ..bench.run.settings() };
+    let request = Request {
+        rounds: request.rounds.or(Some(ROUNDS)),
+        anew: true,
+        ..request
+    };
+    let settings = Settings {
+        seed: bench.seed,
+        ..bench.run.settings()
+    };
     let tell = |text: &str| printer.note(text);
     let mut session = Session::open(&args.locations())?;
     session.without_cuda_for(&request, &settings, &tell)?;
@@ -58,19 +69,28 @@ pub(super) fn bench(args: &Args, bench: &BenchArgs, printer: &Printer) -> anyhow
     if let Some(seconds) = bench.strict
         && let Some(why) = disturbance(&session.cancel, Duration::from_secs(seconds.into()), &tell)
     {
-        printer.note(&format!("nothing was measured: this machine is not quiet: {why}"));
+        printer.note(&format!(
+            "nothing was measured: this machine is not quiet: {why}"
+        ));
         return Ok(Exit::Failed);
     }
     let disturbed = Cell::new(0);
     let show = |doc: &ReportDoc, page: Option<&Path>| {
-        let remarked = |case: &&crate::report::CaseResult| case.metrics.as_ref().is_some_and(|m| !m.remarks.is_empty());
+        let remarked = |case: &&crate::report::CaseResult| {
+            case.metrics.as_ref().is_some_and(|m| !m.remarks.is_empty())
+        };
         disturbed.set(doc.cases.iter().filter(remarked).count());
         run::show(doc, page, &bench.run, printer);
     };
     let (exit, _) = run::perform(&session, planned, (&request, &settings), &show, printer)?;
     if bench.strict.is_some() && exit == Exit::Success && disturbed.get() > 0 {
-        let (count, noun) = (disturbed.get(), crate::base::figures::plural(disturbed.get(), "case was", "cases were"));
-        printer.note(&format!("{count} {noun} disturbed while being measured; the report says by what"));
+        let (count, noun) = (
+            disturbed.get(),
+            crate::base::figures::plural(disturbed.get(), "case was", "cases were"),
+        );
+        printer.note(&format!(
+            "{count} {noun} disturbed while being measured; the report says by what"
+        ));
         return Ok(Exit::Failed);
     }
     Ok(exit)

@@ -20,7 +20,11 @@ pub(in crate::cli) struct CompareArgs {
     #[arg(value_name = "BASE")]
     base: PathBuf,
     /// Head, given like the base [default: the last run's report in orch-out]
-    #[arg(value_name = "HEAD", default_value = "orch-out/report/matrix.json", hide_default_value = true)]
+    #[arg(
+        value_name = "HEAD",
+        default_value = "orch-out/report/matrix.json",
+        hide_default_value = true
+    )]
     head: PathBuf,
     /// Exit with 1 if a case broke, can no longer be proved right, is less accurate, takes more memory, or is confirmed to be
     /// slower
@@ -58,20 +62,31 @@ pub(super) fn compare(args: &Args, asked: &CompareArgs, printer: &Printer) -> an
     if let Some(revision) = &asked.confirm {
         confirm::confirm(args, revision, &mut comparison, printer)?;
     }
-    let format = if asked.json { CompareFormat::Json } else { asked.format };
+    let format = if asked.json {
+        CompareFormat::Json
+    } else {
+        asked.format
+    };
     let page = match format {
-        CompareFormat::Text if asked.output.is_some() => compare::text(&comparison, &Styles::plain()),
+        CompareFormat::Text if asked.output.is_some() => {
+            compare::text(&comparison, &Styles::plain())
+        }
         CompareFormat::Text => compare::text(&comparison, &Styles::colored()),
-        CompareFormat::Json => serde_json::to_string_pretty(&comparison).context("BUG: a comparison serialises")?,
+        CompareFormat::Json => {
+            serde_json::to_string_pretty(&comparison).context("BUG: a comparison serialises")?
+        }
         CompareFormat::Markdown => compare::markdown(&comparison),
     };
     match &asked.output {
-        Some(path) => {
-            named::save_named(path, page.as_bytes()).with_context(|| format!("failed to write `{}`", path.display()))?
-        }
+        Some(path) => named::save_named(path, page.as_bytes())
+            .with_context(|| format!("failed to write `{}`", path.display()))?,
         None if format == CompareFormat::Text => printer.out(&page),
         None => printer.data(&page),
     }
     let is_worse = comparison.changes.iter().any(compare::Change::is_worse);
-    Ok(if asked.gate && is_worse { Exit::Failed } else { Exit::Success })
+    Ok(if asked.gate && is_worse {
+        Exit::Failed
+    } else {
+        Exit::Success
+    })
 }

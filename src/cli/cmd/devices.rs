@@ -36,9 +36,21 @@ pub(super) fn devices(args: &Args, asked: &DevicesArgs, printer: &Printer) -> an
     let (host, mut backends) = probe(args)?;
     let fingerprint = device::fingerprint(&host);
     let (provision, store) = (args.provision()?, args.store()?);
-    session::tell_half(&mut backends, &fingerprint, (&provision, &store), asked.half);
-    let found = Inventory { host: fingerprint, backends };
-    printer.answer(asked.json, || &found, || render::devices(&found.host, &found.backends, printer.width()));
+    session::tell_half(
+        &mut backends,
+        &fingerprint,
+        (&provision, &store),
+        asked.half,
+    );
+    let found = Inventory {
+        host: fingerprint,
+        backends,
+    };
+    printer.answer(
+        asked.json,
+        || &found,
+        || render::devices(&found.host, &found.backends, printer.width()),
+    );
     Ok(Exit::Success)
 }
 
@@ -47,15 +59,23 @@ pub(super) fn doctor(args: &Args, asked: &DoctorArgs, printer: &Printer) -> anyh
     let environment = doctor::Environment {
         index: Some(reach_index().map(str::to_owned)),
         wanted: wanted(args, &asked.spec).unwrap_or_else(|error| {
-            printer.note(&format!("warning: cannot tell what the spec needs: {error:#}"));
+            printer.note(&format!(
+                "warning: cannot tell what the spec needs: {error:#}"
+            ));
             None
         }),
         ..doctor::examine(&host, &absolute(&args.cache_dir)?)
     };
     let findings = doctor::diagnose(&backends, &environment);
     let document = || json!({"findings": findings, "environment": environment});
-    printer.answer(asked.json, document, || render::doctor(&findings, printer.width()));
-    Ok(if doctor::healthy(&findings) { Exit::Success } else { Exit::Failed })
+    printer.answer(asked.json, document, || {
+        render::doctor(&findings, printer.width())
+    });
+    Ok(if doctor::healthy(&findings) {
+        Exit::Success
+    } else {
+        Exit::Failed
+    })
 }
 
 /// What the spec would install here. Without one there is nothing to tell.
@@ -64,21 +84,37 @@ fn wanted(args: &Args, spec: &Path) -> anyhow::Result<Option<doctor::Wanted>> {
         return Ok(None);
     }
     let session = Session::open(&args.locations())?;
-    let missing = session.provision.missing(session.requirements(&Project::load(&Request::all(spec))?));
+    let missing = session
+        .provision
+        .missing(session.requirements(&Project::load(&Request::all(spec))?));
     let told = (!missing.is_empty()).then(|| missing.summary());
-    Ok(Some(doctor::Wanted { spec: spec.to_owned(), missing: told, bytes: missing.bytes() }))
+    Ok(Some(doctor::Wanted {
+        spec: spec.to_owned(),
+        missing: told,
+        bytes: missing.bytes(),
+    }))
 }
 
 /// The native libraries that are installed already; a probe installs nothing.
 fn libraries(args: &Args) -> anyhow::Result<Libraries> {
     let provision = args.provision()?;
     let installed = |library: Library, requirement: Requirement| {
-        provision.is_ready(requirement).then(|| provision.library(library).ok()).flatten()
+        provision
+            .is_ready(requirement)
+            .then(|| provision.library(library).ok())
+            .flatten()
     };
     Ok(Libraries {
-        openvino: installed(Library::Wheel(&openvino::LIBRARY), Requirement::Env(EnvName::Openvino)),
-        qnn: installed(Library::Wheel(&qnn::PROVIDER), Requirement::Env(EnvName::Qnn)),
-        swiftshader: installed(Library::Swiftshader, Requirement::Swiftshader).filter(|folder| folder.is_dir()),
+        openvino: installed(
+            Library::Wheel(&openvino::LIBRARY),
+            Requirement::Env(EnvName::Openvino),
+        ),
+        qnn: installed(
+            Library::Wheel(&qnn::PROVIDER),
+            Requirement::Env(EnvName::Qnn),
+        ),
+        swiftshader: installed(Library::Swiftshader, Requirement::Swiftshader)
+            .filter(|folder| folder.is_dir()),
         ..browsers(&provision)
     })
 }

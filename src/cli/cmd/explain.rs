@@ -27,10 +27,19 @@ pub(in crate::cli) struct ExplainArgs {
     json: bool,
 }
 
-pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> anyhow::Result<Exit> {
+pub(super) fn explain(
+    args: &Args,
+    explain: &ExplainArgs,
+    printer: &Printer,
+) -> anyhow::Result<Exit> {
     let session = Session::open(&args.locations())?;
-    let project =
-        session.project(&Request { check: explain.check, ..Request::all(explain.of.spec()) }, Ask::Installed)?;
+    let project = session.project(
+        &Request {
+            check: explain.check,
+            ..Request::all(explain.of.spec())
+        },
+        Ask::Installed,
+    )?;
     let chosen = project.meant(&explain.of.name)?.steps();
     let options = project.idle_options();
     let listener = warnings(printer);
@@ -45,7 +54,12 @@ pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> 
         let last = explain::history(&session.store, name).into_iter().next();
         let causes = explain::causes(&context, &previews, id);
         let roots = explain::roots(&causes);
-        let half = project.plan.cases.iter().find(|planned| planned.run == id).and_then(|p| p.case.half.as_ref());
+        let half = project
+            .plan
+            .cases
+            .iter()
+            .find(|planned| planned.run == id)
+            .and_then(|p| p.case.half.as_ref());
         if explain.json {
             documents.push(json!({
                 "step": name, "half": half, "verdict": word, "reason": reason, "causes": causes, "roots": roots,
@@ -72,12 +86,24 @@ pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> 
         if let [root] = roots.as_slice()
             && !is_plain
         {
-            let _ = writeln!(text, "  {BOLD}root cause:{BOLD:#} {}: {}", root.step, root.text);
+            let _ = writeln!(
+                text,
+                "  {BOLD}root cause:{BOLD:#} {}: {}",
+                root.step, root.text
+            );
         }
         if let Some(last) = last.filter(|_| !matches!(preview, Preview::Hit { .. })) {
             let reason = last.reason.map(|r| format!(": {r}")).unwrap_or_default();
-            let why = last.why.map(|why| format!(" (it ran then because: {why})")).unwrap_or_default();
-            let _ = writeln!(text, "  last executed {}: {}{reason}{why}", last.started, last.outcome.label());
+            let why = last
+                .why
+                .map(|why| format!(" (it ran then because: {why})"))
+                .unwrap_or_default();
+            let _ = writeln!(
+                text,
+                "  last executed {}: {}{reason}{why}",
+                last.started,
+                last.outcome.label()
+            );
         }
         if let Some(key) = key {
             let _ = writeln!(text, "  key {}", key.digest());
@@ -94,33 +120,66 @@ pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> 
 fn description(preview: &Preview) -> (&'static str, String, Option<&KeyDoc>) {
     match preview {
         Preview::Hit { record } => (
-            if record.outcome.is_failure() { "failed before; a standing failure" } else { "up to date" },
-            format!("executed {} in {:.2} s on {}", record.started, record.seconds, record.host),
+            if record.outcome.is_failure() {
+                "failed before; a standing failure"
+            } else {
+                "up to date"
+            },
+            format!(
+                "executed {} in {:.2} s on {}",
+                record.started, record.seconds, record.host
+            ),
             Some(&record.key),
         ),
         Preview::WouldRun { key, reason } => ("would run", why(reason), key.as_ref()),
-        Preview::Skipped { outcome, reason, .. } => ("skipped", format!("{}: {reason}", outcome.label()), None),
-        Preview::NotNeeded => ("not needed", "nothing that can run here needs it".into(), None),
+        Preview::Skipped {
+            outcome, reason, ..
+        } => ("skipped", format!("{}: {reason}", outcome.label()), None),
+        Preview::NotNeeded => (
+            "not needed",
+            "nothing that can run here needs it".into(),
+            None,
+        ),
     }
 }
 
 /// Every changed line of the key, old and new.
 fn why(reason: &MissReason) -> String {
     match reason {
-        MissReason::Changed { changes } => changes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n  "),
+        MissReason::Changed { changes } => changes
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("\n  "),
         other => other.to_string(),
     }
 }
 
 fn executed(text: &mut String, name: &str, record: &Record, causes: &[Cause]) {
-    let Record { step, started, seconds, host, .. } = record;
+    let Record {
+        step,
+        started,
+        seconds,
+        host,
+        ..
+    } = record;
     let is_own = step == name;
-    let whose = if is_own { String::new() } else { format!("{step} was ") };
-    let _ = writeln!(text, "  {whose}executed {started} in {seconds:.2} s on {host}");
+    let whose = if is_own {
+        String::new()
+    } else {
+        format!("{step} was ")
+    };
+    let _ = writeln!(
+        text,
+        "  {whose}executed {started} in {seconds:.2} s on {host}"
+    );
     if record.outcome.is_failure() {
         let reason = record.reason.as_deref().unwrap_or("no reason was recorded");
         let _ = writeln!(text, "  {}: {reason}", record.outcome.label());
-        let _ = writeln!(text, "  the same key would fail again; `orch run --rerun failed` runs it anyway");
+        let _ = writeln!(
+            text,
+            "  the same key would fail again; `orch run --rerun failed` runs it anyway"
+        );
     }
     match record.why {
         _ if !is_own => tree(text, causes, 1, name),
@@ -138,8 +197,16 @@ fn executed(text: &mut String, name: &str, record: &Record, causes: &[Cause]) {
 fn tree(text: &mut String, causes: &[Cause], depth: usize, of: &str) {
     let indent = "  ".repeat(depth);
     for cause in causes {
-        let step = if cause.step == of { String::new() } else { format!("{}: ", cause.step) };
-        let told = if cause.repeated && depth > 1 { " (see above)" } else { "" };
+        let step = if cause.step == of {
+            String::new()
+        } else {
+            format!("{}: ", cause.step)
+        };
+        let told = if cause.repeated && depth > 1 {
+            " (see above)"
+        } else {
+            ""
+        };
         let _ = writeln!(text, "{indent}{step}{}{told}", cause.text);
         for line in cause.evidence.iter().flat_map(lines) {
             let _ = writeln!(text, "{indent}  {DIM}{line}{DIM:#}");
@@ -153,21 +220,43 @@ fn tree(text: &mut String, causes: &[Cause], depth: usize, of: &str) {
 
 fn lines(evidence: &Evidence) -> Vec<String> {
     match evidence {
-        Evidence::Tree { producer, files, more, note } => {
-            let mut lines: Vec<_> =
-                files.iter().map(|file| format!("in the output of {producer}: {}", file.text())).collect();
+        Evidence::Tree {
+            producer,
+            files,
+            more,
+            note,
+        } => {
+            let mut lines: Vec<_> = files
+                .iter()
+                .map(|file| format!("in the output of {producer}: {}", file.text()))
+                .collect();
             lines.extend((*more > 0).then(|| format!("and {more} more files")));
-            lines.extend(note.as_ref().map(|note| format!("the output of {producer}: {note}")));
+            lines.extend(
+                note.as_ref()
+                    .map(|note| format!("the output of {producer}: {note}")),
+            );
             lines
         }
-        Evidence::File { path, size, modified, differs, newer } => {
-            let size = size.map(|size| format!("{}, ", bytes(size))).unwrap_or_default();
+        Evidence::File {
+            path,
+            size,
+            modified,
+            differs,
+            newer,
+        } => {
+            let size = size
+                .map(|size| format!("{}, ", bytes(size)))
+                .unwrap_or_default();
             let mut lines = vec![match modified {
                 Some(time) => format!("{path} ({size}modified {time})"),
                 None => format!("{path} is not there"),
             }];
             lines.extend(differs.as_ref().map(|differs| format!("{path}: {differs}")));
-            lines.extend(newer.iter().map(|name| format!("{path}/{name} was written since")));
+            lines.extend(
+                newer
+                    .iter()
+                    .map(|name| format!("{path}/{name} was written since")),
+            );
             lines
         }
     }

@@ -39,9 +39,19 @@ pub(super) fn graph(args: &Args, graph: &GraphArgs, printer: &Printer) -> anyhow
     let project = session.project(&graph.spec.request(), Ask::Installed)?;
     let chosen = project.steps(&graph.steps)?;
     let previews = previews(&session, &project, None, printer)?;
-    let shown =
-        if graph.steps.is_empty() { project.plan.ids().collect() } else { plan::around(&project.plan, &chosen) };
-    draw(&project, &session.store, &previews, &shown, graph.format, printer);
+    let shown = if graph.steps.is_empty() {
+        project.plan.ids().collect()
+    } else {
+        plan::around(&project.plan, &chosen)
+    };
+    draw(
+        &project,
+        &session.store,
+        &previews,
+        &shown,
+        graph.format,
+        printer,
+    );
     Ok(Exit::Success)
 }
 
@@ -59,7 +69,11 @@ pub(super) fn draw(
         Preview::Hit { .. } => Look::Fresh,
         Preview::WouldRun { .. } => {
             let last = store.latest(&plan.step(id).name).ok().flatten();
-            if last.is_some_and(|last| last.outcome.is_failure()) { Look::Failed } else { Look::Run }
+            if last.is_some_and(|last| last.outcome.is_failure()) {
+                Look::Failed
+            } else {
+                Look::Run
+            }
         }
         Preview::Skipped { .. } => Look::Unavailable,
         Preview::NotNeeded => Look::NotNeeded,
@@ -83,7 +97,10 @@ pub(super) fn draw(
                 .iter()
                 .map(|id| json!({"step": name(*id), "stage": plan.step(*id).stage, "state": look(*id)}))
                 .collect();
-            let edges: Vec<_> = plan::edges(plan, shown).into_iter().map(|(from, to)| [name(from), name(to)]).collect();
+            let edges: Vec<_> = plan::edges(plan, shown)
+                .into_iter()
+                .map(|(from, to)| [name(from), name(to)])
+                .collect();
             printer.json(&json!({"spec": project.name, "steps": steps, "edges": edges}));
         }
     }

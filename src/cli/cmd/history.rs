@@ -56,7 +56,11 @@ pub(super) fn history(args: &Args, asked: &HistoryArgs, printer: &Printer) -> an
         Some(HistoryCommand::Rebuild) => {
             history.rebuild(&tell)?;
             let runs = history.read(&tell)?.runs(u32::MAX)?.len();
-            printer.note(&format!("{} in `{}`", counted(runs, "run"), history.path().display()));
+            printer.note(&format!(
+                "{} in `{}`",
+                counted(runs, "run"),
+                history.path().display()
+            ));
         }
         Some(HistoryCommand::Import { files }) => import(&history, files, printer)?,
         None => {
@@ -73,8 +77,13 @@ pub(super) fn history(args: &Args, asked: &HistoryArgs, printer: &Printer) -> an
 /// The store, which must be one before anything is put beside it, and its history with the library that reads it.
 pub(super) fn open(args: &Args, printer: &Printer) -> anyhow::Result<(DiskStore, History)> {
     let store = args.store()?;
-    let library = args.provision()?.duckdb(&|line| printer.note(&format!("DuckDB: {line}")))?;
-    Ok((store, History::new(history_dir(&args.locations())?, &library)?))
+    let library = args
+        .provision()?
+        .duckdb(&|line| printer.note(&format!("DuckDB: {line}")))?;
+    Ok((
+        store,
+        History::new(history_dir(&args.locations())?, &library)?,
+    ))
 }
 
 fn import(history: &History, files: &[PathBuf], printer: &Printer) -> anyhow::Result<()> {
@@ -88,7 +97,11 @@ fn import(history: &History, files: &[PathBuf], printer: &Printer) -> anyhow::Re
 fn runs(reader: &Reader, asked: &HistoryArgs, printer: &Printer) -> anyhow::Result<()> {
     let mut runs = reader.runs(asked.last)?;
     runs.reverse();
-    let models = runs.first().map(|oldest| reader.models(&oldest.started)).transpose()?.unwrap_or_default();
+    let models = runs
+        .first()
+        .map(|oldest| reader.models(&oldest.started))
+        .transpose()?
+        .unwrap_or_default();
     for run in &mut runs {
         run.weights = weights(models.iter().filter(|model| model.run == run.run));
     }
@@ -105,7 +118,9 @@ fn runs(reader: &Reader, asked: &HistoryArgs, printer: &Printer) -> anyhow::Resu
         vec![
             Some(run.run.clone()),
             Some(minute(&run.started)),
-            run.git_revision.as_ref().map(|name| revision(name, run.git_dirty)),
+            run.git_revision
+                .as_ref()
+                .map(|name| revision(name, run.git_dirty)),
             run.host.clone(),
             count(run.passed),
             count(run.failed),
@@ -115,8 +130,22 @@ fn runs(reader: &Reader, asked: &HistoryArgs, printer: &Printer) -> anyhow::Resu
             Some(about(run)),
         ]
     };
-    let columns = ["run", "began (UTC)", "git", "host", "passed", "failed", "cases", "executed", "took", "of"];
-    let weights: Vec<_> = weights(models.iter()).iter().map(|line| format!("\n{DIM}{line}{DIM:#}")).collect();
+    let columns = [
+        "run",
+        "began (UTC)",
+        "git",
+        "host",
+        "passed",
+        "failed",
+        "cases",
+        "executed",
+        "took",
+        "of",
+    ];
+    let weights: Vec<_> = weights(models.iter())
+        .iter()
+        .map(|line| format!("\n{DIM}{line}{DIM:#}"))
+        .collect();
     printer.out(&(table(&columns, &runs.iter().map(row).collect::<Vec<_>>()) + &weights.concat()));
     Ok(())
 }
@@ -130,14 +159,25 @@ fn about(run: &RunRow) -> String {
     let mut text = run.spec.clone().unwrap_or_default();
     let scope = run.scope.as_ref().map(|scope| format!(", {scope}"));
     let same = run.same_as.as_ref().map(|_| ", nothing to do".to_owned());
-    let interrupted = run.interrupted.filter(|is| *is).map(|_| ", interrupted".to_owned());
+    let interrupted = run
+        .interrupted
+        .filter(|is| *is)
+        .map(|_| ", interrupted".to_owned());
     text.extend([scope, same, interrupted].into_iter().flatten());
     text
 }
 
-fn series(reader: &Reader, case: &str, asked: &HistoryArgs, printer: &Printer) -> anyhow::Result<()> {
+fn series(
+    reader: &Reader,
+    case: &str,
+    asked: &HistoryArgs,
+    printer: &Printer,
+) -> anyhow::Result<()> {
     let known = reader.cases()?;
-    let named: Vec<&String> = known.iter().filter(|name| glob::matches(case, name)).collect();
+    let named: Vec<&String> = known
+        .iter()
+        .filter(|name| glob::matches(case, name))
+        .collect();
     if named.is_empty() {
         let hint = suggest::hint(case, known.iter().map(String::as_str));
         usage!("no case of the history is called `{case}`\n  hint: {hint}");
@@ -153,7 +193,10 @@ fn series(reader: &Reader, case: &str, asked: &HistoryArgs, printer: &Printer) -
             let changes: Vec<_> = shifts(points).into_iter().map(as_document).collect();
             json!({"executions": points, "changes": changes})
         };
-        found.iter().map(|(name, points)| (*name, of_case(points))).collect::<BTreeMap<_, _>>()
+        found
+            .iter()
+            .map(|(name, points)| (*name, of_case(points)))
+            .collect::<BTreeMap<_, _>>()
     };
     printer.answer(asked.json, document, || told(&found));
     Ok(())
@@ -162,14 +205,36 @@ fn series(reader: &Reader, case: &str, asked: &HistoryArgs, printer: &Printer) -
 fn told(found: &BTreeMap<&String, Vec<Point>>) -> String {
     let mut text = String::new();
     for (name, points) in found {
-        let model = points.iter().rev().find_map(|point| model_told(point.parameters, point.weights));
-        let model = model.map(|model| format!("  {DIM}{model}{DIM:#}")).unwrap_or_default();
+        let model = points
+            .iter()
+            .rev()
+            .find_map(|point| model_told(point.parameters, point.weights));
+        let model = model
+            .map(|model| format!("  {DIM}{model}{DIM:#}"))
+            .unwrap_or_default();
         let _ = writeln!(text, "{BOLD}{name}{BOLD:#}{model}\n{}", page(points));
-        for (Point { executed, git_revision, host, .. }, by) in shifts(points) {
-            let at = git_revision.as_ref().map(|name| format!(" at {}", revision(name, None))).unwrap_or_default();
+        for (
+            Point {
+                executed,
+                git_revision,
+                host,
+                ..
+            },
+            by,
+        ) in shifts(points)
+        {
+            let at = git_revision
+                .as_ref()
+                .map(|name| format!(" at {}", revision(name, None)))
+                .unwrap_or_default();
             let word = if by > 0.0 { "slower" } else { "faster" };
             let host = host.as_deref().unwrap_or_default();
-            let _ = writeln!(text, "since {}{at}, {host} is {:.1} % {word}\n", minute(executed), 100.0 * by.abs());
+            let _ = writeln!(
+                text,
+                "since {}{at}, {host} is {:.1} % {word}\n",
+                minute(executed),
+                100.0 * by.abs()
+            );
         }
     }
     let _ = write!(
@@ -184,19 +249,34 @@ fn told(found: &BTreeMap<&String, Vec<Point>>) -> String {
 fn shifts(points: &[Point]) -> Vec<(&Point, f64)> {
     let mut series: BTreeMap<_, Vec<(&Point, f64)>> = BTreeMap::new();
     for point in points.iter().filter(|point| point.fallback.is_none()) {
-        let Some((ms, basis)) = point.compared() else { continue };
-        series.entry((&point.host, basis)).or_default().push((point, ms));
+        let Some((ms, basis)) = point.compared() else {
+            continue;
+        };
+        series
+            .entry((&point.host, basis))
+            .or_default()
+            .push((point, ms));
     }
     let mut shifts = Vec::new();
     for own in series.values() {
         let figures: Vec<f64> = own.iter().map(|(_, least)| *least).collect();
-        shifts.extend(changes(&figures).into_iter().map(|Change { at, by }| (own[at].0, by)));
+        shifts.extend(
+            changes(&figures)
+                .into_iter()
+                .map(|Change { at, by }| (own[at].0, by)),
+        );
     }
     shifts
 }
 
 fn as_document((point, by): (&Point, f64)) -> Value {
-    let Point { host, execution, executed, git_revision, .. } = point;
+    let Point {
+        host,
+        execution,
+        executed,
+        git_revision,
+        ..
+    } = point;
     json!({"host": host, "execution": execution, "executed": executed, "git_revision": git_revision, "by": by})
 }
 
@@ -205,7 +285,10 @@ fn page(points: &[Point]) -> String {
     let row = |(at, point): (usize, &Point)| {
         vec![
             Some(minute(&point.executed)),
-            point.git_revision.as_ref().map(|name| revision(name, point.git_dirty)),
+            point
+                .git_revision
+                .as_ref()
+                .map(|name| revision(name, point.git_dirty)),
             point.host.clone(),
             Some(point.state.clone()),
             ms(point.median_ms),
@@ -218,15 +301,32 @@ fn page(points: &[Point]) -> String {
             point.run.clone(),
         ]
     };
-    let columns = ["executed (UTC)", "git", "host", "state", "median", "lowest", "change", "samples", "run"];
-    table(&columns, &points.iter().enumerate().map(row).collect::<Vec<_>>())
+    let columns = [
+        "executed (UTC)",
+        "git",
+        "host",
+        "state",
+        "median",
+        "lowest",
+        "change",
+        "samples",
+        "run",
+    ];
+    table(
+        &columns,
+        &points.iter().enumerate().map(row).collect::<Vec<_>>(),
+    )
 }
 
 /// How much slower it is than the execution before on the same machine, by what is compared, as a share of that.
 fn change(before: &[Point], point: &Point) -> Option<f64> {
     let (ms, basis) = point.compared()?;
-    let own = before.iter().filter(|other| other.host == point.host && other.fallback == point.fallback);
-    let (last, _) = own.filter_map(Point::compared).rfind(|(_, other)| *other == basis)?;
+    let own = before
+        .iter()
+        .filter(|other| other.host == point.host && other.fallback == point.fallback);
+    let (last, _) = own
+        .filter_map(Point::compared)
+        .rfind(|(_, other)| *other == basis)?;
     Some(ms / last - 1.0)
 }
 
@@ -238,5 +338,9 @@ fn minute(moment: &str) -> String {
 /// `1a2b3c4d5`, with a plus where files differed from it.
 pub(super) fn revision(name: &str, dirty: Option<bool>) -> String {
     let short = name.get(..9).unwrap_or(name);
-    if dirty == Some(true) { format!("{short}+") } else { short.to_owned() }
+    if dirty == Some(true) {
+        format!("{short}+")
+    } else {
+        short.to_owned()
+    }
 }

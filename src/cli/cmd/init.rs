@@ -39,7 +39,10 @@ const SPEC: &str = "all.yaml";
 /// What a first spec includes.
 const INCLUDED: [(&str, &str); 3] = [
     ("targets.yaml", include_str!("../../../specs/targets.yaml")),
-    ("pipelines.yaml", include_str!("../../../specs/pipelines.yaml")),
+    (
+        "pipelines.yaml",
+        include_str!("../../../specs/pipelines.yaml"),
+    ),
     ("schema.json", include_str!("../../../specs/schema.json")),
 ];
 
@@ -53,9 +56,14 @@ const IGNORED: &str = "# Written by orch: its store, its environments, and what 
 
 pub(super) fn init(args: &Args, init: &InitArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let names = INCLUDED.iter().map(|(name, _)| *name).chain([SPEC]);
-    if let Some(path) = names.map(|name| init.dir.join(name)).find(|path| path.exists()) {
+    if let Some(path) = names
+        .map(|name| init.dir.join(name))
+        .find(|path| path.exists())
+    {
         let path = path.display();
-        usage!("`{path}` is already there; nothing was written\n  hint: `orch add MODEL` adds a model to it");
+        usage!(
+            "`{path}` is already there; nothing was written\n  hint: `orch add MODEL` adds a model to it"
+        );
     }
     let (text, told) = match &init.model {
         None => (FIRST.to_owned(), String::new()),
@@ -68,22 +76,35 @@ pub(super) fn init(args: &Args, init: &InitArgs, printer: &Printer) -> anyhow::R
     };
     for (name, text) in files(&text) {
         let path = init.dir.join(name);
-        bfs::write_atomic(&path, text.as_bytes()).with_context(|| format!("failed to write `{}`", path.display()))?;
+        bfs::write_atomic(&path, text.as_bytes())
+            .with_context(|| format!("failed to write `{}`", path.display()))?;
     }
     let ignored = Path::new(".gitignore");
     if !ignored.exists() {
         bfs::write_atomic(ignored, IGNORED.as_bytes()).context("failed to write `.gitignore`")?;
     }
     let spec = init.dir.join(SPEC);
-    printer.note(&format!("wrote {0}{told}; next: `orch run {0}`", spec.display()));
+    printer.note(&format!(
+        "wrote {0}{told}; next: `orch run {0}`",
+        spec.display()
+    ));
     Ok(Exit::Success)
 }
 
 /// A first spec on the targets that this machine has and that can run the model; and which those are.
-fn on_targets_here(session: &Session, dir: &Path, own: &Own) -> anyhow::Result<(String, Vec<String>)> {
+fn on_targets_here(
+    session: &Session,
+    dir: &Path,
+    own: &Own,
+) -> anyhow::Result<(String, Vec<String>)> {
     let all = format!("{OWN}{}", own.text);
     let spec = tried(dir, &all).context("BUG: the row that was made is none")?;
-    let is_here = |name: &str| session.inventory().iter().any(|backend| backend.name == name && backend.available);
+    let is_here = |name: &str| {
+        session
+            .inventory()
+            .iter()
+            .any(|backend| backend.name == name && backend.available)
+    };
     let mut targets: Vec<String> = Vec::new();
     for case in Matrix::of(&spec).cases {
         if is_here(spec.targets[&case.target].backend.name) && !targets.contains(&case.target) {
@@ -91,7 +112,13 @@ fn on_targets_here(session: &Session, dir: &Path, own: &Own) -> anyhow::Result<(
         }
     }
     let written = format!("  targets: [{}]", targets.join(", "));
-    let lines = all.lines().map(|line| if line.starts_with("  targets:") { &written } else { line });
+    let lines = all.lines().map(|line| {
+        if line.starts_with("  targets:") {
+            &written
+        } else {
+            line
+        }
+    });
     Ok((lines.flat_map(|line| [line, "\n"]).collect(), targets))
 }
 
@@ -103,9 +130,15 @@ fn files(text: &str) -> impl Iterator<Item = (&str, &str)> {
 /// Reads the files as a spec before they are one: in a folder as deep as their own, for paths in the spec.
 fn tried(dir: &Path, text: &str) -> anyhow::Result<Spec> {
     let beside = session::absolute(dir)?;
-    let parent = beside.parent().context("a spec cannot be in the root folder")?;
-    std::fs::create_dir_all(parent).with_context(|| format!("failed to make `{}`", parent.display()))?;
-    let trial = tempfile::Builder::new().prefix(".orch-init-").tempdir_in(parent).context("failed to make a folder")?;
+    let parent = beside
+        .parent()
+        .context("a spec cannot be in the root folder")?;
+    std::fs::create_dir_all(parent)
+        .with_context(|| format!("failed to make `{}`", parent.display()))?;
+    let trial = tempfile::Builder::new()
+        .prefix(".orch-init-")
+        .tempdir_in(parent)
+        .context("failed to make a folder")?;
     for (name, text) in files(text) {
         std::fs::write(trial.path().join(name), text)?;
     }
@@ -114,10 +147,13 @@ fn tried(dir: &Path, text: &str) -> anyhow::Result<Spec> {
 
 pub(super) fn add(args: &Args, add: &AddArgs, printer: &Printer) -> anyhow::Result<Exit> {
     session::spec(&add.spec)?;
-    let old = std::fs::read_to_string(&add.spec).with_context(|| format!("failed to read `{}`", add.spec.display()))?;
+    let old = std::fs::read_to_string(&add.spec)
+        .with_context(|| format!("failed to read `{}`", add.spec.display()))?;
     let folder = add.spec.parent().unwrap_or(Path::new(""));
     let mut session = Session::open(&args.locations())?;
-    let own = session.own(&add.model, add.name.as_deref(), folder, &|text| printer.note(text))?;
+    let own = session.own(&add.model, add.name.as_deref(), folder, &|text| {
+        printer.note(text)
+    })?;
     let new = with_row(&old, &own.text).ok_or_else(|| {
         let hint = "hint: write `models:` on its own line, and each row on a line below it";
         UsageError(format!(
@@ -126,16 +162,26 @@ pub(super) fn add(args: &Args, add: &AddArgs, printer: &Printer) -> anyhow::Resu
             own.text
         ))
     })?;
-    let trial =
-        tempfile::Builder::new().prefix(".orch-add-").suffix(".yaml").tempfile_in(session::absolute(folder)?)?;
+    let trial = tempfile::Builder::new()
+        .prefix(".orch-add-")
+        .suffix(".yaml")
+        .tempfile_in(session::absolute(folder)?)?;
     std::fs::write(trial.path(), &new)?;
     if let Err(error) = session::spec(trial.path()) {
-        let told = format!("{error}").replace(&trial.path().display().to_string(), &add.spec.display().to_string());
+        let told = format!("{error}").replace(
+            &trial.path().display().to_string(),
+            &add.spec.display().to_string(),
+        );
         usage!("nothing was written: with the new row, {told}");
     }
     named::save_named(&add.spec, new.as_bytes())
         .with_context(|| format!("failed to write `{}`", add.spec.display()))?;
-    printer.note(&format!("added to {}:\n{}next: `orch run {0} -m {}`", add.spec.display(), own.text, own.name));
+    printer.note(&format!(
+        "added to {}:\n{}next: `orch run {0} -m {}`",
+        add.spec.display(),
+        own.text,
+        own.name
+    ));
     Ok(Exit::Success)
 }
 
@@ -147,15 +193,25 @@ fn with_row(spec: &str, row: &str) -> Option<String> {
         let has_other = lines.iter().any(|line| line.starts_with("models:"));
         return (!has_other).then(|| format!("{}\nmodels:\n{row}", spec.trim_end()));
     };
-    let end = lines[begin + 1..].iter().position(|line| is_top(line)).map_or(lines.len(), |at| begin + 1 + at);
-    let last = lines[begin..end].iter().rposition(|line| !line.trim().is_empty() && !line.starts_with('#'))?;
+    let end = lines[begin + 1..]
+        .iter()
+        .position(|line| is_top(line))
+        .map_or(lines.len(), |at| begin + 1 + at);
+    let last = lines[begin..end]
+        .iter()
+        .rposition(|line| !line.trim().is_empty() && !line.starts_with('#'))?;
     let is_row = |line: &&&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
     let first = lines[begin + 1..end].iter().find(is_row);
     let indent = first.map_or(2, |line| line.len() - line.trim_start().len());
-    let row = row.lines().map(|line| format!("{}{}", " ".repeat(indent), &line[2..]));
+    let row = row
+        .lines()
+        .map(|line| format!("{}{}", " ".repeat(indent), &line[2..]));
     let (before, after) = lines.split_at(begin + last + 1);
-    let all =
-        before.iter().map(|line| (*line).to_owned()).chain(row).chain(after.iter().map(|line| (*line).to_owned()));
+    let all = before
+        .iter()
+        .map(|line| (*line).to_owned())
+        .chain(row)
+        .chain(after.iter().map(|line| (*line).to_owned()));
     Some(all.map(|line| line + "\n").collect())
 }
 
@@ -171,8 +227,14 @@ mod tests {
         let expected = "version: 1\n# mine\nmodels:\n  # first\n  a: {onnx: a.onnx}\n  b:\n    onnx: b.onnx\n\n# targets\ntargets: {}\n";
         assert_eq!(with_row(spec, ROW).unwrap(), expected);
         let wider = "models:\n    a: {onnx: a.onnx}";
-        assert_eq!(with_row(wider, ROW).unwrap(), "models:\n    a: {onnx: a.onnx}\n    b:\n      onnx: b.onnx\n");
-        assert_eq!(with_row("version: 1\n", ROW).unwrap(), "version: 1\nmodels:\n  b:\n    onnx: b.onnx\n");
+        assert_eq!(
+            with_row(wider, ROW).unwrap(),
+            "models:\n    a: {onnx: a.onnx}\n    b:\n      onnx: b.onnx\n"
+        );
+        assert_eq!(
+            with_row("version: 1\n", ROW).unwrap(),
+            "version: 1\nmodels:\n  b:\n    onnx: b.onnx\n"
+        );
         assert_eq!(with_row("models: {a: {onnx: a.onnx}}\n", ROW), None);
     }
 }

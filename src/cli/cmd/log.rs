@@ -45,7 +45,10 @@ pub(super) fn log(args: &Args, log: &LogArgs, printer: &Printer) -> anyhow::Resu
     for step in steps(&store, log)? {
         let said = Said::of(&store, step)?;
         any |= said.is_any();
-        let is_current = said.records.first().and_then(|last| is_current(args, log, last, printer));
+        let is_current = said
+            .records
+            .first()
+            .and_then(|last| is_current(args, log, last, printer));
         if is_current == Some(false) {
             printer.note(&format!(
                 "note: the last execution of `{}`, shown here, was of another definition than {} has now: `orch explain {0}`",
@@ -72,7 +75,10 @@ pub(super) fn log(args: &Args, log: &LogArgs, printer: &Printer) -> anyhow::Resu
         printer.out(&text);
     }
     if !any {
-        printer.note(&format!("`{}` has not been executed yet, so there is no log", log.of.name));
+        printer.note(&format!(
+            "`{}` has not been executed yet, so there is no log",
+            log.of.name
+        ));
         return Ok(Exit::NothingRan);
     }
     Ok(Exit::Success)
@@ -90,13 +96,20 @@ fn steps(store: &DiskStore, log: &LogArgs) -> anyhow::Result<Vec<String>> {
         Meant::Steps(steps) => steps.into_iter().map(name_of).collect(),
         Meant::Case(case) => {
             let is_told = |id: &StepId| *id == case.run || went_wrong(store, &name_of(*id));
-            case.chain.iter().copied().filter(is_told).map(name_of).collect()
+            case.chain
+                .iter()
+                .copied()
+                .filter(is_told)
+                .map(name_of)
+                .collect()
         }
     })
 }
 
 fn went_wrong(store: &DiskStore, step: &str) -> bool {
-    store.latest(step).is_ok_and(|last| last.is_some_and(|last| !last.outcome.is_made()))
+    store
+        .latest(step)
+        .is_ok_and(|last| last.is_some_and(|last| !last.outcome.is_made()))
 }
 
 struct Said {
@@ -117,12 +130,22 @@ impl Said {
         let path = store.log_path(&step);
         let bytes = match std::fs::read(&path) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
-            other => Some(other.with_context(|| format!("failed to read the log `{}`", path.display()))?),
+            other => Some(
+                other.with_context(|| format!("failed to read the log `{}`", path.display()))?,
+            ),
         };
         let log = bytes.map(|bytes| (path, String::from_utf8_lossy(&bytes).into_owned()));
-        let is_later = log.as_ref().is_some_and(|(path, _)| is_later(path, records.first()));
+        let is_later = log
+            .as_ref()
+            .is_some_and(|(path, _)| is_later(path, records.first()));
         let logs = store.root().join("logs");
-        Ok(Self { step, records, log, is_later, logs })
+        Ok(Self {
+            step,
+            records,
+            log,
+            is_later,
+            logs,
+        })
     }
 
     fn is_any(&self) -> bool {
@@ -145,13 +168,27 @@ impl Said {
                 let _ = writeln!(text, "{DIM}again:   {DIM:#} {repro}");
             }
             for (number, attempt) in (1..).zip(&record.attempts) {
-                let reason = attempt.reason.as_deref().unwrap_or("no reason was recorded");
-                let log = attempt.log.as_ref().map(|log| format!("; log: {}", self.logs.join(log).display()));
+                let reason = attempt
+                    .reason
+                    .as_deref()
+                    .unwrap_or("no reason was recorded");
+                let log = attempt
+                    .log
+                    .as_ref()
+                    .map(|log| format!("; log: {}", self.logs.join(log).display()));
                 let label = attempt.outcome.label();
-                let _ = writeln!(text, "{DIM}attempt: {DIM:#} {number}: {label}: {reason}{}", log.unwrap_or_default());
+                let _ = writeln!(
+                    text,
+                    "{DIM}attempt: {DIM:#} {number}: {label}: {reason}{}",
+                    log.unwrap_or_default()
+                );
             }
         } else {
-            let _ = writeln!(text, "{BOLD}{}{BOLD:#}: no execution is on record", self.step);
+            let _ = writeln!(
+                text,
+                "{BOLD}{}{BOLD:#}: no execution is on record",
+                self.step
+            );
         }
         if self.is_later {
             let _ = writeln!(
@@ -161,7 +198,12 @@ impl Said {
         }
         match &self.log {
             Some((path, said)) if !said.is_empty() => {
-                let _ = writeln!(text, "{DIM}log:     {DIM:#} {} ({})\n", path.display(), bytes(said.len() as u64));
+                let _ = writeln!(
+                    text,
+                    "{DIM}log:     {DIM:#} {} ({})\n",
+                    path.display(),
+                    bytes(said.len() as u64)
+                );
                 // Colours too are left out: the file has the text as it was.
                 text.push_str(&printable(said));
                 if !said.ends_with('\n') {
@@ -182,8 +224,17 @@ impl Said {
         for record in &self.records {
             let label = record.outcome.label();
             let seconds = format!("{:.2} s", record.seconds);
-            let _ = writeln!(text, "  {}  {label:8} {seconds:>10}  {}", record.started, why(record));
-            if let Some(reason) = record.reason.as_ref().filter(|_| record.outcome != Outcome::Pass) {
+            let _ = writeln!(
+                text,
+                "  {}  {label:8} {seconds:>10}  {}",
+                record.started,
+                why(record)
+            );
+            if let Some(reason) = record
+                .reason
+                .as_ref()
+                .filter(|_| record.outcome != Outcome::Pass)
+            {
                 let _ = writeln!(text, "    {DIM}{}{DIM:#}", shown(reason));
             }
         }
@@ -198,7 +249,10 @@ impl Said {
             let executions: Vec<_> = self.records.iter().map(execution).collect();
             return json!({"step": self.step, "executions": executions});
         }
-        let log = self.log.as_ref().map(|(path, text)| json!({"path": path, "text": text, "later": self.is_later}));
+        let log = self
+            .log
+            .as_ref()
+            .map(|(path, text)| json!({"path": path, "text": text, "later": self.is_later}));
         let last = self.records.first().map(execution);
         json!({"step": self.step, "last": last, "log": log, "current": is_current})
     }
@@ -210,7 +264,15 @@ fn is_current(args: &Args, log: &LogArgs, last: &Record, printer: &Printer) -> O
         return None;
     }
     let session = Session::open(&args.locations()).ok()?;
-    let project = session.project(&Request { check: log.check, ..Request::all(log.of.spec()) }, Ask::Installed).ok()?;
+    let project = session
+        .project(
+            &Request {
+                check: log.check,
+                ..Request::all(log.of.spec())
+            },
+            Ask::Installed,
+        )
+        .ok()?;
     let id = project.plan.find(&last.step)?;
     match &previews(&session, &project, Some(id), printer).ok()?[id.0 as usize] {
         Preview::Hit { record } => Some(record.key == last.key),
@@ -224,14 +286,23 @@ fn is_current(args: &Args, log: &LogArgs, last: &Record, printer: &Printer) -> O
 fn is_later(path: &std::path::Path, record: Option<&Record>) -> bool {
     let Some(record) = record else { return true };
     let written = path.metadata().and_then(|meta| meta.modified()).ok();
-    written.and_then(|time| record.seconds_until(time)).is_some_and(|seconds| seconds > record.seconds + 1.5)
+    written
+        .and_then(|time| record.seconds_until(time))
+        .is_some_and(|seconds| seconds > record.seconds + 1.5)
 }
 
 fn outcome(record: &Record) -> String {
-    let reason = record.reason.as_ref().map(|reason| format!(": {}", shown(reason))).unwrap_or_default();
+    let reason = record
+        .reason
+        .as_ref()
+        .map(|reason| format!(": {}", shown(reason)))
+        .unwrap_or_default();
     format!("{}{reason}", record.outcome.label())
 }
 
 fn why(record: &Record) -> String {
-    record.why.as_ref().map_or_else(|| "not recorded".to_owned(), ToString::to_string)
+    record
+        .why
+        .as_ref()
+        .map_or_else(|| "not recorded".to_owned(), ToString::to_string)
 }

@@ -54,14 +54,31 @@ pub(super) fn matrix(args: &Args, matrix: &MatrixArgs, printer: &Printer) -> any
     if let Some(report) = &matrix.update {
         return update(table, report, matrix, printer);
     }
-    let MatrixArgs { families, backends, targets, tasks, select, .. } = matrix;
-    let lists = [(Facet::Family, families), (Facet::Backend, backends), (Facet::Target, targets), (Facet::Task, tasks)];
+    let MatrixArgs {
+        families,
+        backends,
+        targets,
+        tasks,
+        select,
+        ..
+    } = matrix;
+    let lists = [
+        (Facet::Family, families),
+        (Facet::Backend, backends),
+        (Facet::Target, targets),
+        (Facet::Task, tasks),
+    ];
     // All of them must be met.
     let queries: Vec<_> = given(&lists).chain(select.iter().cloned()).collect();
-    let part = table.select(&queries).map_err(|e| UsageError(e.to_string()))?;
+    let part = table
+        .select(&queries)
+        .map_err(|e| UsageError(e.to_string()))?;
     let (_, here) = devices::probe(args)?;
     let document = || json!({"table": part, "here": here, "coverage": part.coverage()});
-    let asked = Asked { whole: queries.is_empty(), types: matrix.types };
+    let asked = Asked {
+        whole: queries.is_empty(),
+        types: matrix.types,
+    };
     printer.answer(matrix.json, document, || part.page(&here, &asked));
     Ok(Exit::Success)
 }
@@ -70,21 +87,41 @@ fn read(path: &Path) -> anyhow::Result<Table> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => OWN.to_owned(),
-        Err(error) => return Err(error).with_context(|| format!("failed to read `{}`", path.display())),
+        Err(error) => {
+            return Err(error).with_context(|| format!("failed to read `{}`", path.display()));
+        }
     };
-    let wrong = |what: String| UsageError(format!("{} is no table of capabilities: {what}", path.display()));
+    let wrong = |what: String| {
+        UsageError(format!(
+            "{} is no table of capabilities: {what}",
+            path.display()
+        ))
+    };
     Ok(Table::read(&text).map_err(wrong)?)
 }
 
-fn update(table: Table, report: &Path, matrix: &MatrixArgs, printer: &Printer) -> anyhow::Result<Exit> {
+fn update(
+    table: Table,
+    report: &Path,
+    matrix: &MatrixArgs,
+    printer: &Printer,
+) -> anyhow::Result<Exit> {
     let doc = document(report)?;
-    let path = matrix.spec.clone().unwrap_or_else(|| doc.spec.clone().into());
+    let path = matrix
+        .spec
+        .clone()
+        .unwrap_or_else(|| doc.spec.clone().into());
     if !path.exists() {
-        usage!("`{}` is not here\n  hint: `--spec FILE` says where the spec of the report is", path.display());
+        usage!(
+            "`{}` is not here\n  hint: `--spec FILE` says where the spec of the report is",
+            path.display()
+        );
     }
     let spec = session::spec(&path)?;
     let refused = |why: String| UsageError(format!("`{}`: {why}", report.display()));
-    let (table, updated) = table.update(&doc, &spec, &path.display().to_string()).map_err(refused)?;
+    let (table, updated) = table
+        .update(&doc, &spec, &path.display().to_string())
+        .map_err(refused)?;
     named::save_named(&matrix.table, table.text().as_bytes())
         .with_context(|| format!("failed to write `{}`", matrix.table.display()))?;
     match matrix.json {
@@ -95,18 +132,39 @@ fn update(table: Table, report: &Path, matrix: &MatrixArgs, printer: &Printer) -
 }
 
 fn tell(updated: &Updated, path: &Path, printer: &Printer) {
-    let Updated { taken, not_run, older, strangers, gone } = updated;
-    let names = |names: &std::collections::BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>().join(", ");
-    printer.note(&format!("{}: {} taken", path.display(), counted(*taken, "result")));
-    for (count, what) in [(*not_run, "did not run"), (*older, "older than what the table has")] {
+    let Updated {
+        taken,
+        not_run,
+        older,
+        strangers,
+        gone,
+    } = updated;
+    let names = |names: &std::collections::BTreeSet<String>| {
+        names.iter().cloned().collect::<Vec<_>>().join(", ")
+    };
+    printer.note(&format!(
+        "{}: {} taken",
+        path.display(),
+        counted(*taken, "result")
+    ));
+    for (count, what) in [
+        (*not_run, "did not run"),
+        (*older, "older than what the table has"),
+    ] {
         if count > 0 {
             printer.note(&format!("left out: {}, {what}", counted(count, "case")));
         }
     }
     if !strangers.is_empty() {
-        printer.note(&format!("left out, because the spec has no such model: {}", names(strangers)));
+        printer.note(&format!(
+            "left out, because the spec has no such model: {}",
+            names(strangers)
+        ));
     }
     if !gone.is_empty() {
-        printer.note(&format!("taken out, because the spec no longer has them: {}", names(gone)));
+        printer.note(&format!(
+            "taken out, because the spec no longer has them: {}",
+            names(gone)
+        ));
     }
 }

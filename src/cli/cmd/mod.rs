@@ -173,6 +173,9 @@ fn previews(
     of: Option<StepId>,
     printer: &Printer,
 ) -> anyhow::Result<Vec<Preview>> {
-    let options = Options { wanted: of.map(|id| [id].into()), ..project.idle_options() };
+    let options = Options {
+        wanted: of.map(|id| [id].into()),
+        ..project.idle_options()
+    };
     session.preview(project, &options, &warnings(printer))
 }

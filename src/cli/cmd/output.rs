@@ -15,7 +15,9 @@ use crate::cli::cmd::previews;
 use crate::cli::{Args, Exit, Printer};
 use crate::exec::Preview;
 use crate::record::Record;
-use crate::session::{self, Ask, Handed, Named, Project, Request, Session, Spot, UsageError, usage};
+use crate::session::{
+    self, Ask, Handed, Named, Project, Request, Session, Spot, UsageError, usage,
+};
 use crate::step::StepId;
 use crate::store::{DiskStore, Manifest, ManifestFile};
 
@@ -54,7 +56,11 @@ struct Made {
 }
 
 pub(super) fn output(args: &Args, output: &OutputArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    let found = if output.latest { latest(args, output)? } else { current(args, output, printer)? };
+    let found = if output.latest {
+        latest(args, output)?
+    } else {
+        current(args, output, printer)?
+    };
     let made = match found {
         Ok(made) => made,
         Err(why) => {
@@ -75,15 +81,36 @@ pub(super) fn output(args: &Args, output: &OutputArgs, printer: &Printer) -> any
     if let Some(folder) = &output.to {
         copy(&made, folder, output.force, printer)?;
     }
-    let Made { step, record, tree, .. } = made;
-    let Record { key, started, seconds, .. } = &*record;
+    let Made {
+        step, record, tree, ..
+    } = made;
+    let Record {
+        key,
+        started,
+        seconds,
+        ..
+    } = &*record;
     if output.json {
         printer
             .json(&json!({"step": step, "key": key.digest(), "tree": tree, "made": started, "files": manifest.files}));
         return Ok(Exit::Success);
     }
-    let line = |file: &ManifestFile| format!("{:>10}  {}  {}", bytes(file.size), file.digest.short(), file.path);
-    printer.out(&manifest.files.iter().map(line).collect::<Vec<_>>().join("\n"));
+    let line = |file: &ManifestFile| {
+        format!(
+            "{:>10}  {}  {}",
+            bytes(file.size),
+            file.digest.short(),
+            file.path
+        )
+    };
+    printer.out(
+        &manifest
+            .files
+            .iter()
+            .map(line)
+            .collect::<Vec<_>>()
+            .join("\n"),
+    );
     printer.note(&format!("made {started} in {seconds:.2} s"));
     Ok(Exit::Success)
 }
@@ -101,7 +128,9 @@ fn latest(args: &Args, output: &OutputArgs) -> anyhow::Result<Result<Made, Strin
         last = store.latest(&step).with_context(|| unreadable(&step))?;
     }
     let last = last.ok_or_else(|| {
-        UsageError(format!("the store has no step `{step}`\n  hint: `orch plan --all` lists the steps of a spec"))
+        UsageError(format!(
+            "the store has no step `{step}`\n  hint: `orch plan --all` lists the steps of a spec"
+        ))
     })?;
     Ok(made(step, store.into(), Box::new(last), None))
 }
@@ -112,8 +141,14 @@ fn one(project: &Project, name: &str) -> anyhow::Result<StepId> {
     if let [id] = *steps.iter().copied().collect::<Vec<_>>() {
         return Ok(id);
     }
-    let hint = format!("hint: name one of them: `orch plan --all {}` lists steps", project.name);
-    usage!("`{name}` names {} steps, but only one can be printed or copied at a time\n  {hint}", steps.len())
+    let hint = format!(
+        "hint: name one of them: `orch plan --all {}` lists steps",
+        project.name
+    );
+    usage!(
+        "`{name}` names {} steps, but only one can be printed or copied at a time\n  {hint}",
+        steps.len()
+    )
 }
 
 fn unreadable(step: &str) -> String {
@@ -122,18 +157,39 @@ fn unreadable(step: &str) -> String {
     )
 }
 
-fn made(step: String, store: Arc<DiskStore>, record: Box<Record>, named: Option<Named>) -> Result<Made, String> {
+fn made(
+    step: String,
+    store: Arc<DiskStore>,
+    record: Box<Record>,
+    named: Option<Named>,
+) -> Result<Made, String> {
     match record.output {
-        Some(tree) => Ok(Made { step, store, record, tree, named }),
+        Some(tree) => Ok(Made {
+            step,
+            store,
+            record,
+            tree,
+            named,
+        }),
         None => {
-            let (outcome, reason) = (record.outcome.label(), record.reason.as_deref().unwrap_or("no reason is known"));
-            Err(format!("`{}` made nothing when it was executed, {}: {outcome}: {reason}", record.step, record.started))
+            let (outcome, reason) = (
+                record.outcome.label(),
+                record.reason.as_deref().unwrap_or("no reason is known"),
+            );
+            Err(format!(
+                "`{}` made nothing when it was executed, {}: {outcome}: {reason}",
+                record.step, record.started
+            ))
         }
     }
 }
 
 /// What is held for the key that the step has under the spec, or why there is nothing.
-fn current(args: &Args, output: &OutputArgs, printer: &Printer) -> anyhow::Result<Result<Made, String>> {
+fn current(
+    args: &Args,
+    output: &OutputArgs,
+    printer: &Printer,
+) -> anyhow::Result<Result<Made, String>> {
     let session = Session::open(&args.locations())?;
     let (store, spec) = (&session.store, output.of.spec());
     let project = session.project(&Request { check: output.check, ..Request::all(spec) }, Ask::Installed).context(
@@ -152,30 +208,53 @@ fn current(args: &Args, output: &OutputArgs, printer: &Printer) -> anyhow::Resul
     let mut previews = previews(&session, &project, Some(id), printer)?;
     let why = match previews.swap_remove(id.0 as usize) {
         Preview::Hit { record } => {
-            let named = session::loaded(&project.plan).find(|(of, _)| *of == id).map(|(_, named)| named);
+            let named = session::loaded(&project.plan)
+                .find(|(of, _)| *of == id)
+                .map(|(_, named)| named);
             return Ok(made(step.clone(), store.clone(), record, named));
         }
         Preview::WouldRun { key, reason } => match last? {
             Some(last) if key.as_ref() == Some(&last.key) && last.output.is_none() => {
                 return Ok(made(step.clone(), store.clone(), Box::new(last), None));
             }
-            Some(last) => format!("{reason}\n  hint: --latest gives the output of {}", last.started),
+            Some(last) => format!(
+                "{reason}\n  hint: --latest gives the output of {}",
+                last.started
+            ),
             None => reason.to_string(),
         },
-        Preview::Skipped { outcome, reason, .. } => format!("{}: {reason}", outcome.label()),
+        Preview::Skipped {
+            outcome, reason, ..
+        } => format!("{}: {reason}", outcome.label()),
         Preview::NotNeeded => "nothing that can run here needs it".into(),
     };
-    let run = format!("orch run {} --step {}{}", shell::word(&spec), shell::quoted(step), args.locations().flags());
-    Ok(Err(format!("the store holds nothing for `{step}` as {spec} has it now: {why}\n  hint: `{run}` makes it")))
+    let run = format!(
+        "orch run {} --step {}{}",
+        shell::word(&spec),
+        shell::quoted(step),
+        args.locations().flags()
+    );
+    Ok(Err(format!(
+        "the store holds nothing for `{step}` as {spec} has it now: {why}\n  hint: `{run}` makes it"
+    )))
 }
 
 /// Copies, never links: what people do with them is their own affair.
 fn copy(made: &Made, folder: &Path, force: bool, printer: &Printer) -> anyhow::Result<()> {
-    let Made { store, tree, named, .. } = made;
+    let Made {
+        store, tree, named, ..
+    } = made;
     if let Some(named) = named.clone() {
         let mut handed = Handed::default();
-        let spot = Spot { store, tree: *tree, folder, named };
-        let is_filled = spot.fill(&mut handed).with_context(|| format!("failed to fill `{}`", folder.display()))?;
+        let spot = Spot {
+            store,
+            tree: *tree,
+            folder,
+            named,
+        };
+        let is_filled = spot
+            .fill(&mut handed)
+            .with_context(|| format!("failed to fill `{}`", folder.display()))?;
         handed.told.iter().for_each(|text| printer.note(text));
         if is_filled {
             return Ok(());
@@ -183,7 +262,9 @@ fn copy(made: &Made, folder: &Path, force: bool, printer: &Printer) -> anyhow::R
     }
     let manifest = store.check_tree(tree)?;
     if !force && let Some(path) = in_the_way(store, &manifest, folder) {
-        usage!("`{path}` already exists with other content, so nothing was copied\n  hint: --force replaces it");
+        usage!(
+            "`{path}` already exists with other content, so nothing was copied\n  hint: --force replaces it"
+        );
     }
     for file in &manifest.files {
         let to = folder.join(&file.path);
@@ -203,9 +284,14 @@ fn copy(made: &Made, folder: &Path, force: bool, printer: &Printer) -> anyhow::R
 
 /// What would be lost: the store's own content is there again at any time.
 fn in_the_way(store: &DiskStore, manifest: &Manifest, folder: &Path) -> Option<String> {
-    let mut paths = manifest.files.iter().map(|file| (file, folder.join(&file.path)));
+    let mut paths = manifest
+        .files
+        .iter()
+        .map(|file| (file, folder.join(&file.path)));
     let found = paths.find(|(file, path)| {
-        let is_known = || Digest::of_file(path).is_ok_and(|digest| digest == file.digest || store.holds(&digest));
+        let is_known = || {
+            Digest::of_file(path).is_ok_and(|digest| digest == file.digest || store.holds(&digest))
+        };
         fs::symlink_metadata(path).is_ok() && !is_known()
     });
     found.map(|(_, path)| path.display().to_string())

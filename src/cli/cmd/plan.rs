@@ -59,15 +59,37 @@ pub(super) fn plan(args: &Args, plan: &PlanArgs, printer: &Printer) -> anyhow::R
     let listener = warnings(printer);
     let context = session.context(project, options, &listener);
     let previews = exec::preview(&context)?;
-    let draw = |format| graph::draw(project, &session.store, &previews, &project.plan.ids().collect(), format, printer);
-    match if plan.json { PlanFormat::Json } else { plan.format } {
+    let draw = |format| {
+        graph::draw(
+            project,
+            &session.store,
+            &previews,
+            &project.plan.ids().collect(),
+            format,
+            printer,
+        )
+    };
+    match if plan.json {
+        PlanFormat::Json
+    } else {
+        plan.format
+    } {
         PlanFormat::Text => {
             let origins = explain::origins(&context, &previews);
-            printer.out(&text(project, options, &previews, &groups(&previews, &origins), plan.all));
+            printer.out(&text(
+                project,
+                options,
+                &previews,
+                &groups(&previews, &origins),
+                plan.all,
+            ));
         }
-        PlanFormat::Json => {
-            printer.json(&document(project, options, &previews, &explain::origins(&context, &previews)))
-        }
+        PlanFormat::Json => printer.json(&document(
+            project,
+            options,
+            &previews,
+            &explain::origins(&context, &previews),
+        )),
         PlanFormat::Dot => draw(GraphFormat::Dot),
         PlanFormat::Mermaid => draw(GraphFormat::Mermaid),
     }
@@ -88,9 +110,16 @@ fn groups(previews: &[Preview], origins: &[StepId]) -> IndexMap<String, Group> {
         if !matches!(previews[id.0 as usize], Preview::WouldRun { .. }) {
             continue;
         }
-        let Preview::WouldRun { reason, .. } = &previews[origin.0 as usize] else { continue };
+        let Preview::WouldRun { reason, .. } = &previews[origin.0 as usize] else {
+            continue;
+        };
         let group = groups.entry(reason.to_string()).or_default();
-        if origin == id { &mut group.begin } else { &mut group.wait }.push(id);
+        if origin == id {
+            &mut group.begin
+        } else {
+            &mut group.wait
+        }
+        .push(id);
     }
     groups
 }
@@ -104,25 +133,46 @@ fn text(
 ) -> String {
     let mut out = String::new();
     let name = |id: StepId| project.plan.step(id).name.as_str();
-    let width = project.plan.ids().map(|id| name(id).len()).max().unwrap_or(0).min(48);
+    let width = project
+        .plan
+        .ids()
+        .map(|id| name(id).len())
+        .max()
+        .unwrap_or(0)
+        .min(48);
     let most = if all { usize::MAX } else { LISTED };
     let mut run = 0;
     for (reason, Group { begin, wait }) in groups {
         run += begin.len() + wait.len();
         let mut list = |steps: &[StepId], word: &str| {
             for id in steps.iter().take(most) {
-                let Preview::WouldRun { reason, .. } = &previews[id.0 as usize] else { continue };
-                let _ = writeln!(out, "{WARN}run {WARN:#} {:width$}  {DIM}{reason}{DIM:#}", name(*id));
+                let Preview::WouldRun { reason, .. } = &previews[id.0 as usize] else {
+                    continue;
+                };
+                let _ = writeln!(
+                    out,
+                    "{WARN}run {WARN:#} {:width$}  {DIM}{reason}{DIM:#}",
+                    name(*id)
+                );
             }
             if let Some(rest) = steps.get(most..).filter(|rest| !rest.is_empty()) {
-                let _ = writeln!(out, "     … and {} more {word} ({})", rest.len(), stages(project, rest));
+                let _ = writeln!(
+                    out,
+                    "     … and {} more {word} ({})",
+                    rest.len(),
+                    stages(project, rest)
+                );
             }
         };
         list(begin, &format!("for this reason: {reason}"));
-        list(wait, &format!("after {}", plural(begin.len(), "it", "these")));
+        list(
+            wait,
+            &format!("after {}", plural(begin.len(), "it", "these")),
+        );
     }
     let count = |is: fn(&Preview) -> bool| previews.iter().filter(|preview| is(preview)).count();
-    let failed = count(|preview| matches!(preview, Preview::Hit { record } if record.outcome.is_failure()));
+    let failed =
+        count(|preview| matches!(preview, Preview::Hit { record } if record.outcome.is_failure()));
     let hits = count(|preview| matches!(preview, Preview::Hit { .. })) - failed;
     let skipped = count(|preview| matches!(preview, Preview::Skipped { .. }));
     for (id, preview) in project.plan.ids().zip(previews).filter(|_| all) {
@@ -130,26 +180,51 @@ fn text(
         let _ = match preview {
             Preview::WouldRun { .. } => Ok(()),
             Preview::Hit { record } if record.outcome.is_failure() => {
-                writeln!(out, "{WARN}fail{WARN:#} {name:width$}  {DIM}{}{DIM:#}", failed_before(record))
+                writeln!(
+                    out,
+                    "{WARN}fail{WARN:#} {name:width$}  {DIM}{}{DIM:#}",
+                    failed_before(record)
+                )
             }
             Preview::Hit { record } => {
-                writeln!(out, "ok   {name:width$}  {DIM}up to date since {}{DIM:#}", record.started)
+                writeln!(
+                    out,
+                    "ok   {name:width$}  {DIM}up to date since {}{DIM:#}",
+                    record.started
+                )
             }
-            Preview::Skipped { outcome, reason, .. } => {
-                writeln!(out, "{DIM}skip {name:width$}  {}: {reason}{DIM:#}", outcome.label())
+            Preview::Skipped {
+                outcome, reason, ..
+            } => {
+                writeln!(
+                    out,
+                    "{DIM}skip {name:width$}  {}: {reason}{DIM:#}",
+                    outcome.label()
+                )
             }
-            Preview::NotNeeded => writeln!(out, "{DIM}     {name:width$}  nothing that can run here needs it{DIM:#}"),
+            Preview::NotNeeded => writeln!(
+                out,
+                "{DIM}     {name:width$}  nothing that can run here needs it{DIM:#}"
+            ),
         };
     }
     if let Some(scope) = &options.scope {
         let _ = writeln!(out, "{}", part(scope));
     }
     causes(&mut out, groups, &name);
-    let hidden = groups.values().any(|group| group.begin.len() > most || group.wait.len() > most);
-    let hint = if all || hits + failed + skipped == 0 && !hidden { "" } else { "  (--all lists them)" };
+    let hidden = groups
+        .values()
+        .any(|group| group.begin.len() > most || group.wait.len() > most);
+    let hint = if all || hits + failed + skipped == 0 && !hidden {
+        ""
+    } else {
+        "  (--all lists them)"
+    };
     let kept = match failed {
         0 => String::new(),
-        some => format!("{some} failed before and are kept (`orch run --rerun failed` runs them), "),
+        some => {
+            format!("{some} failed before and are kept (`orch run --rerun failed` runs them), ")
+        }
     };
     let _ = write!(
         out,
@@ -164,12 +239,23 @@ fn text(
 /// What is printed about a failure that stands.
 fn failed_before(record: &Record) -> String {
     let reason = record.reason.as_deref().unwrap_or("no reason was recorded");
-    format!("failed before: {}: {reason}; kept since {}", record.outcome.label(), record.started)
+    format!(
+        "failed before: {}: {reason}; kept since {}",
+        record.outcome.label(),
+        record.started
+    )
 }
 
 /// One line per cause, where there is more to it than the lines above say.
-fn causes<'a>(out: &mut String, groups: &IndexMap<String, Group>, name: &impl Fn(StepId) -> &'a str) {
-    if groups.values().all(|group| group.begin.len() + group.wait.len() < 3) {
+fn causes<'a>(
+    out: &mut String,
+    groups: &IndexMap<String, Group>,
+    name: &impl Fn(StepId) -> &'a str,
+) {
+    if groups
+        .values()
+        .all(|group| group.begin.len() + group.wait.len() < 3)
+    {
         return;
     }
     let _ = writeln!(out, "\n{BOLD}causes{BOLD:#}");
@@ -178,8 +264,11 @@ fn causes<'a>(out: &mut String, groups: &IndexMap<String, Group>, name: &impl Fn
             [only] => name(*only).to_owned(),
             many => counted(many.len(), "step"),
         };
-        let waiting =
-            if wait.is_empty() { String::new() } else { format!(", and {} after it", counted(wait.len(), "step")) };
+        let waiting = if wait.is_empty() {
+            String::new()
+        } else {
+            format!(", and {} after it", counted(wait.len(), "step"))
+        };
         let _ = writeln!(out, "  {reason}: {at}{waiting}");
     }
     out.push('\n');
@@ -188,11 +277,22 @@ fn causes<'a>(out: &mut String, groups: &IndexMap<String, Group>, name: &impl Fn
 /// `40 convert, 60 run`
 fn stages(project: &Project, steps: &[StepId]) -> String {
     let mut counts = BTreeMap::<_, usize>::new();
-    steps.iter().for_each(|id| *counts.entry(project.plan.step(*id).stage).or_default() += 1);
-    counts.iter().map(|(stage, count)| format!("{count} {}", stage.word())).collect::<Vec<_>>().join(", ")
+    steps
+        .iter()
+        .for_each(|id| *counts.entry(project.plan.step(*id).stage).or_default() += 1);
+    counts
+        .iter()
+        .map(|(stage, count)| format!("{count} {}", stage.word()))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
-fn document(project: &Project, options: &Options, previews: &[Preview], origins: &[StepId]) -> serde_json::Value {
+fn document(
+    project: &Project,
+    options: &Options,
+    previews: &[Preview],
+    origins: &[StepId],
+) -> serde_json::Value {
     let name = |id: StepId| project.plan.step(id).name.as_str();
     let steps: Vec<_> = project
         .plan
@@ -220,10 +320,11 @@ fn document(project: &Project, options: &Options, previews: &[Preview], origins:
     let causes: Vec<_> = groups(previews, origins)
         .into_iter()
         .map(|(reason, Group { begin, wait })| {
-            let why: Option<&MissReason> = begin.first().and_then(|id| match &previews[id.0 as usize] {
-                Preview::WouldRun { reason, .. } => Some(reason),
-                _ => None,
-            });
+            let why: Option<&MissReason> =
+                begin.first().and_then(|id| match &previews[id.0 as usize] {
+                    Preview::WouldRun { reason, .. } => Some(reason),
+                    _ => None,
+                });
             let steps: Vec<_> = begin.iter().map(|id| name(*id)).collect();
             json!({"reason": reason, "why": why, "steps": steps, "waiting": wait.len()})
         })
@@ -238,7 +339,9 @@ fn document(project: &Project, options: &Options, previews: &[Preview], origins:
         .plan
         .cases
         .iter()
-        .filter_map(|planned| Some(json!({"case": planned.case.id(), "half": planned.case.half.as_ref()?})))
+        .filter_map(|planned| {
+            Some(json!({"case": planned.case.id(), "half": planned.case.half.as_ref()?}))
+        })
         .collect();
     json!({"half": half, "spec": project.name, "scope": options.scope, "steps": steps, "causes": causes, "cases": project.plan.cases.len(), "excluded": excluded})
 }

@@ -35,8 +35,17 @@ pub(super) fn profile(args: &Args, asked: &ProfileArgs, printer: &Printer) -> an
     on_interrupt(&session.cancel, || {})?;
     let console = Console::new(printer.verbosity());
     let tell = |text: &str| printer.note(text);
-    let settings = Settings { command: command_line(), ..Settings::default() };
-    let found = session.profile(&Request::all(&asked.spec), &asked.case, asked.samples, &settings, (&console, &tell));
+    let settings = Settings {
+        command: command_line(),
+        ..Settings::default()
+    };
+    let found = session.profile(
+        &Request::all(&asked.spec),
+        &asked.case,
+        asked.samples,
+        &settings,
+        (&console, &tell),
+    );
     let (case, profile) = found?;
     let document = || json!({"case": case, "profile": profile});
     printer.answer(asked.json, document, || text(&case, &profile, asked.top));
@@ -46,7 +55,16 @@ pub(super) fn profile(args: &Args, asked: &ProfileArgs, printer: &Printer) -> an
 /// Where, of what type, and which operators, the slowest first.
 fn text(case: &str, profile: &Profile, top: usize) -> String {
     let counted_ms: f64 = profile.operators.iter().map(|operator| operator.ms).sum();
-    let share = |ms: f64| Some(format!("{:.1} %", if counted_ms > 0.0 { 100.0 * ms / counted_ms } else { 0.0 }));
+    let share = |ms: f64| {
+        Some(format!(
+            "{:.1} %",
+            if counted_ms > 0.0 {
+                100.0 * ms / counted_ms
+            } else {
+                0.0
+            }
+        ))
+    };
     let ms = |ms: f64| Some(format!("{ms:.4}"));
     let head = format!(
         "{case}: {} of {} by {}\n{counted_ms:.4} ms in operators, {:.4} ms in all while they are counted; a run's latency is less\n",
@@ -57,17 +75,36 @@ fn text(case: &str, profile: &Profile, top: usize) -> String {
     );
     let sums = |title: &str, sums: Vec<(&str, f64, usize)>| {
         let row = |(word, time, count): &(&str, f64, usize)| {
-            vec![Some((*word).to_owned()), Some(count.to_string()), ms(*time), share(*time)]
+            vec![
+                Some((*word).to_owned()),
+                Some(count.to_string()),
+                ms(*time),
+                share(*time),
+            ]
         };
-        table(&[title, "operators", "ms", "share"], &sums.iter().take(top).map(row).collect::<Vec<_>>())
+        table(
+            &[title, "operators", "ms", "share"],
+            &sums.iter().take(top).map(row).collect::<Vec<_>>(),
+        )
     };
     let slowest = profile.operators.iter().take(top).map(|operator| {
-        let texts = [&operator.name, &operator.kind, &operator.place].map(|text| Some(text.clone()));
-        texts.into_iter().chain([ms(operator.ms), share(operator.ms)]).collect()
+        let texts =
+            [&operator.name, &operator.kind, &operator.place].map(|text| Some(text.clone()));
+        texts
+            .into_iter()
+            .chain([ms(operator.ms), share(operator.ms)])
+            .collect()
     });
-    let slowest = table(&["operator", "type", "place", "ms", "share"], &slowest.collect::<Vec<_>>());
+    let slowest = table(
+        &["operator", "type", "place", "ms", "share"],
+        &slowest.collect::<Vec<_>>(),
+    );
     let more = profile.operators.len().saturating_sub(top);
-    let more = if more > 0 { format!("and {more} more (--top, --json)\n") } else { String::new() };
+    let more = if more > 0 {
+        format!("and {more} more (--top, --json)\n")
+    } else {
+        String::new()
+    };
     let places = sums("place", profile.by(|operator| &operator.place));
     let kinds = sums("type", profile.by(|operator| &operator.kind));
     [head, places, kinds, slowest].join("\n") + &more

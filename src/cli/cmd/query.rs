@@ -39,7 +39,11 @@ pub(in crate::cli) enum QueryFormat {
 }
 
 pub(super) fn query(args: &Args, query: &QueryArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    let format = if query.json { QueryFormat::Json } else { query.format };
+    let format = if query.json {
+        QueryFormat::Json
+    } else {
+        query.format
+    };
     if format == QueryFormat::Parquet && query.output.is_none() && std::io::stdout().is_terminal() {
         usage!("Parquet is for programs\n  hint: name a file, `--output answer.parquet`");
     }
@@ -51,7 +55,9 @@ pub(super) fn query(args: &Args, query: &QueryArgs, printer: &Printer) -> anyhow
         Some(path) => {
             path.parent().map_or(Ok(()), fs::create_dir_all)?;
             let write = |file: &mut File| anyhow::Ok(file.write_all(&bytes)?);
-            store.write_out(path, write).with_context(|| format!("failed to write `{}`", path.display()))?;
+            store
+                .write_out(path, write)
+                .with_context(|| format!("failed to write `{}`", path.display()))?;
         }
         None if format == QueryFormat::Table => printer.out(&String::from_utf8_lossy(&bytes)),
         None => printer.raw(&bytes)?,
@@ -64,12 +70,15 @@ fn text(sql: &str) -> anyhow::Result<String> {
         return Ok(sql.to_owned());
     }
     let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text).context("failed to read the query from stdin")?;
+    std::io::stdin()
+        .read_to_string(&mut text)
+        .context("failed to read the query from stdin")?;
     Ok(text)
 }
 
 fn answer(reader: &Reader, sql: &str, format: QueryFormat) -> anyhow::Result<Vec<u8>> {
-    let written = |format| fs::read(reader.write(sql, format)?).context("failed to read the answer");
+    let written =
+        |format| fs::read(reader.write(sql, format)?).context("failed to read the answer");
     match format {
         QueryFormat::Table => {
             let rows = reader.query(sql)?;

@@ -14,7 +14,9 @@ fn none_configured() -> anyhow::Error {
 
 #[cfg(not(feature = "remote"))]
 pub(super) fn remote(_: &Path, _: bool, _: &Printer) -> anyhow::Result<Exit> {
-    Err(session::configured()?.map_or_else(none_configured, |_| UsageError(session::NOT_BUILT.into()).into()))
+    Err(session::configured()?.map_or_else(none_configured, |_| {
+        UsageError(session::NOT_BUILT.into()).into()
+    }))
 }
 
 #[cfg(not(feature = "remote"))]
@@ -32,8 +34,16 @@ fn hub(dir: &Path) -> anyhow::Result<crate::store::remote::Hub> {
 #[cfg(feature = "remote")]
 pub(super) fn remote(dir: &Path, json: bool, printer: &Printer) -> anyhow::Result<Exit> {
     let reached = hub(dir)?.reach();
-    let exit = if reached.error.is_some() { Exit::Failed } else { Exit::Success };
-    let mode = if reached.writes { "read-write" } else { "read-only" };
+    let exit = if reached.error.is_some() {
+        Exit::Failed
+    } else {
+        Exit::Success
+    };
+    let mode = if reached.writes {
+        "read-write"
+    } else {
+        "read-only"
+    };
     if json {
         printer.json(&serde_json::json!({
             "remote": reached.remote, "mode": mode, "signed": reached.signed, "pending": reached.pending,
@@ -42,8 +52,10 @@ pub(super) fn remote(dir: &Path, json: bool, printer: &Printer) -> anyhow::Resul
         return Ok(exit);
     }
     let milliseconds = reached.seconds * 1000.0;
-    let answer =
-        reached.error.map_or_else(|| format!("reachable ({milliseconds:.0} ms)"), |e| format!("not reachable: {e}"));
+    let answer = reached.error.map_or_else(
+        || format!("reachable ({milliseconds:.0} ms)"),
+        |e| format!("not reachable: {e}"),
+    );
     let trust = match reached.signed {
         true => "only results signed with ORCH_REMOTE_KEY are trusted",
         false => "whoever can write there is trusted: ORCH_REMOTE_KEY is not set",
@@ -59,7 +71,11 @@ pub(super) fn remote(dir: &Path, json: bool, printer: &Printer) -> anyhow::Resul
 pub(super) fn push(dir: &Path, all: bool, printer: &Printer) -> anyhow::Result<Exit> {
     let hub = hub(dir)?;
     if !hub.writes() {
-        session::usage!("the remote {} is read-only\n  hint: mode = \"read-write\" in {}", hub.name(), config::FILE);
+        session::usage!(
+            "the remote {} is read-only\n  hint: mode = \"read-write\" in {}",
+            hub.name(),
+            config::FILE
+        );
     }
     let cancel = crate::worker::Cancel::default();
     super::run::on_interrupt(&cancel, || {})?;

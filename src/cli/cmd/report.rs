@@ -58,7 +58,9 @@ pub(super) fn report(args: &Args, report: &ReportArgs, printer: &Printer) -> any
         files => report::merge::merge(&documents(files)?)?,
     };
     if report.no_repro {
-        doc.cases.iter_mut().for_each(|case| (case.repro, case.log) = (None, None));
+        doc.cases
+            .iter_mut()
+            .for_each(|case| (case.repro, case.log) = (None, None));
     }
     let text = match report.format {
         ReportFormat::Text => report::text::render(&doc, &printer.styles()),
@@ -76,12 +78,19 @@ pub(super) fn report(args: &Args, report: &ReportArgs, printer: &Printer) -> any
         Some(path) => {
             path.parent().map_or(Ok(()), fs::create_dir_all)?;
             let write = |file: &mut File| anyhow::Ok(file.write_all(text.as_bytes())?);
-            session.store.write_out(path, write).with_context(|| format!("failed to write `{}`", path.display()))?;
+            session
+                .store
+                .write_out(path, write)
+                .with_context(|| format!("failed to write `{}`", path.display()))?;
         }
         None => printer.data(&text),
     }
     let nothing_ran = doc.summary.failed == 0 && !doc.summary.is_well();
-    Ok(if nothing_ran && !report.allow_none { Exit::NothingRan } else { Exit::Success })
+    Ok(if nothing_ran && !report.allow_none {
+        Exit::NothingRan
+    } else {
+        Exit::Success
+    })
 }
 
 /// What the store knows of the spec.
@@ -92,7 +101,10 @@ fn held(session: &Session, report: &ReportArgs, printer: &Printer) -> anyhow::Re
 
 /// The documents, each with the name of its file.
 pub(super) fn documents(files: &[PathBuf]) -> anyhow::Result<Vec<(String, ReportDoc)>> {
-    files.iter().map(|path| Ok((path.display().to_string(), document(path)?))).collect()
+    files
+        .iter()
+        .map(|path| Ok((path.display().to_string(), document(path)?)))
+        .collect()
 }
 
 /// How files of runs begin, which are compressed.
@@ -103,7 +115,12 @@ pub(super) fn document(path: &Path) -> anyhow::Result<ReportDoc> {
     let text = fs::read(path).with_context(|| format!("failed to read `{}`", path.display()))?;
     if text.starts_with(GZIP) {
         let doc = RunFile::read(path)?.doc;
-        let nothing = || format!("`{}` is of a run that had nothing to do, so it holds no report", path.display());
+        let nothing = || {
+            format!(
+                "`{}` is of a run that had nothing to do, so it holds no report",
+                path.display()
+            )
+        };
         return doc.ok_or_else(|| UsageError(nothing()).into());
     }
     let read = serde_json::from_slice(&text);

@@ -84,27 +84,47 @@ pub(in crate::cli) struct RunArgs {
 
 const KEEP_GOING: &Words<KeepGoing> = &[
     ("always", KeepGoing::Always, "Every step whose inputs exist"),
-    ("dependencies", KeepGoing::Dependencies, "Only steps that serve a case which can still pass"),
+    (
+        "dependencies",
+        KeepGoing::Dependencies,
+        "Only steps that serve a case which can still pass",
+    ),
     ("never", KeepGoing::Never, "Nothing new"),
 ];
 const WHERE: &Words<Where> = &[
     ("local", Where::Local, "None"),
     ("remote", Where::Remote, "All that can execute remotely"),
-    ("auto", Where::Auto, "Those that need a device which this machine lacks"),
+    (
+        "auto",
+        Where::Auto,
+        "Those that need a device which this machine lacks",
+    ),
 ];
 const DOWNLOAD: &Words<Download> = &[
     ("all", Download::All, "All outputs"),
-    ("toplevel", Download::Toplevel, "Outputs that no other step reads, and those requested by name"),
+    (
+        "toplevel",
+        Download::Toplevel,
+        "Outputs that no other step reads, and those requested by name",
+    ),
     ("none", Download::None, "Nothing"),
 ];
 
 impl RunArgs {
     fn allowing_none(&self, exit: Exit) -> Exit {
-        if self.allow_none && exit == Exit::NothingRan { Exit::Success } else { exit }
+        if self.allow_none && exit == Exit::NothingRan {
+            Exit::Success
+        } else {
+            exit
+        }
     }
 
     pub(super) fn request(&self) -> Request {
-        Request { steps: self.steps.clone(), rerun: self.rerun.clone(), ..self.spec.scoped(&self.scope) }
+        Request {
+            steps: self.steps.clone(),
+            rerun: self.rerun.clone(),
+            ..self.spec.scoped(&self.scope)
+        }
     }
 
     pub(super) fn settings(&self) -> Settings {
@@ -112,12 +132,20 @@ impl RunArgs {
             jobs: self.jobs,
             memory: self.memory.map(|size| size.0),
             job_memory: self.job_memory.map(|size| size.0),
-            keep_going: if self.fail_fast { KeepGoing::Never } else { self.keep_going },
+            keep_going: if self.fail_fast {
+                KeepGoing::Never
+            } else {
+                self.keep_going
+            },
             retries: self.retry.retries,
             backoff: self.retry.backoff(),
             seed: None,
             no_remote: self.no_remote,
-            executor: Said { url: self.executor.clone(), whereabouts: self.whereabouts, download: self.download },
+            executor: Said {
+                url: self.executor.clone(),
+                whereabouts: self.whereabouts,
+                download: self.download,
+            },
             out_dir: self.out_dir.clone(),
             trace: self.trace.clone(),
             command: command_line(),
@@ -141,16 +169,30 @@ pub(in crate::cli) struct RetryArgs {
 
 impl RetryArgs {
     fn backoff(&self) -> Backoff {
-        let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let now = || {
+            std::time::SystemTime::now()
+                .duration_since(std::time::UNIX_EPOCH)
+                .unwrap_or_default()
+        };
         // Two runs that fail together come back at different times.
-        let seed = self.retry_seed.unwrap_or_else(|| now().as_nanos() as u64 ^ u64::from(std::process::id()));
-        Backoff { first: Duration::from_secs_f64(self.retry_wait), seed, ..Backoff::default() }
+        let seed = self
+            .retry_seed
+            .unwrap_or_else(|| now().as_nanos() as u64 ^ u64::from(std::process::id()));
+        Backoff {
+            first: Duration::from_secs_f64(self.retry_wait),
+            seed,
+            ..Backoff::default()
+        }
     }
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
     let value: f64 = text.parse().map_err(|_| "it is not a number".to_owned())?;
-    if (0.0..=3600.0).contains(&value) { Ok(value) } else { Err("it must be from 0 to 3600".to_owned()) }
+    if (0.0..=3600.0).contains(&value) {
+        Ok(value)
+    } else {
+        Err("it must be from 0 to 3600".to_owned())
+    }
 }
 
 pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Result<Exit> {
@@ -183,12 +225,17 @@ pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Resu
 
 /// This process's command line, quoted for a shell; as it may be written down.
 pub(super) fn command_line() -> String {
-    let args = std::env::args().skip(1).map(|arg| format!(" {}", shell::word(&without_secrets(&arg))));
+    let args = std::env::args()
+        .skip(1)
+        .map(|arg| format!(" {}", shell::word(&without_secrets(&arg))));
     std::iter::once("orch".to_owned()).chain(args).collect()
 }
 
 /// Cancels on the first interrupt, and ends everything at once on the second.
-pub(super) fn on_interrupt(cancel: &Cancel, also: impl Fn() + Send + 'static) -> anyhow::Result<()> {
+pub(super) fn on_interrupt(
+    cancel: &Cancel,
+    also: impl Fn() + Send + 'static,
+) -> anyhow::Result<()> {
     static TOLD: Mutex<Option<Cancel>> = Mutex::new(None);
     let told = || lock(&TOLD);
     // The handler stays for as long as the process lives; whoever listens last is told.
@@ -200,7 +247,10 @@ pub(super) fn on_interrupt(cancel: &Cancel, also: impl Fn() + Send + 'static) ->
         if cancel.is_cancelled() {
             // Asked twice: now.
             worker::kill_all();
-            #[expect(clippy::exit, reason = "on its own thread, a handler has no other way to end the program")]
+            #[expect(
+                clippy::exit,
+                reason = "on its own thread, a handler has no other way to end the program"
+            )]
             std::process::exit(Exit::Interrupted as i32);
         }
         cancel.cancel();
@@ -252,7 +302,12 @@ pub(super) fn show(doc: &ReportDoc, page: Option<&Path>, run: &RunArgs, printer:
         printer.data(&report::json::render(doc));
         return;
     }
-    show_text(&report::text::body(doc, &printer.styles()), &doc.summary, page, printer);
+    show_text(
+        &report::text::body(doc, &printer.styles()),
+        &doc.summary,
+        page,
+        printer,
+    );
 }
 
 /// Prints the report for people; `body` is all but the last line.
@@ -265,8 +320,16 @@ fn show_text(body: &str, summary: &Summary, page: Option<&Path>, printer: &Print
 }
 
 /// What the last run found. None if it cannot be read.
-fn show_recalled(recalled: &Recalled, request: &Request, run: &RunArgs, printer: &Printer) -> Option<Exit> {
-    let (summary, page) = (recalled.summary(), page_of(&run.out_dir, request.part().is_some()));
+fn show_recalled(
+    recalled: &Recalled,
+    request: &Request,
+    run: &RunArgs,
+    printer: &Printer,
+) -> Option<Exit> {
+    let (summary, page) = (
+        recalled.summary(),
+        page_of(&run.out_dir, request.part().is_some()),
+    );
     if run.json || github::is_here() {
         show(&recalled.doc()?, Some(&page), run, printer);
     } else {
@@ -289,14 +352,21 @@ fn exit_of(finished: &Finished, nothing: bool) -> Exit {
     if finished.met_bug {
         return Exit::Bug;
     }
-    let made = nothing || finished.results.iter().any(|result| result.outcome.is_made());
+    let made = nothing
+        || finished
+            .results
+            .iter()
+            .any(|result| result.outcome.is_made());
     exit_by(&finished.doc.summary, made)
 }
 
 /// The exit code by the counts of a run. `made`: whether it made anything besides cases. Steps chosen by name, or commands, are
 /// something that ran although no case was asked for.
 fn exit_by(summary: &Summary, made: bool) -> Exit {
-    match (has_failed(summary), summary.is_well() || (summary.cases == 0 && made)) {
+    match (
+        has_failed(summary),
+        summary.is_well() || (summary.cases == 0 && made),
+    ) {
         (true, _) => Exit::Failed,
         (false, true) => Exit::Success,
         (false, false) => Exit::NothingRan,
@@ -315,12 +385,23 @@ mod tests {
 
     #[test]
     fn a_bug_counts_for_more_than_any_result_and_an_interruption_for_more_than_a_bug() {
-        let doc: ReportDoc = serde_json::from_str(include_str!("../../../tests/fixtures/report/doc.json")).unwrap();
+        let doc: ReportDoc =
+            serde_json::from_str(include_str!("../../../tests/fixtures/report/doc.json")).unwrap();
         assert!(has_failed(&doc.summary), "it would be another failure");
         let exit = |met_bug, interrupted| {
             let files = FileDigests::load("nowhere".into());
             let (doc, absent) = (doc.clone(), Default::default());
-            exit_of(&Finished { results: vec![], interrupted, met_bug, doc, files, absent }, false)
+            exit_of(
+                &Finished {
+                    results: vec![],
+                    interrupted,
+                    met_bug,
+                    doc,
+                    files,
+                    absent,
+                },
+                false,
+            )
         };
         assert_eq!(exit(false, false), Exit::Failed);
         assert_eq!((exit(true, false), Exit::Bug as u8), (Exit::Bug, 70));

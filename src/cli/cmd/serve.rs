@@ -28,9 +28,15 @@ pub(super) fn serve(args: &Args, serve: &ServeArgs, printer: &Printer) -> anyhow
     }
     trends(&args.locations(), &|text| printer.note(text));
     let port = Port::open(serve.port).with_context(|| {
-        format!("failed to listen on port {} of 127.0.0.1\n  hint: `--port 0` picks a free one", serve.port)
+        format!(
+            "failed to listen on port {} of 127.0.0.1\n  hint: `--port 0` picks a free one",
+            serve.port
+        )
     })?;
-    printer.out(&format!("{0}  the report\n{0}site/  a page for each model, target and pair\n", port.address()));
+    printer.out(&format!(
+        "{0}  the report\n{0}site/  a page for each model, target and pair\n",
+        port.address()
+    ));
     printer.note("follows the store during runs; Ctrl-C ends it");
     port.serve(&mut live, &cancel)?;
     Ok(Exit::Success)

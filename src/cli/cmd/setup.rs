@@ -26,7 +26,11 @@ pub(in crate::cli) struct SetupArgs {
 impl SetupArgs {
     /// All that can be installed by name.
     fn names() -> Vec<&'static str> {
-        EnvName::ALL.into_iter().map(EnvName::name).chain([TORCH_WORKER]).collect()
+        EnvName::ALL
+            .into_iter()
+            .map(EnvName::name)
+            .chain([TORCH_WORKER])
+            .collect()
     }
 }
 
@@ -53,29 +57,55 @@ pub(super) fn setup(args: &Args, setup: &SetupArgs, printer: &Printer) -> anyhow
             continue;
         }
         printer.note(&format!("{what}: installing"));
-        session.provision.ensure(requirement, &|line| printer.note(&format!("  {line}")))?;
+        session
+            .provision
+            .ensure(requirement, &|line| printer.note(&format!("  {line}")))?;
         printer.note(&format!("{what}: done"));
     }
     if let Some(folder) = &setup.ship {
-        session.provision.ensure(Requirement::TorchWorker, &|line| printer.note(&format!("  {line}")))?;
-        printer.out(&format!("{}\n", session.provision.ship_torch_worker(folder)?.display()));
+        session
+            .provision
+            .ensure(Requirement::TorchWorker, &|line| {
+                printer.note(&format!("  {line}"))
+            })?;
+        printer.out(&format!(
+            "{}\n",
+            session.provision.ship_torch_worker(folder)?.display()
+        ));
     }
     Ok(Exit::Success)
 }
 
 /// Writes the locks, from orch's own whatever lies in the folder.
-fn lock_torch(args: &Args, setup: &SetupArgs, index: &str, printer: &Printer) -> anyhow::Result<()> {
+fn lock_torch(
+    args: &Args,
+    setup: &SetupArgs,
+    index: &str,
+    printer: &Printer,
+) -> anyhow::Result<()> {
     let Some(folder) = &args.locks else {
         usage!(
             "--torch-index has no folder to write the lock to\n  hint: name one with --locks or ORCH_LOCKS, and keep it \
              beside the specs: who runs them needs the same"
         );
     };
-    let session = Session::open(&Locations { locks: None, ..args.locations() })?;
+    let session = Session::open(&Locations {
+        locks: None,
+        ..args.locations()
+    })?;
     for requirement in named(&setup.what)? {
-        let Requirement::Env(name) = requirement else { continue };
-        session.provision.lock_with_torch(name, index, folder, &|line| printer.note(&format!("  {line}")))?;
-        printer.note(&format!("wrote {}", folder.join(format!("{name}.txt")).display()));
+        let Requirement::Env(name) = requirement else {
+            continue;
+        };
+        session
+            .provision
+            .lock_with_torch(name, index, folder, &|line| {
+                printer.note(&format!("  {line}"))
+            })?;
+        printer.note(&format!(
+            "wrote {}",
+            folder.join(format!("{name}.txt")).display()
+        ));
     }
     Ok(())
 }

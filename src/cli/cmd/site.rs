@@ -32,7 +32,11 @@ pub(in crate::cli) struct SiteArgs {
 pub(super) fn site(args: &Args, asked: &SiteArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let doc = merge::merge(&documents(&asked.report)?)?;
     let changes = changes(args, asked, &doc, printer)?;
-    let files = site::site(&doc, changes.as_ref(), &trends(&args.locations(), &|text| printer.note(text)))?;
+    let files = site::site(
+        &doc,
+        changes.as_ref(),
+        &trends(&args.locations(), &|text| printer.note(text)),
+    )?;
     let mut handed = Handed::default();
     let [written, stayed, gone] = place_site(&files, &asked.dir, &mut handed)?;
     handed.told.iter().for_each(|text| printer.note(text));
@@ -47,19 +51,40 @@ pub(super) fn site(args: &Args, asked: &SiteArgs, printer: &Printer) -> anyhow::
 }
 
 /// Against what was asked for, or else against last week's run.
-fn changes(args: &Args, asked: &SiteArgs, doc: &ReportDoc, printer: &Printer) -> anyhow::Result<Option<Comparison>> {
+fn changes(
+    args: &Args,
+    asked: &SiteArgs,
+    doc: &ReportDoc,
+    printer: &Printer,
+) -> anyhow::Result<Option<Comparison>> {
     let mut reports = Reports::new(args, printer);
     let base = match (&asked.since, &*asked.report) {
         (Some(since), _) => Some(reports.named(since)?),
         (None, [_]) => reports.last_week(doc).unwrap_or_else(|error| {
-            printer.note(&format!("the site does not say what changed since last week: {error:#}"));
+            printer.note(&format!(
+                "the site does not say what changed since last week: {error:#}"
+            ));
             None
         }),
         // The run of one shard or machine is no base for all of them.
         (None, _) => None,
     };
-    let Some((name, base)) = base else { return Ok(None) };
-    printer.note(&format!("what changed since {name}: {}", asked.dir.join("changes.html").display()));
-    let head = asked.report.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
-    Ok(Some(compare((&name, &base), (&head, doc), &reports.noises(&doc.host.name)?)))
+    let Some((name, base)) = base else {
+        return Ok(None);
+    };
+    printer.note(&format!(
+        "what changed since {name}: {}",
+        asked.dir.join("changes.html").display()
+    ));
+    let head = asked
+        .report
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect::<Vec<_>>()
+        .join(", ");
+    Ok(Some(compare(
+        (&name, &base),
+        (&head, doc),
+        &reports.noises(&doc.host.name)?,
+    )))
 }

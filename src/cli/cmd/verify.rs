@@ -35,20 +35,33 @@ pub(super) fn verify(args: &Args, verify: &VerifyArgs, printer: &Printer) -> any
     let spec = session::spec(&verify.spec)?;
     let matrix = Matrix::with(&spec, &verify.targets);
     let chosen = matrix.representatives(&spec);
-    let models: Vec<_> = chosen.iter().filter_map(|Representative { model, .. }| model.map(str::to_owned)).collect();
+    let models: Vec<_> = chosen
+        .iter()
+        .filter_map(|Representative { model, .. }| model.map(str::to_owned))
+        .collect();
     if models.is_empty() {
         let spec = verify.spec.display();
-        usage!("{spec} has no model of any pipeline\n  hint: give it a model, or name another spec");
+        usage!(
+            "{spec} has no model of any pipeline\n  hint: give it a model, or name another spec"
+        );
     }
     // Executes every inference of these models, whatever the store holds.
     let request = Request {
-        selection: Selection { targets: verify.targets.clone(), queries: vec![Query::any_of(Facet::Model, &models)] },
+        selection: Selection {
+            targets: verify.targets.clone(),
+            queries: vec![Query::any_of(Facet::Model, &models)],
+        },
         check: true,
         rerun: vec!["run".to_owned(), "failed".to_owned()],
         ..Request::all(&verify.spec)
     };
     let VerifyArgs { jobs, out_dir, .. } = verify;
-    let settings = Settings { jobs: *jobs, out_dir: out_dir.clone(), command: command_line(), ..Settings::default() };
+    let settings = Settings {
+        jobs: *jobs,
+        out_dir: out_dir.clone(),
+        command: command_line(),
+        ..Settings::default()
+    };
     let not_asked = matrix.not_asked(&spec, &models);
     let tell = |text: &str| printer.note(text);
     let mut session = Session::open(&args.locations())?;
@@ -56,7 +69,12 @@ pub(super) fn verify(args: &Args, verify: &VerifyArgs, printer: &Printer) -> any
     let planned = session.plan(&request, Ask::Installing(&tell), &tell)?;
     on_interrupt(&session.cancel, || {})?;
     let show = |doc: &ReportDoc, page: Option<&Path>| {
-        let verified = Verified { doc, spec: &spec, chosen: &chosen, not_asked: &not_asked };
+        let verified = Verified {
+            doc,
+            spec: &spec,
+            chosen: &chosen,
+            not_asked: &not_asked,
+        };
         printer.answer(verify.json, || verified.document(), || verified.page());
         if let Some(page) = page.filter(|_| !verify.json) {
             printer.note(&format!("report: {}", page.display()));

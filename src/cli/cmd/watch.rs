@@ -41,7 +41,9 @@ pub(super) fn watch(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Re
             _ => {
                 let files = counted(watched.count(), "file");
                 let did = executed.map_or_else(|| "nothing ran".to_owned(), |names| ran(&names));
-                printer.note(&format!("watch: {did}; waiting for a change of {files} (interrupt to end)"));
+                printer.note(&format!(
+                    "watch: {did}; waiting for a change of {files} (interrupt to end)"
+                ));
                 watched.wait(&receiver, &cancel)
             }
         };
@@ -76,11 +78,13 @@ fn cycle(
     }
     let tell = |text: &str| printer.note(text);
     let ready = session.without_cuda_for(&request, &settings, &tell);
-    let result = ready.and_then(|()| session.plan(&request, Ask::Installing(&tell), &tell)).and_then(|planned| {
-        watched.add(&inputs(&planned), printer);
-        let show = |doc: &ReportDoc, page: Option<&Path>| show(doc, page, run, printer);
-        perform(&session, planned, (&request, &settings), &show, printer)
-    });
+    let result = ready
+        .and_then(|()| session.plan(&request, Ask::Installing(&tell), &tell))
+        .and_then(|planned| {
+            watched.add(&inputs(&planned), printer);
+            let show = |doc: &ReportDoc, page: Option<&Path>| show(doc, page, run, printer);
+            perform(&session, planned, (&request, &settings), &show, printer)
+        });
     match result {
         Ok((_, executed)) => Ok(Some(executed)),
         Err(error) if exit::of_error(&error) == Exit::Bug => Err(error),
@@ -93,16 +97,31 @@ fn cycle(
 
 /// The user's files and folders that the steps read.
 fn inputs(planned: &Planned) -> Vec<PathBuf> {
-    planned.project.plan.files().map(Path::to_owned).collect::<BTreeSet<_>>().into_iter().collect()
+    planned
+        .project
+        .plan
+        .files()
+        .map(Path::to_owned)
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect()
 }
 
 /// `command:sorted, command:first ran`
 fn ran(names: &[String]) -> String {
-    if names.is_empty() { "nothing had to run".into() } else { format!("{} ran", listed(names)) }
+    if names.is_empty() {
+        "nothing had to run".into()
+    } else {
+        format!("{} ran", listed(names))
+    }
 }
 
 fn listed(names: &[String]) -> String {
     let rest = names.len().saturating_sub(TOLD);
     let shown = names[..names.len() - rest].join(", ");
-    if rest == 0 { shown } else { format!("{shown} and {rest} more") }
+    if rest == 0 {
+        shown
+    } else {
+        format!("{shown} and {rest} more")
+    }
 }

@@ -39,7 +39,10 @@ pub(super) fn what_ran(args: &Args, what: &WhatRanArgs, printer: &Printer) -> an
     let store = args.store()?;
     let found = chosen(&store, what)?;
     if what.json {
-        let runs: Vec<_> = found.iter().map(|(id, run)| document(id, run, what)).collect();
+        let runs: Vec<_> = found
+            .iter()
+            .map(|(id, run)| document(id, run, what))
+            .collect();
         printer.json(&json!({"runs": runs}));
         return Ok(Exit::Success);
     }
@@ -62,8 +65,15 @@ pub(super) fn what_ran(args: &Args, what: &WhatRanArgs, printer: &Printer) -> an
 fn chosen(store: &DiskStore, what: &WhatRanArgs) -> anyhow::Result<Vec<(String, Run)>> {
     let mut runs = journal::runs(&explain::runs_dir(store))?;
     if let Some(since) = what.since.as_deref().map(moment).transpose()? {
-        let is_older = |(_, run): &(String, Run)| run.head.started.parse::<Timestamp>().is_ok_and(|at| at < since);
-        return runs.take_while(|found| !found.as_ref().is_ok_and(is_older)).collect();
+        let is_older = |(_, run): &(String, Run)| {
+            run.head
+                .started
+                .parse::<Timestamp>()
+                .is_ok_and(|at| at < since)
+        };
+        return runs
+            .take_while(|found| !found.as_ref().is_ok_and(is_older))
+            .collect();
     }
     if what.runs {
         return runs.collect();
@@ -73,20 +83,38 @@ fn chosen(store: &DiskStore, what: &WhatRanArgs) -> anyhow::Result<Vec<(String, 
             let mut newest = runs.take(number).collect::<anyhow::Result<Vec<_>>>()?;
             newest.pop().filter(|_| newest.len() + 1 == number)
         }
-        Err(_) => runs.find(|found| found.as_ref().map_or(true, |(id, _)| *id == what.run)).transpose()?,
+        Err(_) => runs
+            .find(|found| found.as_ref().map_or(true, |(id, _)| *id == what.run))
+            .transpose()?,
     };
     if chosen.is_none() && what.run != "1" {
-        usage!("no run is called `{}`\n  hint: `orch what-ran --runs` lists those on record", what.run);
+        usage!(
+            "no run is called `{}`\n  hint: `orch what-ran --runs` lists those on record",
+            what.run
+        );
     }
     Ok(Vec::from_iter(chosen))
 }
 
 /// A day, which begins where the user is, or a moment.
 fn moment(text: &str) -> anyhow::Result<Timestamp> {
-    let day =
-        || text.parse::<jiff::civil::Date>().ok()?.to_zoned(jiff::tz::TimeZone::system()).ok().map(|z| z.timestamp());
-    let bad = || UsageError(format!("`{text}` is not a date\n  hint: write 2026-01-31 or 2026-01-31T08:00:00Z"));
-    Ok(text.parse::<Timestamp>().ok().or_else(day).ok_or_else(bad)?)
+    let day = || {
+        text.parse::<jiff::civil::Date>()
+            .ok()?
+            .to_zoned(jiff::tz::TimeZone::system())
+            .ok()
+            .map(|z| z.timestamp())
+    };
+    let bad = || {
+        UsageError(format!(
+            "`{text}` is not a date\n  hint: write 2026-01-31 or 2026-01-31T08:00:00Z"
+        ))
+    };
+    Ok(text
+        .parse::<Timestamp>()
+        .ok()
+        .or_else(day)
+        .ok_or_else(bad)?)
 }
 
 fn state(run: &Run) -> &'static str {
@@ -102,24 +130,53 @@ fn heading(text: &mut String, id: &str, run: &Run) {
     let head = &run.head;
     let _ = writeln!(text, "{BOLD}{}{BOLD:#}  {}", head.started, head.command);
     let mut outcomes = std::collections::BTreeMap::<_, usize>::new();
-    run.steps.iter().for_each(|ran| *outcomes.entry(ran.outcome).or_default() += 1);
-    let outcomes: Vec<_> = outcomes.iter().map(|(outcome, n)| format!("{n} {}", outcome.label())).collect();
+    run.steps
+        .iter()
+        .for_each(|ran| *outcomes.entry(ran.outcome).or_default() += 1);
+    let outcomes: Vec<_> = outcomes
+        .iter()
+        .map(|(outcome, n)| format!("{n} {}", outcome.label()))
+        .collect();
     let steps = counted(run.steps.len(), "step");
-    let _ = write!(text, "  run {id}: {steps} executed ({})", outcomes.join(", "));
+    let _ = write!(
+        text,
+        "  run {id}: {steps} executed ({})",
+        outcomes.join(", ")
+    );
     if let Some(end) = &run.end {
-        let _ = write!(text, ", {} up to date, in {}", end.hits, seconds(end.seconds));
+        let _ = write!(
+            text,
+            ", {} up to date, in {}",
+            end.hits,
+            seconds(end.seconds)
+        );
     }
     let state = match state(run) {
         "ended" => String::new(),
         other => format!("; {WARN}{other}{WARN:#}"),
     };
-    let _ = writeln!(text, "{state}\n  {DIM}in {} on {}, {}{DIM:#}", head.folder, head.host, counted(head.jobs, "job"));
+    let _ = writeln!(
+        text,
+        "{state}\n  {DIM}in {} on {}, {}{DIM:#}",
+        head.folder,
+        head.host,
+        counted(head.jobs, "job")
+    );
 }
 
 fn list(text: &mut String, run: &Run, failed: bool) {
     for setup in &run.setups {
-        let error = setup.error.as_ref().map(|e| format!("  {BAD}{e}{BAD:#}")).unwrap_or_default();
-        let _ = writeln!(text, "{}  setup {}{error}", times(setup.at, setup.seconds), setup.what);
+        let error = setup
+            .error
+            .as_ref()
+            .map(|e| format!("  {BAD}{e}{BAD:#}"))
+            .unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "{}  setup {}{error}",
+            times(setup.at, setup.seconds),
+            setup.what
+        );
     }
     for ran in shown(run, failed) {
         let (style, word) = match ran.outcome {
@@ -139,22 +196,41 @@ fn list(text: &mut String, run: &Run, failed: bool) {
         if let Some(reason) = &ran.reason {
             let _ = writeln!(text, "      {}", crate::base::text::shown(reason));
         }
-        let _ = writeln!(text, "      {DIM}{}{DIM:#}", reproducer(&run.head.again, &ran.step));
+        let _ = writeln!(
+            text,
+            "      {DIM}{}{DIM:#}",
+            reproducer(&run.head.again, &ran.step)
+        );
     }
     for step in run.cut_off.iter().filter(|_| !failed) {
-        let word = if run.goes_on { "goes on" } else { "began and did not end" };
-        let _ =
-            writeln!(text, "  {WARN}{word}{WARN:#}  {step}\n      {DIM}{}{DIM:#}", reproducer(&run.head.again, step));
+        let word = if run.goes_on {
+            "goes on"
+        } else {
+            "began and did not end"
+        };
+        let _ = writeln!(
+            text,
+            "  {WARN}{word}{WARN:#}  {step}\n      {DIM}{}{DIM:#}",
+            reproducer(&run.head.again, step)
+        );
     }
     if run.unreadable > 0 {
-        let _ = writeln!(text, "  {} of the journal cannot be read", counted(run.unreadable, "line"));
+        let _ = writeln!(
+            text,
+            "  {} of the journal cannot be read",
+            counted(run.unreadable, "line")
+        );
     }
     text.push('\n');
 }
 
 /// In the order in which they began.
 fn shown(run: &Run, failed: bool) -> Vec<&Ran> {
-    let mut steps: Vec<_> = run.steps.iter().filter(|ran| !failed || ran.outcome.is_failure()).collect();
+    let mut steps: Vec<_> = run
+        .steps
+        .iter()
+        .filter(|ran| !failed || ran.outcome.is_failure())
+        .collect();
     steps.sort_by(|a, b| a.at.total_cmp(&b.at));
     steps
 }

@@ -17,8 +17,12 @@ pub(super) fn properties(args: &Args, json: bool, printer: &Printer) -> anyhow::
         json,
         || &properties,
         || {
-            let lines = properties.iter().flat_map(|(name, values)| values.iter().map(move |value| (name, value)));
-            lines.map(|(name, value)| format!("{name}={value}\n")).collect()
+            let lines = properties
+                .iter()
+                .flat_map(|(name, values)| values.iter().map(move |value| (name, value)));
+            lines
+                .map(|(name, value)| format!("{name}={value}\n"))
+                .collect()
         },
     );
     Ok(Exit::Success)
@@ -35,19 +39,32 @@ pub(super) fn worker(args: &Args, name: &str) -> anyhow::Result<Exit> {
     if name == "order" {
         return order(args);
     }
-    let known = || RUNTIMES.iter().filter_map(|runtime| Some((runtime.name, runtime.execute?)));
+    let known = || {
+        RUNTIMES
+            .iter()
+            .filter_map(|runtime| Some((runtime.name, runtime.execute?)))
+    };
     let code = if name == "probe" {
         serve_one(|job, _| {
             let backend = device::probe_here(&job.op, &job.params);
-            JobOutput::ok(serde_json::to_value(backend).expect("BUG: a backend serialises"), None)
+            JobOutput::ok(
+                serde_json::to_value(backend).expect("BUG: a backend serialises"),
+                None,
+            )
         })
     } else if let Some((_, execute)) = known().find(|(known, _)| *known == name) {
         serve_one(execute)
-    } else if let Some((_, execute)) = known().find(|(known, _)| Some(*known) == name.strip_prefix("kept:")) {
+    } else if let Some((_, execute)) =
+        known().find(|(known, _)| Some(*known) == name.strip_prefix("kept:"))
+    {
         serve_kept(execute)
     } else {
         let hint = crate::base::suggest::hint(name, known().map(|(known, _)| known));
         usage!("no runtime is called `{name}`\n  hint: {hint}");
     };
-    Ok(if code == ExitCode::SUCCESS { Exit::Success } else { Exit::Usage })
+    Ok(if code == ExitCode::SUCCESS {
+        Exit::Success
+    } else {
+        Exit::Usage
+    })
 }

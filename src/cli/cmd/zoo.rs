@@ -50,7 +50,10 @@ pub(super) fn zoo(args: &Args, command: &ZooCommand, printer: &Printer) -> anyho
     let mut python = session.zoo_python(&|line| printer.note(line))?;
     let place = match command {
         ZooCommand::Add { types, task, place } => {
-            python.arg("add").args(types).args(task.iter().flat_map(|task| ["--task", task]));
+            python
+                .arg("add")
+                .args(types)
+                .args(task.iter().flat_map(|task| ["--task", task]));
             place
         }
         ZooCommand::Refresh { place } => {
@@ -63,9 +66,16 @@ pub(super) fn zoo(args: &Args, command: &ZooCommand, printer: &Printer) -> anyho
         }
     };
     let Place { into, jobs } = place;
-    python.arg("--into").arg(into).args(jobs.iter().flat_map(|jobs| ["--jobs".to_owned(), jobs.to_string()]));
+    python.arg("--into").arg(into).args(
+        jobs.iter()
+            .flat_map(|jobs| ["--jobs".to_owned(), jobs.to_string()]),
+    );
     // No row needs the network.
     python.env("HF_HUB_OFFLINE", "1");
     let status = python.status().context("failed to start Python")?;
-    Ok(if status.success() { Exit::Success } else { Exit::Failed })
+    Ok(if status.success() {
+        Exit::Success
+    } else {
+        Exit::Failed
+    })
 }

@@ -24,10 +24,18 @@ pub(crate) struct Gpu {
 /// Starts the driver: the CUDA that it speaks, as 1000 × major + 10 × minor. Its own words if it does not start.
 pub(crate) fn start(library: &Library) -> Result<u32, String> {
     // SAFETY: the types here and below are those of cuda.h, and the pointers are to live values.
-    call(library, "cuInit", |f: unsafe extern "C" fn(c_uint) -> Status| unsafe { f(0) })?;
+    call(
+        library,
+        "cuInit",
+        |f: unsafe extern "C" fn(c_uint) -> Status| unsafe { f(0) },
+    )?;
     let mut version = 0;
     let asked = "cuDriverGetVersion";
-    call(library, asked, |f: unsafe extern "C" fn(*mut c_int) -> Status| unsafe { f(&mut version) })?;
+    call(
+        library,
+        asked,
+        |f: unsafe extern "C" fn(*mut c_int) -> Status| unsafe { f(&mut version) },
+    )?;
     Ok(version.unsigned_abs())
 }
 
@@ -40,40 +48,75 @@ pub(crate) fn first(library: &Library) -> Result<(u32, Option<Gpu>), String> {
     let mut count = 0;
     // SAFETY: as in `start`.
     let counted = "cuDeviceGetCount";
-    call(library, counted, |f: unsafe extern "C" fn(*mut c_int) -> Status| unsafe { f(&mut count) })?;
+    call(
+        library,
+        counted,
+        |f: unsafe extern "C" fn(*mut c_int) -> Status| unsafe { f(&mut count) },
+    )?;
     if count < 1 {
         return Ok((0, None));
     }
     let (mut device, mut name, mut uuid, mut memory) = (0, [0; 128], [0; 16], 0_usize);
-    call(library, "cuDeviceGet", |f: Get| unsafe { f(&mut device, 0) })?;
+    call(library, "cuDeviceGet", |f: Get| unsafe {
+        f(&mut device, 0)
+    })?;
     // One byte less than there is: the last stays a terminator.
-    call(library, "cuDeviceGetName", |f: Name| unsafe { f(name.as_mut_ptr(), 127, device) })?;
-    call(library, "cuDeviceGetUuid_v2", |f: Uuid| unsafe { f(uuid.as_mut_ptr(), device) })?;
+    call(library, "cuDeviceGetName", |f: Name| unsafe {
+        f(name.as_mut_ptr(), 127, device)
+    })?;
+    call(library, "cuDeviceGetUuid_v2", |f: Uuid| unsafe {
+        f(uuid.as_mut_ptr(), device)
+    })?;
     let total = "cuDeviceTotalMem_v2";
-    call(library, total, |f: unsafe extern "C" fn(*mut usize, c_int) -> Status| unsafe { f(&mut memory, device) })?;
+    call(
+        library,
+        total,
+        |f: unsafe extern "C" fn(*mut usize, c_int) -> Status| unsafe { f(&mut memory, device) },
+    )?;
     // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
     let [major, minor] = [75, 76].map(|which| {
         let mut value = 0;
-        let asked = call(library, "cuDeviceGetAttribute", |f: Attribute| unsafe { f(&mut value, which, device) });
+        let asked = call(library, "cuDeviceGetAttribute", |f: Attribute| unsafe {
+            f(&mut value, which, device)
+        });
         asked.map(|()| value)
     });
     let name = unsafe { text(name.as_ptr()) }.unwrap_or_default();
     let compute_capability = format!("{}.{}", major?, minor?);
-    let gpu = Gpu { name, uuid: written(&uuid), memory_bytes: memory as u64, compute_capability };
+    let gpu = Gpu {
+        name,
+        uuid: written(&uuid),
+        memory_bytes: memory as u64,
+        compute_capability,
+    };
     Ok((count.unsigned_abs(), Some(gpu)))
 }
 
 /// As NVML and the kernel module write it.
 fn written(uuid: &[u8; 16]) -> String {
     let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    format!(
+        "GPU-{}-{}-{}-{}-{}",
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..]
+    )
 }
 
-fn call<F: Copy>(library: &Library, name: &str, run: impl FnOnce(F) -> Status) -> Result<(), String> {
+fn call<F: Copy>(
+    library: &Library,
+    name: &str,
+    run: impl FnOnce(F) -> Status,
+) -> Result<(), String> {
     // SAFETY: every caller states the function's type as cuda.h declares it, and the library outlives the call.
     match run(unsafe { function(library, name) }?) {
         0 => Ok(()),
-        code => Err(format!("{} (error {code})", words(library, code).unwrap_or_else(|| name.to_owned()))),
+        code => Err(format!(
+            "{} (error {code})",
+            words(library, code).unwrap_or_else(|| name.to_owned())
+        )),
     }
 }
 

@@ -22,25 +22,45 @@ pub(crate) fn open(path: &Path) -> Result<Library, String> {
     // load libraries in a child process only.
     unsafe { Library::new(path) }.map_err(|error| {
         // libloading hides dlerror's text in the error's source on some platforms and in its message on others.
-        with_causes(error.to_string(), &error).split_whitespace().collect::<Vec<_>>().join(" ")
+        with_causes(error.to_string(), &error)
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
     })
 }
 
 /// A library of NVIDIA's driver: where the loader looks, or where distributions and containers put it.
 pub(crate) fn open_nvidia(soname: &str) -> Result<Library, String> {
-    let elsewhere = || super::cuda::FOLDERS.iter().map(|folder| Path::new(folder).join(soname));
+    let elsewhere = || {
+        super::cuda::FOLDERS
+            .iter()
+            .map(|folder| Path::new(folder).join(soname))
+    };
     let unknown = |why: String| elsewhere().find_map(|path| open(&path).ok()).ok_or(why);
     open(Path::new(soname)).or_else(unknown)
 }
 
 /// A library built from a source in `tests/fixtures/native`, as `name`; the C compiler is there, because Rust links with it.
 #[cfg(test)]
-pub(crate) fn built(source: &str, name: &str, define: &str) -> (tempfile::TempDir, std::path::PathBuf) {
+pub(crate) fn built(
+    source: &str,
+    name: &str,
+    define: &str,
+) -> (tempfile::TempDir, std::path::PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let library = folder.path().join(name);
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/native").join(source);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures/native")
+        .join(source);
     let mut cc = std::process::Command::new("cc");
-    assert!(cc.args(["-shared", "-fPIC", define, "-o"]).arg(&library).arg(source).status().unwrap().success());
+    assert!(
+        cc.args(["-shared", "-fPIC", define, "-o"])
+            .arg(&library)
+            .arg(source)
+            .status()
+            .unwrap()
+            .success()
+    );
     (folder, library)
 }
 
@@ -50,7 +70,9 @@ pub(crate) fn built(source: &str, name: &str, define: &str) -> (tempfile::TempDi
 /// `T` must be the function's true type, and the library must stay open while it is called.
 pub(crate) unsafe fn function<T: Copy>(library: &Library, name: &str) -> Result<T, String> {
     // SAFETY: the caller vouches for the type.
-    unsafe { library.get::<T>(name.as_bytes()) }.map(|symbol| *symbol).map_err(|_| format!("it has no function {name}"))
+    unsafe { library.get::<T>(name.as_bytes()) }
+        .map(|symbol| *symbol)
+        .map_err(|_| format!("it has no function {name}"))
 }
 
 /// A C string as text; None for a null pointer.
@@ -59,5 +81,9 @@ pub(crate) unsafe fn function<T: Copy>(library: &Library, name: &str) -> Result<
 /// A pointer that is not null must point to a NUL-terminated string.
 pub(crate) unsafe fn text(pointer: *const c_char) -> Option<String> {
     // SAFETY: the caller vouches for a pointer that is not null.
-    (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned())
+    (!pointer.is_null()).then(|| {
+        unsafe { CStr::from_ptr(pointer) }
+            .to_string_lossy()
+            .into_owned()
+    })
 }

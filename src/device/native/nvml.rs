@@ -20,8 +20,9 @@ pub(crate) fn probe(libraries: &[&str]) -> Backend {
             Err(error) => return refused(&error, path),
         }
     }
-    Backend::unavailable("cuda", format!("the driver's library does not load: {why}"))
-        .with_remedy("reinstall the NVIDIA driver, and see that its libraries match this process's architecture")
+    Backend::unavailable("cuda", format!("the driver's library does not load: {why}")).with_remedy(
+        "reinstall the NVIDIA driver, and see that its libraries match this process's architecture",
+    )
 }
 
 /// Asks one of the questions below of the GPU of that UUID. None where NVML does not see it, or does not tell.
@@ -32,7 +33,11 @@ pub(crate) fn ask<T>(uuid: &str, question: impl FnOnce(&Gpu<'_>) -> Option<T>) -
 /// Bytes that a process holds on it.
 pub(crate) fn held(gpu: &Gpu<'_>, process: u32) -> Option<u64> {
     let list = gpu.running_compute_processes().ok()?;
-    match list.into_iter().find(|row| row.pid == process)?.used_gpu_memory {
+    match list
+        .into_iter()
+        .find(|row| row.pid == process)?
+        .used_gpu_memory
+    {
         UsedGpuMemory::Used(bytes) => Some(bytes),
         UsedGpuMemory::Unavailable => None,
     }
@@ -56,7 +61,12 @@ pub(crate) fn throttled(gpu: &Gpu<'_>) -> Option<Vec<String>> {
         | ThrottleReasons::SW_THERMAL_SLOWDOWN
         | ThrottleReasons::HW_THERMAL_SLOWDOWN
         | ThrottleReasons::HW_POWER_BRAKE_SLOWDOWN;
-    Some((reasons & told).iter_names().map(|(name, _)| name.to_lowercase().replace('_', " ")).collect())
+    Some(
+        (reasons & told)
+            .iter_names()
+            .map(|(name, _)| name.to_lowercase().replace('_', " "))
+            .collect(),
+    )
 }
 
 fn start(path: &str) -> Result<Nvml, NvmlError> {
@@ -66,7 +76,9 @@ fn start(path: &str) -> Result<Nvml, NvmlError> {
 /// The library where the loader looks, or where distributions and containers put it.
 fn here() -> Option<Nvml> {
     let elsewhere = FOLDERS.iter().map(|folder| format!("{folder}/{NVML}"));
-    std::iter::once(NVML.to_owned()).chain(elsewhere).find_map(|path| start(&path).ok())
+    std::iter::once(NVML.to_owned())
+        .chain(elsewhere)
+        .find_map(|path| start(&path).ok())
 }
 
 fn refused(error: &NvmlError, path: &str) -> Backend {
@@ -86,24 +98,33 @@ fn backend(nvml: &Nvml) -> Result<Backend, NvmlError> {
     let mut devices = vec![];
     let mut broken = vec![];
     for index in 0..nvml.device_count()? {
-        match nvml.device_by_index(index).and_then(|gpu| device(&gpu, devices.len())) {
+        match nvml
+            .device_by_index(index)
+            .and_then(|gpu| device(&gpu, devices.len()))
+        {
             Ok(device) => devices.push(device),
             Err(error) => broken.push(format!("GPU {index}: {error}")),
         }
     }
     let mut backend = match (devices.is_empty(), broken.first()) {
-        (true, None) => Backend::unavailable("cuda", "the NVIDIA driver is loaded and finds no GPU"),
-        (true, Some(first)) => {
-            Backend::unavailable("cuda", format!("no GPU answers: {first}")).with_remedy("see what `nvidia-smi` says")
+        (true, None) => {
+            Backend::unavailable("cuda", "the NVIDIA driver is loaded and finds no GPU")
         }
+        (true, Some(first)) => Backend::unavailable("cuda", format!("no GPU answers: {first}"))
+            .with_remedy("see what `nvidia-smi` says"),
         (false, _) => Backend::available("cuda", devices),
     };
     if !broken.is_empty() {
         backend.fact("broken", broken);
     }
-    backend.fact("driver", nvml.sys_driver_version().ok()).fact("nvml", nvml.sys_nvml_version().ok());
+    backend
+        .fact("driver", nvml.sys_driver_version().ok())
+        .fact("nvml", nvml.sys_nvml_version().ok());
     let cuda = nvml.sys_cuda_driver_version().ok();
-    backend.fact("cuda_driver", cuda.map(|version| format!("{}.{}", version / 1000, version % 1000 / 10)));
+    backend.fact(
+        "cuda_driver",
+        cuda.map(|version| format!("{}.{}", version / 1000, version % 1000 / 10)),
+    );
     Ok(backend)
 }
 
@@ -118,13 +139,26 @@ fn device(gpu: &Gpu<'_>, ordinal: usize) -> Result<Device, NvmlError> {
         let (major, minor) = (capability.major, capability.minor);
         device.fact("compute_capability", format!("{major}.{minor}"));
         // From NVIDIA's table of arithmetic throughput: fp16 from 5.3, dot products of int8 from 6.1, bf16 from 8.0.
-        let since = [("fp32", (0, 0)), ("fp16", (5, 3)), ("int8", (6, 1)), ("bf16", (8, 0))];
-        let has = since.iter().filter(|(_, from)| (major, minor) >= *from).map(|(name, _)| *name);
+        let since = [
+            ("fp32", (0, 0)),
+            ("fp16", (5, 3)),
+            ("int8", (6, 1)),
+            ("bf16", (8, 0)),
+        ];
+        let has = since
+            .iter()
+            .filter(|(_, from)| (major, minor) >= *from)
+            .map(|(name, _)| *name);
         device.fact("precisions", has.collect::<Vec<_>>());
     }
     device.fact("uuid", gpu.uuid().ok());
     // Only partitioning that is on is worth a word: CUDA then shows slices and not this GPU.
-    device.fact("mig", gpu.mig_mode().is_ok_and(|mode| mode.current == 1).then_some(true));
+    device.fact(
+        "mig",
+        gpu.mig_mode()
+            .is_ok_and(|mode| mode.current == 1)
+            .then_some(true),
+    );
     Ok(device)
 }
 
@@ -137,7 +171,9 @@ mod tests {
     fn a_process_s_memory_is_found_by_the_gpu_s_uuid_and_its_number() {
         let (_folder, library) = built("nvml.c", NVML, "-DINIT=0");
         let nvml = start(library.to_str().unwrap()).unwrap();
-        let first = nvml.device_by_uuid("GPU-00000001-0000-1111-2222-333344445555").unwrap();
+        let first = nvml
+            .device_by_uuid("GPU-00000001-0000-1111-2222-333344445555")
+            .unwrap();
         assert_eq!(held(&first, 4711), Some(600 << 20));
         assert_eq!(held(&first, 4712), None, "its driver does not tell");
         assert_eq!(held(&first, 1), None);

@@ -34,9 +34,12 @@ pub(crate) fn identify(path: &Path) -> Result<Identity, String> {
     // SAFETY: the types are those of QnnInterface.h, and the library stays open until the end of this function, by which
     // time its strings are copied.
     unsafe {
-        let status = function::<Providers>(&library, "QnnInterface_getProviders")?(&mut list, &mut count);
+        let status =
+            function::<Providers>(&library, "QnnInterface_getProviders")?(&mut list, &mut count);
         if status != 0 || list.is_null() || count == 0 || (*list).is_null() {
-            return Err(format!("QnnInterface_getProviders gives {count} providers and error {status}"));
+            return Err(format!(
+                "QnnInterface_getProviders gives {count} providers and error {status}"
+            ));
         }
         let interface = &**list;
         let api = |v: &[u32; 3]| format!("{}.{}.{}", v[0], v[1], v[2]);
@@ -47,7 +50,11 @@ pub(crate) fn identify(path: &Path) -> Result<Identity, String> {
         Ok(Identity {
             build: if asked { text(build) } else { None },
             provider: text(interface.provider),
-            api: format!("core {}, backend {}", api(&interface.core_api), api(&interface.backend_api)),
+            api: format!(
+                "core {}, backend {}",
+                api(&interface.core_api),
+                api(&interface.backend_api)
+            ),
         })
     }
 }

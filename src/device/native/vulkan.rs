@@ -57,12 +57,18 @@ pub(crate) fn adapters(path: &Path) -> Result<Vec<Adapter>, String> {
         let entry = Entry::load_from(path).map_err(|e| e.to_string())?;
         let instance = match entry.create_instance(&vk::InstanceCreateInfo::default(), None) {
             Ok(instance) => instance,
-            Err(vk::Result::ERROR_INCOMPATIBLE_DRIVER) => return Err("no Vulkan driver is installed".to_owned()),
+            Err(vk::Result::ERROR_INCOMPATIBLE_DRIVER) => {
+                return Err("no Vulkan driver is installed".to_owned());
+            }
             Err(status) => return Err(format!("vkCreateInstance fails with {}", status.as_raw())),
         };
         let devices = instance.enumerate_physical_devices();
-        let devices = devices.map_err(|status| format!("vkEnumeratePhysicalDevices fails with {}", status.as_raw()))?;
-        let described = devices.into_iter().map(|device| adapter(&instance.get_physical_device_properties(device)));
+        let devices = devices.map_err(|status| {
+            format!("vkEnumeratePhysicalDevices fails with {}", status.as_raw())
+        })?;
+        let described = devices
+            .into_iter()
+            .map(|device| adapter(&instance.get_physical_device_properties(device)));
         described.collect::<Vec<_>>()
     };
     found.sort_by_key(|adapter| KINDS.iter().position(|(_, kind)| *kind == adapter.kind));
@@ -70,10 +76,26 @@ pub(crate) fn adapters(path: &Path) -> Result<Vec<Adapter>, String> {
 }
 
 fn adapter(found: &vk::PhysicalDeviceProperties) -> Adapter {
-    let name = found.device_name_as_c_str().unwrap_or_default().to_string_lossy().into_owned();
-    let kind = KINDS.iter().find(|(kind, _)| *kind == found.device_type).map_or("other", |(_, word)| word);
+    let name = found
+        .device_name_as_c_str()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let kind = KINDS
+        .iter()
+        .find(|(kind, _)| *kind == found.device_type)
+        .map_or("other", |(_, word)| word);
     let api = found.api_version;
-    let parts = [vk::api_version_major(api), vk::api_version_minor(api), vk::api_version_patch(api)];
+    let parts = [
+        vk::api_version_major(api),
+        vk::api_version_minor(api),
+        vk::api_version_patch(api),
+    ];
     let api = parts.map(|part| part.to_string()).join(".");
-    Adapter { name, kind, vendor: format!("{:04x}", found.vendor_id), api }
+    Adapter {
+        name,
+        kind,
+        vendor: format!("{:04x}", found.vendor_id),
+        api,
+    }
 }

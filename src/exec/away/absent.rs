@@ -33,8 +33,17 @@ impl Absent {
     /// Takes note of what a step left on the server.
     pub(in crate::exec) fn note(&self, record: &Record, made: Manifest, files: Vec<ServerFile>) {
         let files = files.into_iter().zip(made.files).collect();
-        let tree = || Arc::new(Mutex::new(Tree { files, records: Vec::new(), is_here: false }));
-        let tree = lock(&self.trees).entry(record.output.expect("BUG: it made a tree")).or_insert_with(tree).clone();
+        let tree = || {
+            Arc::new(Mutex::new(Tree {
+                files,
+                records: Vec::new(),
+                is_here: false,
+            }))
+        };
+        let tree = lock(&self.trees)
+            .entry(record.output.expect("BUG: it made a tree"))
+            .or_insert_with(tree)
+            .clone();
         lock(&tree).records.push(record.clone());
     }
 
@@ -51,7 +60,10 @@ impl Absent {
 
     /// Those that nothing here has read.
     pub(in crate::exec) fn into_digests(self) -> BTreeSet<Digest> {
-        let trees = self.trees.into_inner().unwrap_or_else(|broken| broken.into_inner());
+        let trees = self
+            .trees
+            .into_inner()
+            .unwrap_or_else(|broken| broken.into_inner());
         trees.into_keys().collect()
     }
 }
@@ -59,24 +71,38 @@ impl Absent {
 impl Performer<'_> {
     /// Fetches those of a step's inputs that stayed on the server.
     pub(in crate::exec) fn bring_inputs(&self, task: &Task<'_>) -> anyhow::Result<()> {
-        let Some(Departing { away, absent, .. }) = self.departing else { return Ok(()) };
+        let Some(Departing { away, absent, .. }) = self.departing else {
+            return Ok(());
+        };
         for (name, at) in &task.inputs {
-            let InputAt::Tree { from, digest } = at else { continue };
-            let Some(tree) = lock(&absent.trees).get(digest).cloned() else { continue };
+            let InputAt::Tree { from, digest } = at else {
+                continue;
+            };
+            let Some(tree) = lock(&absent.trees).get(digest).cloned() else {
+                continue;
+            };
             let mut tree = lock(&tree);
             // Another thread may have fetched it meanwhile.
             if tree.is_here {
                 continue;
             }
             let size = tree.files.iter().map(|(_, file)| file.size).sum();
-            self.tell(task, &format!("fetches its input `{name}` ({})", figures::bytes(size)));
+            self.tell(
+                task,
+                &format!("fetches its input `{name}` ({})", figures::bytes(size)),
+            );
             let fetched = self.bring(away, &tree)?;
             lock(&absent.trees).remove(digest);
             tree.is_here = fetched.is_ok();
             if let Err(why) = fetched {
                 lock(&absent.lost).insert(*from);
                 let what = format!("it was left on {}: {why}", away.name());
-                return Err(InputLost { from: *from, digest: *digest, what }.into());
+                return Err(InputLost {
+                    from: *from,
+                    digest: *digest,
+                    what,
+                }
+                .into());
             }
         }
         Ok(())
@@ -89,7 +115,10 @@ impl Performer<'_> {
         if fetched.is_ok() {
             let made = self.store.place(&out)?;
             for record in &tree.records {
-                anyhow::ensure!(record.output == Some(made.digest()), "what arrived is not what was requested");
+                anyhow::ensure!(
+                    record.output == Some(made.digest()),
+                    "what arrived is not what was requested"
+                );
                 self.publish(record, Some(&made))?;
             }
         }

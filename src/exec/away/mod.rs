@@ -48,21 +48,38 @@ pub struct Routing {
 
 impl Routing {
     pub fn of(config: &ExecutorConfig) -> Self {
-        let ExecutorConfig { whereabouts, download, properties, env, slots, .. } = config;
+        let ExecutorConfig {
+            whereabouts,
+            download,
+            properties,
+            env,
+            slots,
+            ..
+        } = config;
         let (properties, env) = (properties.clone(), env.clone());
-        Self { whereabouts: *whereabouts, download: *download, properties, env, slots: *slots }
+        Self {
+            whereabouts: *whereabouts,
+            download: *download,
+            properties,
+            env,
+            slots: *slots,
+        }
     }
 
     /// Whether a step goes away, on a host with this inventory.
     pub fn sends(&self, step: &Step, inventory: &[Backend]) -> bool {
         let lacks_device = || {
             let backend = step.run().backend.name;
-            !inventory.iter().any(|known| known.name == backend && known.available)
+            !inventory
+                .iter()
+                .any(|known| known.name == backend && known.available)
         };
         match self.whereabouts {
             Where::Local => false,
             Where::Remote => travels(step),
-            Where::Auto => step.kind.runs_on_device() && (step.run().is_elsewhere() || lacks_device()),
+            Where::Auto => {
+                step.kind.runs_on_device() && (step.run().is_elsewhere() || lacks_device())
+            }
         }
     }
 
@@ -96,8 +113,17 @@ impl Routing {
     /// Instead of the host, in the key of a run that goes away: who may run it, and with which environment.
     pub(super) fn described(&self, step: &Step) -> String {
         // Where something is installed changes no result.
-        let env = self.env.iter().filter(|(name, _)| !name.starts_with("ORCH_") && *name != "PATH");
-        format!("executor {} {}", listed(&self.asked(step)), listed(&env.map(own).collect())).trim_end().to_owned()
+        let env = self
+            .env
+            .iter()
+            .filter(|(name, _)| !name.starts_with("ORCH_") && *name != "PATH");
+        format!(
+            "executor {} {}",
+            listed(&self.asked(step)),
+            listed(&env.map(own).collect())
+        )
+        .trim_end()
+        .to_owned()
     }
 }
 
@@ -114,11 +140,15 @@ pub(in crate::exec) struct Departing<'a> {
 
 /// The user's properties for a step on this device; without one those that name a device are not asked for.
 fn filled(properties: &BTreeMap<String, String>, device: Option<&str>) -> BTreeMap<String, String> {
-    let is_plain = |(name, value): &(&String, &String)| !name.contains(PLACE) && !value.contains(PLACE);
+    let is_plain =
+        |(name, value): &(&String, &String)| !name.contains(PLACE) && !value.contains(PLACE);
     match device {
         Some(device) => {
             let fill = |text: &String| text.replace(PLACE, device);
-            properties.iter().map(|(name, value)| (fill(name), fill(value))).collect()
+            properties
+                .iter()
+                .map(|(name, value)| (fill(name), fill(value)))
+                .collect()
         }
         None => properties.iter().filter(is_plain).map(own).collect(),
     }
@@ -130,7 +160,11 @@ fn own((name, value): (&String, &String)) -> (String, String) {
 
 /// `cpu=x86_64, orch-device=qnn`
 pub fn listed(properties: &BTreeMap<String, String>) -> String {
-    properties.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(", ")
+    properties
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// Whether a step can execute elsewhere at all. What orch does by itself is quicker done than sent; a command that reads

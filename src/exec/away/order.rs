@@ -56,7 +56,9 @@ impl Order {
                 transient: program.transient.to_vec(),
                 network: program.network,
             }),
-            Params::Test(_) | Params::Judge(_) | Params::Files(_) => panic!("BUG: {} is done here", step.name),
+            Params::Test(_) | Params::Judge(_) | Params::Files(_) => {
+                panic!("BUG: {} is done here", step.name)
+            }
         };
         Self {
             version: VERSION,
@@ -76,7 +78,8 @@ impl Order {
     }
 
     pub(super) fn parse(bytes: &[u8]) -> anyhow::Result<Self> {
-        serde_json::from_slice(bytes).context("the order cannot be read: it comes from another version of orch")
+        serde_json::from_slice(bytes)
+            .context("the order cannot be read: it comes from another version of orch")
     }
 
     /// The step that is ordered, if this orch performs it as the other one would.
@@ -87,19 +90,35 @@ impl Order {
             self.version
         );
         let kind = KINDS.iter().find(|kind| kind.name() == self.kind).copied();
-        let kind = kind.with_context(|| format!("this orch has no steps of kind `{}`", self.kind))?;
+        let kind =
+            kind.with_context(|| format!("this orch has no steps of kind `{}`", self.kind))?;
         let params = match self.kind.as_str() {
             "run" => Params::Run(Box::new(serde_json::from_value(self.params)?)),
             "command" => {
-                let ProgramOf { argv, outputs, transient, network } = serde_json::from_value(self.params)?;
+                let ProgramOf {
+                    argv,
+                    outputs,
+                    transient,
+                    network,
+                } = serde_json::from_value(self.params)?;
                 let (argv, outputs, transient) = (argv.into(), outputs.into(), transient.into());
-                let program = Program { argv, outputs, transient, network, ..Program::default() };
+                let program = Program {
+                    argv,
+                    outputs,
+                    transient,
+                    network,
+                    ..Program::default()
+                };
                 anyhow::ensure!(!program.argv.is_empty(), "the order names no program");
                 Params::Program(Arc::new(program))
             }
             _ => Params::from(self.params),
         };
-        let stage = if self.kind == "command" { Stage::Command } else { Stage::Run };
+        let stage = if self.kind == "command" {
+            Stage::Command
+        } else {
+            Stage::Run
+        };
         let step = Step::new(self.step, stage, kind, params, vec![], self.timeout_seconds);
         anyhow::ensure!(
             step.kind.code(&step).digest() == self.code,

@@ -8,7 +8,9 @@ use serde_json::json;
 use crate::base::{Digest, fs as bfs};
 use crate::event::Event;
 use crate::exec::away::order::{Answer, Inputs, Order, VERSION};
-use crate::exec::away::{Absent, Content, Departing, Given, Returned, ServerFile, Submission, listed};
+use crate::exec::away::{
+    Absent, Content, Departing, Given, Returned, ServerFile, Submission, listed,
+};
 use crate::exec::keep::Begun;
 use crate::exec::outcome::{Judged, set_fact};
 use crate::exec::perform::{Done, InputLost, Performed, Performer, check_measure};
@@ -25,15 +27,24 @@ const AROUND: Duration = Duration::from_secs(300);
 impl Performer<'_> {
     /// Who performs this step, if not this machine.
     pub(in crate::exec) fn elsewhere(&self, task: &Task<'_>) -> Option<&Departing<'_>> {
-        self.departing.as_ref().filter(|departing| departing.routing.sends(task.step, departing.inventory))
+        self.departing
+            .as_ref()
+            .filter(|departing| departing.routing.sends(task.step, departing.inventory))
     }
 
-    pub(in crate::exec) fn perform_away(&self, task: &Task<'_>, begun: Begun, departing: &Departing<'_>) -> Performed {
+    pub(in crate::exec) fn perform_away(
+        &self,
+        task: &Task<'_>,
+        begun: Begun,
+        departing: &Departing<'_>,
+    ) -> Performed {
         let done = self.sent(task, departing);
         let is_remembered = done.as_ref().is_ok_and(|(_, is_remembered)| *is_remembered);
         let done = done.and_then(|(done, _)| task.files_are_the_same().map(|()| done));
         match self.keep(task, begun, done) {
-            Performed::Executed { record, .. } if is_remembered && record.outcome.may_be_shared() => {
+            Performed::Executed { record, .. }
+                if is_remembered && record.outcome.may_be_shared() =>
+            {
                 Performed::Remembered(record)
             }
             performed => performed,
@@ -59,7 +70,10 @@ impl Performer<'_> {
             match at {
                 InputAt::Tree { from, digest } => {
                     let found = match absent.files(digest) {
-                        Some(files) => files.into_iter().map(|(there, file)| (Content::There(there), file)).collect(),
+                        Some(files) => files
+                            .into_iter()
+                            .map(|(there, file)| (Content::There(there), file))
+                            .collect(),
                         None => self.stored_here(*from, digest)?,
                     };
                     files.extend(found.iter().map(|(content, file)| Given {
@@ -67,7 +81,9 @@ impl Performer<'_> {
                         content: content.clone(),
                         is_executable: file.executable,
                     }));
-                    let manifest = Manifest { files: found.into_iter().map(|(_, file)| file).collect() };
+                    let manifest = Manifest {
+                        files: found.into_iter().map(|(_, file)| file).collect(),
+                    };
                     inputs.insert(name.clone(), (folder, Some(manifest)));
                 }
                 InputAt::File(path, _) => {
@@ -79,30 +95,54 @@ impl Performer<'_> {
         Ok((inputs, files))
     }
 
-    fn stored_here(&self, from: StepId, digest: &Digest) -> anyhow::Result<Vec<(Content, ManifestFile)>> {
-        let manifest = self.store.check_tree(digest).map_err(InputLost::or(from, *digest))?;
-        let here = |file: &ManifestFile| Content::Here { at: self.store.blob(file), is_fixed: true };
-        Ok(manifest.files.into_iter().map(|file| (here(&file), file)).collect())
+    fn stored_here(
+        &self,
+        from: StepId,
+        digest: &Digest,
+    ) -> anyhow::Result<Vec<(Content, ManifestFile)>> {
+        let manifest = self
+            .store
+            .check_tree(digest)
+            .map_err(InputLost::or(from, *digest))?;
+        let here = |file: &ManifestFile| Content::Here {
+            at: self.store.blob(file),
+            is_fixed: true,
+        };
+        Ok(manifest
+            .files
+            .into_iter()
+            .map(|file| (here(&file), file))
+            .collect())
     }
 
     /// As [`Self::sent`]; None if an input that had stayed there is gone.
     fn submit(
         &self,
         task: &Task<'_>,
-        Departing { away, routing, absent, .. }: &Departing<'_>,
+        Departing {
+            away,
+            routing,
+            absent,
+            ..
+        }: &Departing<'_>,
         (inputs, files): (Inputs, Vec<Given>),
     ) -> anyhow::Result<Option<(Done, bool)>> {
         let (step, out) = (task.step, self.scratch.dir("out")?);
         let log = self.store.log_path(&step.name);
         retry::clear_logs(&log, &task.attempts);
         let progress = |text: &str| self.tell(task, text);
-        let warn = |text: &str| self.listener.tell(Event::Warning { text: format!("{}: {text}", step.name) });
+        let warn = |text: &str| {
+            self.listener.tell(Event::Warning {
+                text: format!("{}: {text}", step.name),
+            })
+        };
         let asked = routing.asked(step);
         let submission = Submission {
             order: Order::of(step, &task.key, inputs, self.job_memory),
             inputs: files,
             properties: asked.clone(),
-            is_anew: !task.attempts.is_empty() || matches!(task.why, MissReason::Asked | MissReason::TooOld { .. }),
+            is_anew: !task.attempts.is_empty()
+                || matches!(task.why, MissReason::Asked | MissReason::TooOld { .. }),
             leaves: routing.leaves(task.is_top) && !absent.was_lost(task.id),
             timeout: Duration::from_secs(step.timeout_seconds) + AROUND,
             out: &out,
@@ -111,10 +151,20 @@ impl Performer<'_> {
             progress: &progress,
             warn: &warn,
         };
-        let named = |why: String| format!("{why} (executor {}, asked for {})", away.name(), listed(&asked));
+        let named = |why: String| {
+            format!(
+                "{why} (executor {}, asked for {})",
+                away.name(),
+                listed(&asked)
+            )
+        };
         let mut remembered = false;
         let done = match away.perform(submission) {
-            Returned::Performed { mut answer, is_remembered, left } => {
+            Returned::Performed {
+                mut answer,
+                is_remembered,
+                left,
+            } => {
                 remembered = is_remembered;
                 if answer.outcome == Outcome::SkipUnavailable {
                     answer.reason = answer.reason.map(named);
@@ -125,15 +175,27 @@ impl Performer<'_> {
                 bfs::remove_dir(&out)?;
                 return Ok(None);
             }
-            Returned::Unavailable(why) => Ok(Done::only(Judged::failed(Outcome::SkipUnavailable, named(why)))),
+            Returned::Unavailable(why) => Ok(Done::only(Judged::failed(
+                Outcome::SkipUnavailable,
+                named(why),
+            ))),
             Returned::TooLong(limit) => {
                 let why = format!("it did not end within {} s", limit.as_secs());
-                Ok(Done::only(Judged::failed(Outcome::Timeout, named(why)).transient()))
+                Ok(Done::only(
+                    Judged::failed(Outcome::Timeout, named(why)).transient(),
+                ))
             }
-            Returned::Interrupted => Ok(Done::only(Judged::failed(Outcome::Incomplete, "interrupted"))),
+            Returned::Interrupted => Ok(Done::only(Judged::failed(
+                Outcome::Incomplete,
+                "interrupted",
+            ))),
             Returned::Failed(why, may_pass) => {
                 let judged = Judged::failed(Outcome::Fail, named(why));
-                Ok(Done::only(if may_pass { judged.transient() } else { judged }))
+                Ok(Done::only(if may_pass {
+                    judged.transient()
+                } else {
+                    judged
+                }))
             }
         };
         bfs::remove_dir(&out)?;
@@ -148,16 +210,45 @@ impl Performer<'_> {
         left: Option<Vec<ServerFile>>,
         out: &Path,
     ) -> anyhow::Result<Done> {
-        let Answer { version, key, outcome, reason, transient, mut facts, measure, made, origin } = answer;
-        anyhow::ensure!(version == VERSION && key == task.key.digest(), "the worker answered for another step");
-        anyhow::ensure!(made.is_some() == (outcome == Outcome::Pass), "the worker's answer contradicts itself");
-        let executor = json!({"host": origin.host, "fingerprint": origin.fingerprint, "cpu": origin.cpu});
+        let Answer {
+            version,
+            key,
+            outcome,
+            reason,
+            transient,
+            mut facts,
+            measure,
+            made,
+            origin,
+        } = answer;
+        anyhow::ensure!(
+            version == VERSION && key == task.key.digest(),
+            "the worker answered for another step"
+        );
+        anyhow::ensure!(
+            made.is_some() == (outcome == Outcome::Pass),
+            "the worker's answer contradicts itself"
+        );
+        let executor =
+            json!({"host": origin.host, "fingerprint": origin.fingerprint, "cpu": origin.cpu});
         set_fact(&mut facts, "executor", executor);
-        let mut judged = placed(Judged { outcome, reason, facts, measure, transient }, task);
+        let mut judged = placed(
+            Judged {
+                outcome,
+                reason,
+                facts,
+                measure,
+                transient,
+            },
+            task,
+        );
         if let Some(measure) = &mut judged.measure {
             measure.order = task.order;
         }
-        let mut done = Done { origin: Some(origin), ..Done::only(judged) };
+        let mut done = Done {
+            origin: Some(origin),
+            ..Done::only(judged)
+        };
         if outcome == Outcome::Pass && task.step.kind.runs_on_device() {
             check_measure(&mut done, task.step.kind.is_timed(task.step));
         }
@@ -167,7 +258,10 @@ impl Performer<'_> {
             done.left = left.filter(|_| !is_here);
             if done.left.is_none() && !is_here {
                 let made = self.store.place(out)?;
-                anyhow::ensure!(made == claimed, "what arrived is not what the worker says it made");
+                anyhow::ensure!(
+                    made == claimed,
+                    "what arrived is not what the worker says it made"
+                );
             }
             done.made = Some(claimed);
         }
@@ -179,10 +273,20 @@ impl Performer<'_> {
 fn files_of(path: &Path, at: &str) -> anyhow::Result<Vec<Given>> {
     let one = |path: &Path, at: String| {
         let is_executable = bfs::is_executable(&std::fs::metadata(path)?);
-        Ok(Given { path: at, content: Content::Here { at: path.to_owned(), is_fixed: false }, is_executable })
+        Ok(Given {
+            path: at,
+            content: Content::Here {
+                at: path.to_owned(),
+                is_fixed: false,
+            },
+            is_executable,
+        })
     };
     if !path.is_dir() {
         return Ok(vec![one(path, at.to_owned())?]);
     }
-    bfs::files_below(path)?.into_iter().map(|name| one(&path.join(&name), format!("{at}/{name}"))).collect()
+    bfs::files_below(path)?
+        .into_iter()
+        .map(|name| one(&path.join(&name), format!("{at}/{name}")))
+        .collect()
 }

@@ -12,7 +12,9 @@ use crate::exec::away::serve::{ANSWER, LOG, ORDER, OUT};
 use crate::exec::away::{Content, Elsewhere, Returned, ServerFile, Submission, listed};
 use crate::exec::outcome::set_fact;
 use crate::reapi::proto::Digest;
-use crate::reapi::{Address, Blob, Bounds, Came, Ending, Executor, Fault, Input, Left, Patience, Task, Wanted};
+use crate::reapi::{
+    Address, Blob, Bounds, Came, Ending, Executor, Fault, Input, Left, Patience, Task, Wanted,
+};
 use crate::store::{Manifest, ManifestFile};
 
 /// The name of orch among the files of an action.
@@ -48,7 +50,10 @@ impl Asked {
 
     /// Why nobody took it.
     fn leave(&mut self, what: String, waited: Duration) -> String {
-        let mut why = format!("no worker took it within {} s: none offers this, or all are busy", waited.as_secs());
+        let mut why = format!(
+            "no worker took it within {} s: none offers this, or all are busy",
+            waited.as_secs()
+        );
         if self.in_vain.contains(&what) {
             why += ", as before in this run";
         }
@@ -65,10 +70,20 @@ impl Away {
     /// Opens no connection yet.
     pub fn open(config: ExecutorConfig) -> Result<Self, String> {
         let address = Address::of("the executor", &config.url, &config.options)?;
-        let patience = Patience { timeout: config.timeout, retries: config.retries };
+        let patience = Patience {
+            timeout: config.timeout,
+            retries: config.retries,
+        };
         let executor = Executor::open(&address, patience)?;
-        let own = crate::worker::own_program().map_err(|e| format!("failed to find orch's own executable: {e}"))?;
-        Ok(Self { executor, program: config.program.clone(), config, own, asked: Mutex::default() })
+        let own = crate::worker::own_program()
+            .map_err(|e| format!("failed to find orch's own executable: {e}"))?;
+        Ok(Self {
+            executor,
+            program: config.program.clone(),
+            config,
+            own,
+            asked: Mutex::default(),
+        })
     }
 
     fn task(&self, submission: &Submission<'_>) -> Result<Task, Fault> {
@@ -76,11 +91,20 @@ impl Away {
         for file in &submission.inputs {
             let (path, is_executable) = (file.path.clone(), file.is_executable);
             files.push(match &file.content {
-                Content::Here { at, is_fixed } => self.executor.input(path, at, is_executable, *is_fixed)?,
-                Content::There(file) => Input { path, blob: Blob::there(digest_of(file)), is_executable },
+                Content::Here { at, is_fixed } => {
+                    self.executor.input(path, at, is_executable, *is_fixed)?
+                }
+                Content::There(file) => Input {
+                    path,
+                    blob: Blob::there(digest_of(file)),
+                    is_executable,
+                },
             });
         }
-        files.push(self.executor.text(ORDER.into(), submission.order.to_bytes())?);
+        files.push(
+            self.executor
+                .text(ORDER.into(), submission.order.to_bytes())?,
+        );
         let program = match &self.program {
             Some(path) => path.display().to_string(),
             None => {
@@ -90,7 +114,8 @@ impl Away {
         };
         let mut env = self.config.env.clone();
         // Workers begin with an empty environment.
-        env.entry("PATH".into()).or_insert_with(|| "/usr/local/bin:/usr/bin:/bin".into());
+        env.entry("PATH".into())
+            .or_insert_with(|| "/usr/local/bin:/usr/bin:/bin".into());
         Ok(Task {
             argv: vec![program, "worker".into(), "order".into()],
             env,
@@ -104,14 +129,32 @@ impl Away {
     fn run(&self, submission: &Submission<'_>) -> Result<Returned, Fault> {
         let asked = listed(&submission.properties);
         let is_in_vain = lock(&self.asked).in_vain.contains(&asked);
-        let queue = if is_in_vain { self.config.queue.min(ONCE_MORE) } else { self.config.queue };
-        let bounds = Bounds { queue, execution: submission.timeout, away: self.config.queue };
+        let queue = if is_in_vain {
+            self.config.queue.min(ONCE_MORE)
+        } else {
+            self.config.queue
+        };
+        let bounds = Bounds {
+            queue,
+            execution: submission.timeout,
+            away: self.config.queue,
+        };
         let goes_on = || !submission.cancel.is_cancelled();
-        let reads_there = submission.inputs.iter().any(|file| matches!(file.content, Content::There(_)));
+        let reads_there = submission
+            .inputs
+            .iter()
+            .any(|file| matches!(file.content, Content::There(_)));
         let (mut is_anew, mut attempts, mut lost) = (submission.is_anew, 0, Vec::new());
         loop {
             let told = (submission.progress, submission.warn);
-            let came = match self.executor.run(self.task(submission)?, is_anew, bounds, &goes_on, told, &mut lost) {
+            let came = match self.executor.run(
+                self.task(submission)?,
+                is_anew,
+                bounds,
+                &goes_on,
+                told,
+                &mut lost,
+            ) {
                 Err(Fault::Absent) if reads_there => return Ok(Returned::InputGone),
                 came => came?,
             };
@@ -133,14 +176,21 @@ impl Away {
                         }
                     }
                     Err(Some(fault)) => return Err(fault),
-                    Err(None) => format!("orch ended there with code {} and no answer: {}", left.exit_code, left.said),
+                    Err(None) => format!(
+                        "orch ended there with code {} and no answer: {}",
+                        left.exit_code, left.said
+                    ),
                 },
                 Came::Not(Ending::Lost(why)) => why,
                 Came::Not(Ending::NoWorker(why)) => {
-                    return Ok(Returned::Unavailable(format!("no worker offers that: {why}")));
+                    return Ok(Returned::Unavailable(format!(
+                        "no worker offers that: {why}"
+                    )));
                 }
                 Came::Not(Ending::NeverBegan(waited)) => {
-                    return Ok(Returned::Unavailable(lock(&self.asked).leave(asked, waited)));
+                    return Ok(Returned::Unavailable(
+                        lock(&self.asked).leave(asked, waited),
+                    ));
                 }
                 Came::Not(Ending::TooLong(limit)) => return Ok(Returned::TooLong(limit)),
                 Came::Not(Ending::Cancelled) => return Ok(Returned::Interrupted),
@@ -153,7 +203,10 @@ impl Away {
             is_anew = true;
             if attempts >= self.config.retries {
                 let times = lost.len() + 1;
-                return Ok(Returned::Failed(format!("its worker was lost {times} times; the last time: {why}"), true));
+                return Ok(Returned::Failed(
+                    format!("its worker was lost {times} times; the last time: {why}"),
+                    true,
+                ));
             }
             attempts += 1;
             (submission.warn)(&format!("{why}; it is executed again"));
@@ -165,7 +218,11 @@ impl Away {
     fn answer(&self, left: &Left) -> Result<Answer, Option<Fault>> {
         let digest = left.files.get(ANSWER).ok_or(None)?;
         let bytes = self.executor.read(digest).map_err(Some)?;
-        let bad = |e: serde_json::Error| Some(Fault::Failed(format!("the worker's answer cannot be read: {e}")));
+        let bad = |e: serde_json::Error| {
+            Some(Fault::Failed(format!(
+                "the worker's answer cannot be read: {e}"
+            )))
+        };
         serde_json::from_slice(&bytes).map_err(bad)
     }
 
@@ -178,7 +235,11 @@ impl Away {
         lost: &[String],
     ) -> Result<Returned, Fault> {
         if let Some(digest) = left.files.get(LOG) {
-            let log = Wanted { digest: digest.clone(), content: None, to: submission.log.to_owned() };
+            let log = Wanted {
+                digest: digest.clone(),
+                content: None,
+                to: submission.log.to_owned(),
+            };
             // It is reported, and decides nothing.
             let _ = self.executor.fetch(vec![log]);
         }
@@ -195,7 +256,11 @@ impl Away {
         });
         set_fact(&mut answer.facts, "execution", execution);
         let names = leaves.then(|| files.into_iter().map(|(name, _)| name).collect());
-        Ok(Returned::Performed { answer: Box::new(answer), is_remembered: left.is_cached, left: names })
+        Ok(Returned::Performed {
+            answer: Box::new(answer),
+            is_remembered: left.is_cached,
+            left: names,
+        })
     }
 
     /// Fetches files to a folder, each by its own content.
@@ -206,7 +271,11 @@ impl Away {
             let folder = to.parent().expect("BUG: it lies in a folder");
             std::fs::create_dir_all(folder)
                 .map_err(|e| Fault::Local(format!("failed to make {}: {e}", folder.display())))?;
-            wanted.push(Wanted { digest: digest_of(name), content: Some(file.digest), to });
+            wanted.push(Wanted {
+                digest: digest_of(name),
+                content: Some(file.digest),
+                to,
+            });
         }
         self.executor.fetch(wanted)?;
         for (_, file) in files.iter().filter(|(_, file)| file.executable) {
@@ -227,7 +296,13 @@ fn named(made: &Manifest, left: &Left) -> Result<Vec<(ServerFile, ManifestFile)>
             .get(&format!("{OUT}/{}", file.path))
             .ok_or_else(|| Fault::Failed(format!("`{}` did not come back", file.path)))?;
         match *size_bytes == file.size as i64 {
-            true => Ok((ServerFile { hash: hash.clone(), size: *size_bytes }, file.clone())),
+            true => Ok((
+                ServerFile {
+                    hash: hash.clone(),
+                    size: *size_bytes,
+                },
+                file.clone(),
+            )),
             false => Err(Fault::WrongContent),
         }
     };
@@ -235,7 +310,10 @@ fn named(made: &Manifest, left: &Left) -> Result<Vec<(ServerFile, ManifestFile)>
 }
 
 fn digest_of(file: &ServerFile) -> Digest {
-    Digest { hash: file.hash.clone(), size_bytes: file.size }
+    Digest {
+        hash: file.hash.clone(),
+        size_bytes: file.size,
+    }
 }
 
 impl Elsewhere for Away {
@@ -247,7 +325,8 @@ impl Elsewhere for Away {
     }
 
     fn fetch(&self, files: &[(ServerFile, ManifestFile)], out: &Path) -> Result<(), String> {
-        self.fetch_files(files, out).map_err(|fault| fault.to_string())
+        self.fetch_files(files, out)
+            .map_err(|fault| fault.to_string())
     }
 
     fn name(&self) -> &str {
@@ -262,10 +341,19 @@ mod tests {
     #[test]
     fn a_step_that_nobody_took_says_what_was_taken_and_the_next_one_waits_less() {
         let mut asked = Asked::default();
-        assert!(!asked.leave("a=1".into(), Duration::from_secs(600)).contains("workers did take"));
+        assert!(
+            !asked
+                .leave("a=1".into(), Duration::from_secs(600))
+                .contains("workers did take")
+        );
         asked.take("b=1".into());
         let why = asked.leave("a=1".into(), ONCE_MORE);
-        assert!(why.contains("within 5 s") && why.contains("as before") && why.contains("requests for b=1;"), "{why}");
+        assert!(
+            why.contains("within 5 s")
+                && why.contains("as before")
+                && why.contains("requests for b=1;"),
+            "{why}"
+        );
         assert!(asked.in_vain.contains("a=1"));
         asked.take("a=1".into());
         assert!(asked.in_vain.is_empty(), "somebody has it now");

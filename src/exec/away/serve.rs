@@ -52,8 +52,12 @@ pub fn serve(dir: &Path, site: &Site<'_>) -> anyhow::Result<bool> {
     let order = Order::parse(&bytes)?;
     let (key, started, clock) = (order.key.digest(), figures::now(), Instant::now());
     let log = site.store.log_path(&order.step);
-    let Done { judged, made, .. } = perform(dir, order, site).unwrap_or_else(|error| Done::only(Judged::error(&error)));
-    let laid = made.as_ref().map(|made| lay_out(site.store, made, &dir.join(OUT))).transpose();
+    let Done { judged, made, .. } =
+        perform(dir, order, site).unwrap_or_else(|error| Done::only(Judged::error(&error)));
+    let laid = made
+        .as_ref()
+        .map(|made| lay_out(site.store, made, &dir.join(OUT)))
+        .transpose();
     let (judged, made) = match laid {
         Ok(_) => (judged, made),
         Err(e) => (Judged::error(&e), None),
@@ -65,10 +69,27 @@ pub fn serve(dir: &Path, site: &Site<'_>) -> anyhow::Result<bool> {
         started,
         seconds: clock.elapsed().as_secs_f64(),
     };
-    let Judged { outcome, reason, facts, measure, transient } = judged;
-    let answer = Answer { version: VERSION, key, outcome, reason, transient, facts, measure, made, origin };
+    let Judged {
+        outcome,
+        reason,
+        facts,
+        measure,
+        transient,
+    } = judged;
+    let answer = Answer {
+        version: VERSION,
+        key,
+        outcome,
+        reason,
+        transient,
+        facts,
+        measure,
+        made,
+        origin,
+    };
     let _ = fs::copy(log, dir.join(LOG));
-    fs::write(dir.join(ANSWER), serde_json::to_vec(&answer)?).context("failed to write the answer")?;
+    fs::write(dir.join(ANSWER), serde_json::to_vec(&answer)?)
+        .context("failed to write the answer")?;
     Ok(answer.outcome.may_be_shared())
 }
 
@@ -85,7 +106,10 @@ fn perform(dir: &Path, order: Order, site: &Site<'_>) -> anyhow::Result<Done> {
     let servers = Servers::new(site.provision, site.store.root());
     let (workers, bugs) = (Workers::new(&scratch), Bugs::new(site.store));
     let exempt = [site.store.root(), site.provision.dir()];
-    let workplace = Workplace { sandboxes: scratch.dir("commands")?, project: Project::new(dir, &exempt) };
+    let workplace = Workplace {
+        sandboxes: scratch.dir("commands")?,
+        project: Project::new(dir, &exempt),
+    };
     if let Some(env) = step.kind.server(&step) {
         servers.start(env, step.kind.is_timed(&step))?;
     }
@@ -131,19 +155,36 @@ fn perform(dir: &Path, order: Order, site: &Site<'_>) -> anyhow::Result<Done> {
 /// Why not, if what is installed here is not all that the key names: a result under it would be another one's.
 fn fits(step: &Step, key: &KeyDoc, site: &Site<'_>) -> Result<(), String> {
     let host = &site.host.report.name;
-    if let Some(missing) = step.kind.requires(step).into_iter().find(|one| !site.provision.is_ready(*one)) {
+    if let Some(missing) = step
+        .kind
+        .requires(step)
+        .into_iter()
+        .find(|one| !site.provision.is_ready(*one))
+    {
         let (what, at) = (title(missing), site.provision.dir().display());
         let hint = "hint: `orch setup` there, and ORCH_ENV_DIR in `env`";
-        return Err(format!("the worker {host} lacks the {what} in {at}; {hint}"));
+        return Err(format!(
+            "the worker {host} lacks the {what} in {at}; {hint}"
+        ));
     }
     let asked: BTreeMap<_, _> = key.lines().collect();
     // As in a key, of one name the last one counts.
-    let tools: BTreeMap<_, _> = step.kind.tools(step).into_iter().map(|tool| (tool.package, tool)).collect();
+    let tools: BTreeMap<_, _> = step
+        .kind
+        .tools(step)
+        .into_iter()
+        .map(|tool| (tool.package, tool))
+        .collect();
     for tool in tools.into_values() {
         let (package, here) = (tool.package, site.provision.identity(tool));
-        if let Some(asked) = asked.get(&*format!("tool.{package}")).filter(|asked| here != ***asked) {
+        if let Some(asked) = asked
+            .get(&*format!("tool.{package}"))
+            .filter(|asked| here != ***asked)
+        {
             let hint = "hint: the same ORCH_LOCKS, ORCH_PYTHON or ORCH_TORCH_INDEX here and there (`env` in orch.toml)";
-            return Err(format!("the worker {host} has {package} {here}, and {asked} is asked for; {hint}"));
+            return Err(format!(
+                "the worker {host} has {package} {here}, and {asked} is asked for; {hint}"
+            ));
         }
     }
     Ok(())
@@ -155,9 +196,13 @@ fn check(dir: &Path, inputs: &Inputs) -> anyhow::Result<()> {
         let Some(manifest) = manifest else { continue };
         for file in &manifest.files {
             let path = dir.join(at).join(&file.path);
-            let digest =
-                Digest::of_file(&path).with_context(|| format!("failed to read its input {}", path.display()))?;
-            anyhow::ensure!(digest == file.digest, "`{}` of its input `{name}` is not what was ordered", file.path);
+            let digest = Digest::of_file(&path)
+                .with_context(|| format!("failed to read its input {}", path.display()))?;
+            anyhow::ensure!(
+                digest == file.digest,
+                "`{}` of its input `{name}` is not what was ordered",
+                file.path
+            );
         }
     }
     Ok(())
@@ -172,7 +217,11 @@ fn given(dir: &Path, step: &Step, inputs: &Inputs) -> anyhow::Result<Given> {
             fs::create_dir_all(&folder)?;
             if step.kind.lays_in() {
                 let paths = manifest.files.iter().map(|file| file.path.clone());
-                let stored = paths.map(|path| StoredFile { at: folder.join(&path), path, is_shared: false });
+                let stored = paths.map(|path| StoredFile {
+                    at: folder.join(&path),
+                    path,
+                    is_shared: false,
+                });
                 given.trees.insert(name.clone(), stored.collect());
                 continue;
             }
@@ -189,23 +238,47 @@ fn lent(step: &Step, site: &Site<'_>) -> Result<Option<Lease>, String> {
     }
     let run = step.run();
     let inventory = (site.inventory)();
-    let found = inventory.iter().find(|known| known.name == run.backend.name);
+    let found = inventory
+        .iter()
+        .find(|known| known.name == run.backend.name);
     if !found.is_some_and(|found| found.available) {
-        let why = found.and_then(|found| found.reason.clone()).unwrap_or_else(|| "nothing is known of it".into());
-        let told = |(name, is_real): (String, bool)| if is_real { name } else { format!("{name} (emulated)") };
+        let why = found
+            .and_then(|found| found.reason.clone())
+            .unwrap_or_else(|| "nothing is known of it".into());
+        let told = |(name, is_real): (String, bool)| {
+            if is_real {
+                name
+            } else {
+                format!("{name} (emulated)")
+            }
+        };
         let offers: Vec<_> = offered(&inventory).into_iter().map(told).collect();
         let (host, name, offers) = (&site.host.report.name, run.backend.name, offers.join(", "));
-        return Err(format!("the worker {host} does not offer {name}: {why}; it offers {offers}"));
+        return Err(format!(
+            "the worker {host} does not offer {name}: {why}; it offers {offers}"
+        ));
     }
-    let Needs::Device { backend, device, .. } = step.kind.needs(step) else { return Ok(None) };
+    let Needs::Device {
+        backend, device, ..
+    } = step.kind.needs(step)
+    else {
+        return Ok(None);
+    };
     Ok(lend_first(&inventory, &backend, &device))
 }
 
 /// The backends that are here, each with whether it has hardware and not only what stands for it.
 pub fn offered(inventory: &[Backend]) -> Vec<(String, bool)> {
     let available = inventory.iter().filter(|backend| backend.available);
-    let is_real = |backend: &Backend| backend.devices.iter().any(|device| device.kind == DeviceKind::Hardware);
-    available.map(|backend| (backend.name.clone(), is_real(backend))).collect()
+    let is_real = |backend: &Backend| {
+        backend
+            .devices
+            .iter()
+            .any(|device| device.kind == DeviceKind::Hardware)
+    };
+    available
+        .map(|backend| (backend.name.clone(), is_real(backend)))
+        .collect()
 }
 
 fn lay_out(store: &DiskStore, made: &Manifest, out: &Path) -> anyhow::Result<()> {
@@ -215,7 +288,8 @@ fn lay_out(store: &DiskStore, made: &Manifest, out: &Path) -> anyhow::Result<()>
         if let Some(folder) = to.parent() {
             fs::create_dir_all(folder)?;
         }
-        bfs::link_or_copy(&store.blob(file), &to).with_context(|| format!("failed to lay out {}", to.display()))?;
+        bfs::link_or_copy(&store.blob(file), &to)
+            .with_context(|| format!("failed to lay out {}", to.display()))?;
     }
     Ok(())
 }

@@ -22,42 +22,90 @@ pub(super) struct Claims<'a> {
 
 impl<'a> Claims<'a> {
     pub(super) fn new(devices: Devices<'a>) -> Self {
-        Self { devices, memory: Memory::default(), is_asking: false, waiting: Vec::new() }
+        Self {
+            devices,
+            memory: Memory::default(),
+            is_asking: false,
+            waiting: Vec::new(),
+        }
     }
 
     /// What a step takes of the machine, and what is to be said of that.
-    pub(super) fn claim(&mut self, id: StepId, steps: &Steps<'_>, machine: &Machine) -> (Claim, Vec<String>) {
+    pub(super) fn claim(
+        &mut self,
+        id: StepId,
+        steps: &Steps<'_>,
+        machine: &Machine,
+    ) -> (Claim, Vec<String>) {
         let (plan, store) = (steps.world.plan, steps.world.store);
         let step = plan.step(id);
         if steps.world.sends(step) {
-            return (Claim { host: Host::Away, memory: 0, device: None }, vec![]);
+            return (
+                Claim {
+                    host: Host::Away,
+                    memory: 0,
+                    device: None,
+                },
+                vec![],
+            );
         }
         let made = |from| store.manifest(&steps.output(from)?).ok();
-        let known = Known { plan, store, size: &|from| made(from).map_or(0, |tree| tree.size()) };
+        let known = Known {
+            plan,
+            store,
+            size: &|from| made(from).map_or(0, |tree| tree.size()),
+        };
         let memory = self.memory.claim(id, &known);
         let (host, device) = match step.kind.needs(step) {
             Needs::Shared { cores } => (Host::Cores(cores), None),
             Needs::Exclusive => (Host::Whole, None),
-            Needs::Device { backend, device, timed } => match self.devices.any_of(&backend, &device) {
+            Needs::Device {
+                backend,
+                device,
+                timed,
+            } => match self.devices.any_of(&backend, &device) {
                 // An emulator, or nobody can say what it computes on: nothing runs beside what is timed there.
                 none if none.is_empty() => (if timed { Host::Whole } else { Host::Cores(1) }, None),
                 any_of => {
                     let vram = self.memory.device_claim(id, &known);
-                    (Host::Cores(1), Some(DeviceClaim { any_of, timed, vram }))
+                    (
+                        Host::Cores(1),
+                        Some(DeviceClaim {
+                            any_of,
+                            timed,
+                            vram,
+                        }),
+                    )
                 }
             },
         };
-        let claim = Claim { host, memory, device };
-        let warnings = self.memory.warn_too_large(id, &step.name, &claim, &machine.capacity).collect();
+        let claim = Claim {
+            host,
+            memory,
+            device,
+        };
+        let warnings = self
+            .memory
+            .warn_too_large(id, &step.name, &claim, &machine.capacity)
+            .collect();
         (machine.fitted(claim), warnings)
     }
 
     /// Whether a step holds a device whose memory only its driver knows, and that was not asked yet.
     pub(super) fn lacks_size(&self, step: &Step, machine: &Machine) -> bool {
-        let Needs::Device { backend, device, .. } = step.kind.needs(step) else { return false };
+        let Needs::Device {
+            backend, device, ..
+        } = step.kind.needs(step)
+        else {
+            return false;
+        };
         let units = &machine.capacity.units;
         BackendRow::named(&backend).is_some_and(|row| !row.tells_memory)
-            && self.devices.any_of(&backend, &device).iter().any(|at| units[*at].vram.is_none())
+            && self
+                .devices
+                .any_of(&backend, &device)
+                .iter()
+                .any(|at| units[*at].vram.is_none())
     }
 
     /// Takes in the drivers' answers; what is to be said of them.
@@ -81,10 +129,18 @@ impl<'a> Claims<'a> {
 
     /// The device that a step was given, as its backend knows it.
     pub(super) fn lease(&self, step: &Step, held: &Held, machine: &Machine) -> Option<Lease> {
-        let Needs::Device { backend, device, .. } = step.kind.needs(step) else { return None };
+        let Needs::Device {
+            backend, device, ..
+        } = step.kind.needs(step)
+        else {
+            return None;
+        };
         let at = held.unit?;
         let lease = self.devices.lease(at, &backend, &device)?;
         let size = lease.memory_bytes.or(machine.capacity.units[at].vram);
-        Some(Lease { memory_bytes: size, ..lease })
+        Some(Lease {
+            memory_bytes: size,
+            ..lease
+        })
     }
 }

@@ -17,9 +17,14 @@ impl Scheduler<'_> {
     pub(in crate::exec) fn consult_all(&mut self) {
         let plan = self.world.plan;
         for level in levels(plan) {
-            let open: Vec<_> = level.into_iter().filter(|id| !self.steps.is_done(*id)).collect();
+            let open: Vec<_> = level
+                .into_iter()
+                .filter(|id| !self.steps.is_done(*id))
+                .collect();
             let looked = Steps::look_at_all(&open, |id| self.steps.look_at(id));
-            open.into_iter().zip(looked).for_each(|(id, looked)| self.decide(id, looked));
+            open.into_iter()
+                .zip(looked)
+                .for_each(|(id, looked)| self.decide(id, looked));
         }
         let wanted = plan.upstream(self.steps.asked(), |reader, _| !self.steps.is_done(reader));
         self.steps.wanted.extend(wanted);
@@ -40,10 +45,24 @@ impl Scheduler<'_> {
                 self.claims.memory.learn(id, peaks);
                 self.steps.set(id, StepState::Ready { key, reason });
             }
-            Looked::Repeats(run, key) => self.steps.set(run, StepState::Ready { key, reason: MissReason::Asked }),
+            Looked::Repeats(run, key) => self.steps.set(
+                run,
+                StepState::Ready {
+                    key,
+                    reason: MissReason::Asked,
+                },
+            ),
             Looked::Damaged(key, what) => {
-                self.tell(Event::Warning { text: format!("{what}; the step runs again") });
-                self.steps.set(id, StepState::Ready { key, reason: MissReason::OutputLost { what } });
+                self.tell(Event::Warning {
+                    text: format!("{what}; the step runs again"),
+                });
+                self.steps.set(
+                    id,
+                    StepState::Ready {
+                        key,
+                        reason: MissReason::OutputLost { what },
+                    },
+                );
             }
             Looked::Failed(e) => {
                 self.steps.has_failed = true;
@@ -82,7 +101,10 @@ impl Scheduler<'_> {
 
     /// Makes a step whose output is gone executable again, with whatever of its own inputs is gone too.
     pub(super) fn reopen(&mut self, id: StepId) {
-        let lost = self.world.plan.upstream([id], |_, from| self.steps.is_lost(from));
+        let lost = self
+            .world
+            .plan
+            .upstream([id], |_, from| self.steps.is_lost(from));
         for id in &lost {
             self.steps.wanted.insert(*id);
             self.steps.set(*id, StepState::Unknown);
@@ -103,7 +125,8 @@ impl Scheduler<'_> {
             execution: None,
             load: self.load(),
         });
-        self.steps.set(id, StepState::Done(StepResult::skipped(Outcome::Fail, why)));
+        self.steps
+            .set(id, StepState::Done(StepResult::skipped(Outcome::Fail, why)));
     }
 
     /// Wants the next run of each case whose runs so far did not do it.
@@ -111,10 +134,18 @@ impl Scheduler<'_> {
         if !std::mem::take(&mut self.steps.calls_for_fallback) {
             return;
         }
-        for planned in self.world.plan.cases.iter().filter(|planned| !planned.fallbacks.is_empty()) {
+        for planned in self
+            .world
+            .plan
+            .cases
+            .iter()
+            .filter(|planned| !planned.fallbacks.is_empty())
+        {
             // One that is wanted may be done already, and call for the one after it.
             while self.steps.wanted.contains(&planned.judge)
-                && let Course::Next(next) = course(planned, |id| self.steps.result(id).map(|result| result.outcome))
+                && let Course::Next(next) = course(planned, |id| {
+                    self.steps.result(id).map(|result| result.outcome)
+                })
                 && !self.steps.wanted.contains(&next.judge)
             {
                 self.want(next.judge);
@@ -155,7 +186,11 @@ fn levels(plan: &Plan) -> Vec<Vec<StepId>> {
     let mut depths: Vec<u32> = Vec::with_capacity(plan.steps.len());
     let mut levels: Vec<Vec<StepId>> = Vec::new();
     for id in plan.ids() {
-        let depth = plan.dependencies(id).map(|from| depths[from.0 as usize] + 1).max().unwrap_or(0);
+        let depth = plan
+            .dependencies(id)
+            .map(|from| depths[from.0 as usize] + 1)
+            .max()
+            .unwrap_or(0);
         depths.push(depth);
         if levels.len() <= depth as usize {
             levels.resize_with(depth as usize + 1, Vec::new);

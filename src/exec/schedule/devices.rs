@@ -20,11 +20,18 @@ impl<'a> Devices<'a> {
         let (mut positions, mut units) = (BTreeMap::new(), Vec::new());
         for device in inventory.iter().flat_map(|backend| &backend.devices) {
             positions.entry(silicon(device)).or_insert_with(|| {
-                units.push(Unit { token: device.id.clone(), vram: device.memory_bytes });
+                units.push(Unit {
+                    token: device.id.clone(),
+                    vram: device.memory_bytes,
+                });
                 units.len() - 1
             });
         }
-        Self { inventory, positions, units }
+        Self {
+            inventory,
+            positions,
+            units,
+        }
     }
 
     pub(super) fn units(&self) -> Vec<Unit> {
@@ -34,33 +41,56 @@ impl<'a> Devices<'a> {
     /// The units that a target may use, all of them equal; none if it computes on the CPU or on an unknown device.
     pub(super) fn any_of(&self, backend: &str, device: &str) -> Arc<[usize]> {
         let found = candidates(self.inventory, backend, device);
-        found.into_iter().map(|device| self.positions[silicon(device)]).collect()
+        found
+            .into_iter()
+            .map(|device| self.positions[silicon(device)])
+            .collect()
     }
 
     /// How much memory each unit of a backend has by its driver's `answer`, or why that is not known.
     ///
     /// Devices are matched by UUID; without one by number, if both sides list equally many.
     pub(super) fn sizes(&self, answer: &Backend) -> Vec<(usize, Result<u64, String>)> {
-        let Some(known) = self.inventory.iter().find(|known| known.name == answer.name) else { return vec![] };
+        let Some(known) = self
+            .inventory
+            .iter()
+            .find(|known| known.name == answer.name)
+        else {
+            return vec![];
+        };
         let uuid = |device: &Device| device.facts.get("uuid").cloned();
         let same = |device: &Device| match uuid(device) {
-            Some(own) => answer.devices.iter().find(|asked| uuid(asked).as_ref() == Some(&own)),
+            Some(own) => answer
+                .devices
+                .iter()
+                .find(|asked| uuid(asked).as_ref() == Some(&own)),
             None if answer.devices.len() == known.devices.len() => {
                 answer.devices.iter().find(|asked| asked.id == device.id)
             }
             None => None,
         };
         let size = |device: &Device| match same(device) {
-            Some(found) => found.memory_bytes.ok_or_else(|| "its driver does not tell it".to_owned()),
-            None => Err(answer.reason.clone().unwrap_or_else(|| "its driver does not list it".to_owned())),
+            Some(found) => found
+                .memory_bytes
+                .ok_or_else(|| "its driver does not tell it".to_owned()),
+            None => Err(answer
+                .reason
+                .clone()
+                .unwrap_or_else(|| "its driver does not list it".to_owned())),
         };
-        known.devices.iter().map(|device| (self.positions[silicon(device)], size(device))).collect()
+        known
+            .devices
+            .iter()
+            .map(|device| (self.positions[silicon(device)], size(device)))
+            .collect()
     }
 
     /// The device of a unit as this backend knows it.
     pub(super) fn lease(&self, unit: usize, backend: &str, device: &str) -> Option<Lease> {
         let found = candidates(self.inventory, backend, device);
-        let device = found.into_iter().find(|device| self.positions[silicon(device)] == unit)?;
+        let device = found
+            .into_iter()
+            .find(|device| self.positions[silicon(device)] == unit)?;
         Some(lend(device, |name| std::env::var(name).ok()))
     }
 }
@@ -78,7 +108,10 @@ mod tests {
             device
         };
         let inventory = [
-            Backend::available("cuda", vec![device("cuda:0", "01:00.0"), device("cuda:1", "02:00.0")]),
+            Backend::available(
+                "cuda",
+                vec![device("cuda:0", "01:00.0"), device("cuda:1", "02:00.0")],
+            ),
             Backend::available("webgpu", vec![device("webgpu:0", "02:00.0")]),
         ];
         let devices = Devices::new(&inventory);
@@ -86,7 +119,10 @@ mod tests {
         assert_eq!(*devices.any_of("cuda", "cuda"), [0, 1]);
         assert_eq!(*devices.any_of("webgpu", "webgpu"), [1]);
         assert_eq!(devices.lease(1, "webgpu", "webgpu").unwrap().id, "webgpu:0");
-        assert_eq!(devices.lease(1, "cuda", "cuda").unwrap().env["CUDA_VISIBLE_DEVICES"], "1");
+        assert_eq!(
+            devices.lease(1, "cuda", "cuda").unwrap().env["CUDA_VISIBLE_DEVICES"],
+            "1"
+        );
         assert!(devices.any_of("mps", "mps").is_empty());
     }
 }

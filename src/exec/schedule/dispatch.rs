@@ -29,7 +29,10 @@ impl<'a> Scheduler<'a> {
 
     pub(super) fn wait_for_turn(&mut self, id: StepId) {
         let step = self.world.plan.step(id);
-        if self.claims.is_asking && !self.world.sends(step) && self.claims.lacks_size(step, &self.slots.machine) {
+        if self.claims.is_asking
+            && !self.world.sends(step)
+            && self.claims.lacks_size(step, &self.slots.machine)
+        {
             self.slots.ready(id, self.now);
             self.claims.waiting.push(id);
         } else {
@@ -49,18 +52,29 @@ impl<'a> Scheduler<'a> {
         let (claim, warnings) = self.claims.claim(id, &self.steps, &self.slots.machine);
         self.warn(warnings);
         let is_verdict = self.world.plan.step(id).stage == Stage::Judge;
-        let urgency = if is_verdict { Urgency::Brief } else { Urgency::Usual };
+        let urgency = if is_verdict {
+            Urgency::Brief
+        } else {
+            Urgency::Usual
+        };
         self.queue.push(id, claim, urgency, before);
     }
 
     /// Steps that waited for something else wait for their turn from now on.
     pub(super) fn line_up_all(&mut self, ids: Vec<StepId>, before: &Lack) {
-        ids.into_iter().for_each(|id| self.line_up(id, Some(before.clone())));
+        ids.into_iter()
+            .for_each(|id| self.line_up(id, Some(before.clone())));
     }
 
     pub(super) fn load(&self) -> Load {
-        let ready = self.queue.len() + self.setups.waiting.len() + self.claims.waiting.len() + self.rounds.len();
-        Load { running: self.slots.running(), ready: ready as u32 }
+        let ready = self.queue.len()
+            + self.setups.waiting.len()
+            + self.claims.waiting.len()
+            + self.rounds.len();
+        Load {
+            running: self.slots.running(),
+            ready: ready as u32,
+        }
     }
 
     /// Whether something goes on beside the steps that would disturb a timed run.
@@ -70,7 +84,8 @@ impl<'a> Scheduler<'a> {
 
     fn install_missing(&mut self, id: StepId) {
         let missing = self.setups.missing(id, self.world.provision);
-        self.effects.extend(missing.into_iter().map(Effect::Install));
+        self.effects
+            .extend(missing.into_iter().map(Effect::Install));
     }
 
     pub(super) fn install_wanted(&mut self) {
@@ -107,11 +122,17 @@ impl<'a> Scheduler<'a> {
         }
         if self.steps.useful.is_useless(id) {
             self.slots.not_ready(id);
-            let result = StepResult::skipped(Outcome::Incomplete, "nothing that can still pass needs it");
+            let result =
+                StepResult::skipped(Outcome::Incomplete, "nothing that can still pass needs it");
             return self.steps.set(id, StepState::Done(result));
         }
         // An input was found damaged since the step became ready, and is being made again; its end decides this step.
-        if self.world.plan.dependencies(id).any(|from| !self.steps.is_done(from)) {
+        if self
+            .world
+            .plan
+            .dependencies(id)
+            .any(|from| !self.steps.is_done(from))
+        {
             self.slots.not_ready(id);
             return self.steps.set(id, StepState::Unknown);
         }
@@ -136,15 +157,27 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Starts a step: it holds its resources from now on.
-    fn start(&mut self, Next { id, held, waited_for }: Next, stamps: Vec<Option<Stamp>>) {
+    fn start(
+        &mut self,
+        Next {
+            id,
+            held,
+            waited_for,
+        }: Next,
+        stamps: Vec<Option<Stamp>>,
+    ) {
         let step = self.world.plan.step(id);
         let (mut inputs, mut stamps) = (Vec::new(), stamps.into_iter());
         for (name, source) in &step.inputs {
             let at = match source {
                 Source::Step(from) => {
                     let digest = self.steps.output(*from);
-                    let digest = digest.unwrap_or_else(|| panic!("BUG: its input `{name}` is not there"));
-                    InputAt::Tree { from: *from, digest }
+                    let digest =
+                        digest.unwrap_or_else(|| panic!("BUG: its input `{name}` is not there"));
+                    InputAt::Tree {
+                        from: *from,
+                        digest,
+                    }
                 }
                 Source::File(path) => InputAt::File(path.to_path_buf(), stamps.next().flatten()),
             };
@@ -152,17 +185,51 @@ impl<'a> Scheduler<'a> {
         }
         let (key, reason) = self.steps.take_ready(id);
         let lease = self.claims.lease(step, &held, &self.slots.machine);
-        let Held { cores, memory, vram, .. } = held;
-        let holds = Holds { cores, memory, device: lease.as_ref().map(|lease| lease.id.clone()), vram };
+        let Held {
+            cores,
+            memory,
+            vram,
+            ..
+        } = held;
+        let holds = Holds {
+            cores,
+            memory,
+            device: lease.as_ref().map(|lease| lease.id.clone()),
+            vram,
+        };
         let (slot, waited) = self.slots.take(id, held, self.now);
         let (waited_for, load) = (waited_for.as_ref().map(Lack::to_string), self.load());
         let name = step.name.clone();
-        let begun = Event::StepStarted { step: name, reason: reason.clone(), slot, waited, waited_for, holds, load };
+        let begun = Event::StepStarted {
+            step: name,
+            reason: reason.clone(),
+            slot,
+            waited,
+            waited_for,
+            holds,
+            load,
+        };
         let (chosen, attempts) = (self.chosen.get(&id).cloned(), self.retries.before(id));
         let order = self.rounds.order(id);
-        let is_named = self.world.options.wanted.as_ref().is_some_and(|wanted| wanted.contains(&id));
+        let is_named = self
+            .world
+            .options
+            .wanted
+            .as_ref()
+            .is_some_and(|wanted| wanted.contains(&id));
         let is_top = is_named || self.world.plan.dependents(id).next().is_none();
-        let task = Task { id, step, key, inputs, why: reason, attempts, lease, chosen, is_top, order };
+        let task = Task {
+            id,
+            step,
+            key,
+            inputs,
+            why: reason,
+            attempts,
+            lease,
+            chosen,
+            is_top,
+            order,
+        };
         self.effects.push_back(Effect::Start(Box::new(task), begun));
     }
 }
@@ -170,5 +237,8 @@ impl<'a> Scheduler<'a> {
 /// Whether another machine may have what is missing here for this reason. What was asked for is done here. What failed here
 /// is not explained away by a success elsewhere.
 fn may_be_elsewhere(reason: &MissReason) -> bool {
-    !matches!(reason, MissReason::Asked | MissReason::TooOld { .. } | MissReason::DidNotPass { .. })
+    !matches!(
+        reason,
+        MissReason::Asked | MissReason::TooOld { .. } | MissReason::DidNotPass { .. }
+    )
 }

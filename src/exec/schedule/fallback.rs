@@ -30,16 +30,29 @@ pub(in crate::exec) enum Course<'p> {
 }
 
 /// `outcome` gives that of a verdict, if it is done.
-pub(in crate::exec) fn course(planned: &PlannedCase, outcome: impl Fn(StepId) -> Option<Outcome>) -> Course<'_> {
-    let Some(mut last) = outcome(planned.judge) else { return Course::Own };
+pub(in crate::exec) fn course(
+    planned: &PlannedCase,
+    outcome: impl Fn(StepId) -> Option<Outcome>,
+) -> Course<'_> {
+    let Some(mut last) = outcome(planned.judge) else {
+        return Course::Own;
+    };
     let mut after = Vec::new();
     for fallback in &planned.fallbacks {
-        if !fallback.batch.map_or_else(|| calls_for_another(last), |_| last == Outcome::Oom) {
+        if !fallback
+            .batch
+            .map_or_else(|| calls_for_another(last), |_| last == Outcome::Oom)
+        {
             continue;
         }
         match outcome(fallback.judge) {
             None => return Course::Next(fallback),
-            Some(end) if end.is_made() => return Course::Answered { by: fallback, after },
+            Some(end) if end.is_made() => {
+                return Course::Answered {
+                    by: fallback,
+                    after,
+                };
+            }
             Some(end) => last = end,
         }
         after.push(fallback);
@@ -61,7 +74,9 @@ pub(in crate::exec) fn expected_outcome(status: ExpectedStatus) -> Outcome {
 
 /// Whether the spec expects the case to end so.
 pub(in crate::exec) fn is_as_expected(case: &Case, stage: Stage, outcome: Outcome) -> bool {
-    let Some(expect) = &case.expect else { return false };
+    let Some(expect) = &case.expect else {
+        return false;
+    };
     let is_status = outcome == expected_outcome(expect.status);
     let is_stage = |expected| match expected {
         ExpectedStage::Generate => stage == Stage::Generate,

@@ -48,7 +48,12 @@ impl Steps<'_> {
                 Some(result) if !result.outcome.is_made() => {
                     let blamed = Some(result.blamed.unwrap_or(dependency));
                     let (reason, fetched) = (result.reason.clone(), result.fetched);
-                    return done(StepResult { blamed, reason, fetched, ..StepResult::skipped(result.outcome, "") });
+                    return done(StepResult {
+                        blamed,
+                        reason,
+                        fetched,
+                        ..StepResult::skipped(result.outcome, "")
+                    });
                 }
                 Some(_) => {}
             }
@@ -81,8 +86,13 @@ impl Steps<'_> {
         if !self.world.options.rerun_failed || plan.step(id).stage != Stage::Judge {
             return None;
         }
-        let mut runs = plan.dependencies(id).filter(|from| plan.step(*from).stage == Stage::Run);
-        let run = runs.find(|run| self.result(*run).is_some_and(|result| result.how == How::Hit))?;
+        let mut runs = plan
+            .dependencies(id)
+            .filter(|from| plan.step(*from).stage == Stage::Run);
+        let run = runs.find(|run| {
+            self.result(*run)
+                .is_some_and(|result| result.how == How::Hit)
+        })?;
         Some((run, self.key(run).ok()?))
     }
 
@@ -98,20 +108,31 @@ impl Steps<'_> {
         }
         let damaged = |e: StoreError| Missed::Damaged(error_text(&e.into()));
         let Some(hit) = store.hit(&key.digest()).map_err(damaged)? else {
-            let Options { rerun_failed, stands, .. } = self.world.options;
+            let Options {
+                rerun_failed,
+                stands,
+                ..
+            } = self.world.options;
             let stands = stands.contains(&id);
             let failed = store.failure(&key.digest()).map_err(damaged)?;
             let (kind_of_host, provision) = (&self.world.host.fingerprint, self.world.provision);
-            if let Some(failed) = failed.filter(|failed| stands_here(failed, step, kind_of_host, provision)) {
+            if let Some(failed) =
+                failed.filter(|failed| stands_here(failed, step, kind_of_host, provision))
+            {
                 if *rerun_failed && !stands {
                     return Err(Missed::For(MissReason::Asked, Peaks::of(Some(&failed))));
                 }
                 // An equal step may have met it in this run.
                 let failed_before = !self.failed_keys.contains(&key.digest());
-                return self.fresh(id, failed).map(|result| StepResult { failed_before, ..result });
+                return self.fresh(id, failed).map(|result| StepResult {
+                    failed_before,
+                    ..result
+                });
             }
             return match last() {
-                Some(last) if stands && last.key == *key && last.outcome != Outcome::Pass => Ok(StepResult::hit(last)),
+                Some(last) if stands && last.key == *key && last.outcome != Outcome::Pass => {
+                    Ok(StepResult::hit(last))
+                }
                 last => {
                     let peaks = Peaks::of(last.as_ref());
                     Err(Missed::For(why_missed(last, key), peaks))
@@ -121,7 +142,10 @@ impl Steps<'_> {
         // What is in it is hashed by whoever reads it: a step that executes, or who hands it out.
         if let Some(digest) = hit.output.filter(|digest| !store.has_tree(digest)) {
             let what = format!("tree {} is gone", digest.short());
-            return Err(Missed::For(MissReason::OutputLost { what }, Peaks::default()));
+            return Err(Missed::For(
+                MissReason::OutputLost { what },
+                Peaks::default(),
+            ));
         }
         // Each run reports what happened before a success, and each dependent of a refusal reports the reason.
         let is_told = match hit.outcome {
@@ -140,10 +164,21 @@ impl Steps<'_> {
     /// whenever it is made from the same inputs.
     fn fresh(&self, id: StepId, record: Record) -> Result<StepResult, Missed> {
         let step = self.world.plan.step(id);
-        let max = self.world.options.max_age.as_ref().filter(|_| step.kind.is_timed(step));
+        let max = self
+            .world
+            .options
+            .max_age
+            .as_ref()
+            .filter(|_| step.kind.is_timed(step));
         if let Some(max) = max.filter(|max| max.is_exceeded(&record.started)) {
             let peaks = Peaks::of(Some(&record));
-            return Err(Missed::For(MissReason::TooOld { date: record.started, max: max.to_string() }, peaks));
+            return Err(Missed::For(
+                MissReason::TooOld {
+                    date: record.started,
+                    max: max.to_string(),
+                },
+                peaks,
+            ));
         }
         Ok(StepResult::hit(record))
     }
@@ -151,7 +186,8 @@ impl Steps<'_> {
     /// The backend of a run, if the environment pretends that it is here.
     fn mocked(&self, id: StepId) -> Option<&str> {
         let (step, mocked) = (self.world.plan.step(id), &self.world.options.mocked);
-        let backend = (!mocked.is_empty() && step.stage == Stage::Run).then(|| step.run().backend.name);
+        let backend =
+            (!mocked.is_empty() && step.stage == Stage::Run).then(|| step.run().backend.name);
         backend.filter(|backend| mocked.contains(*backend))
     }
 
@@ -169,42 +205,66 @@ impl Steps<'_> {
             ));
         }
         let backend = run.backend.name;
-        let Some(found) = self.world.inventory.iter().find(|known| known.name == backend) else {
+        let Some(found) = self
+            .world
+            .inventory
+            .iter()
+            .find(|known| known.name == backend)
+        else {
             return Some(format!("orch has no prober for `{backend}`"));
         };
-        let why = || found.reason.clone().unwrap_or_else(|| "its prober gave no reason".into());
+        let why = || {
+            found
+                .reason
+                .clone()
+                .unwrap_or_else(|| "its prober gave no reason".into())
+        };
         (!found.available).then(why)
     }
 
     /// Of the user's files that a step reads, in their order.
     pub(super) fn stamps(&self, id: StepId) -> Vec<Option<Stamp>> {
-        self.world.plan.step(id).files().map(|path| Stamp::of(path).ok()).collect()
+        self.world
+            .plan
+            .step(id)
+            .files()
+            .map(|path| Stamp::of(path).ok())
+            .collect()
     }
 
     /// Whether the user's files are still as they were when the step's key was made, which may be long ago.
     pub(super) fn reads_what_its_key_says(&self, id: StepId) -> bool {
         let reads_files = self.world.plan.step(id).files().next().is_some();
         match self.state(id) {
-            StepState::Ready { key, .. } if reads_files => self.key(id).is_ok_and(|now| now == *key),
+            StepState::Ready { key, .. } if reads_files => {
+                self.key(id).is_ok_and(|now| now == *key)
+            }
             _ => true,
         }
     }
 
     /// Whether the output of a step that made one is gone.
     pub(super) fn is_lost(&self, id: StepId) -> bool {
-        self.output(id).is_some_and(|digest| !self.world.store.has_tree(&digest))
+        self.output(id)
+            .is_some_and(|digest| !self.world.store.has_tree(&digest))
     }
 }
 
 /// Why nothing with this key is held, by the latest record of the step.
 fn why_missed(last: Option<Record>, key: &KeyDoc) -> MissReason {
-    let Some(last) = last else { return MissReason::NeverRan };
+    let Some(last) = last else {
+        return MissReason::NeverRan;
+    };
     let changes = key.changes_since(&last.key);
     if !changes.is_empty() {
         return MissReason::Changed { changes };
     }
     match last.outcome.is_made() {
-        true => MissReason::OutputLost { what: "the record of its success is gone".into() },
-        false => MissReason::DidNotPass { outcome: last.outcome.label().into() },
+        true => MissReason::OutputLost {
+            what: "the record of its success is gone".into(),
+        },
+        false => MissReason::DidNotPass {
+            outcome: last.outcome.label().into(),
+        },
     }
 }

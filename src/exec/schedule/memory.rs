@@ -27,7 +27,9 @@ pub(super) struct Peaks {
 
 impl Peaks {
     pub(super) fn of(record: Option<&Record>) -> Self {
-        let Some(record) = record else { return Self::default() };
+        let Some(record) = record else {
+            return Self::default();
+        };
         let measure = record.measure.as_ref();
         let measured = measure.and_then(|measure| measure.peak_rss_bytes);
         Self {
@@ -70,7 +72,11 @@ struct Book {
 
 impl Default for Memory {
     fn default() -> Self {
-        Self { host: Book::new(|peaks| peaks.host), device: Book::new(|peaks| peaks.device), relatives: None }
+        Self {
+            host: Book::new(|peaks| peaks.host),
+            device: Book::new(|peaks| peaks.device),
+            relatives: None,
+        }
     }
 }
 
@@ -88,21 +94,30 @@ impl Memory {
         self.device.executed(id, step, &peaks);
         let (stated, took) = (step.memory?.get(), peaks.host?);
         let [said, took] = (took > stated).then(|| [stated, took].map(bytes))?;
-        Some(format!("{} took {took} of memory, and its `memory` says {said}", step.name))
+        Some(format!(
+            "{} took {took} of memory, and its `memory` says {said}",
+            step.name
+        ))
     }
 
     /// Bytes, rounded up so that steps which take about the same claim the same; 0 where nothing is known. What the user
     /// says counts as it is.
     pub(super) fn claim(&mut self, id: StepId, known: &Known<'_>) -> u64 {
         let step = known.plan.step(id);
-        let learnt = || self.host.claim(id, step.kind.memory(), &mut self.relatives, known, |_| true);
+        let learnt = || {
+            self.host
+                .claim(id, step.kind.memory(), &mut self.relatives, known, |_| true)
+        };
         step.memory.map_or_else(learnt, NonZeroU64::get)
     }
 
     /// What a step claims of a device's own memory. Of its inputs, only the artefact is loaded there.
     pub(super) fn device_claim(&mut self, id: StepId, known: &Known<'_>) -> u64 {
         let guess = known.plan.step(id).kind.device_memory();
-        self.device.claim(id, guess, &mut self.relatives, known, |input| input == "artefact")
+        self.device
+            .claim(id, guess, &mut self.relatives, known, |input| {
+                input == "artefact"
+            })
     }
 
     /// Warnings for a claim that is more than there is; each step gets them once.
@@ -135,7 +150,12 @@ impl Memory {
 
 impl Book {
     fn new(peak: fn(&Peaks) -> Option<u64>) -> Self {
-        Self { peak, own: HashMap::new(), like: HashMap::new(), warned: BTreeSet::new() }
+        Self {
+            peak,
+            own: HashMap::new(),
+            like: HashMap::new(),
+            warned: BTreeSet::new(),
+        }
     }
 
     fn learn(&mut self, id: StepId, peaks: &Peaks) {
@@ -169,20 +189,35 @@ impl Book {
         if let Some(peak) = self.of_its_like(step, relatives, known) {
             return rounded(peak + peak / 4);
         }
-        let reads: u64 = step.trees().filter(|(name, _)| loads(name)).map(|(_, from)| (known.size)(from)).sum();
+        let reads: u64 = step
+            .trees()
+            .filter(|(name, _)| loads(name))
+            .map(|(_, from)| (known.size)(from))
+            .sum();
         rounded(guess.base + guess.factor * reads)
     }
 
     /// The largest peak of steps of the same model and stage, in this run or on record.
-    fn of_its_like(&mut self, step: &Step, relatives: &mut Option<Relatives>, known: &Known<'_>) -> Option<u64> {
+    fn of_its_like(
+        &mut self,
+        step: &Step,
+        relatives: &mut Option<Relatives>,
+        known: &Known<'_>,
+    ) -> Option<u64> {
         let Known { plan, store, .. } = known;
         let like = like(step)?;
         if let Some(peak) = self.like.get(&like) {
             return Some(*peak).filter(|peak| *peak > 0);
         }
-        let others = relatives.get_or_insert_with(|| all_relatives(plan)).get(&like).into_iter().flatten();
+        let others = relatives
+            .get_or_insert_with(|| all_relatives(plan))
+            .get(&like)
+            .into_iter()
+            .flatten();
         let records = others.filter_map(|id| store.latest(&plan.step(*id).name).ok().flatten());
-        let largest = records.filter_map(|record| (self.peak)(&Peaks::of(Some(&record)))).max();
+        let largest = records
+            .filter_map(|record| (self.peak)(&Peaks::of(Some(&record))))
+            .max();
         // That nothing is known is remembered too.
         self.like.insert(like, largest.unwrap_or(0));
         largest

@@ -30,14 +30,32 @@ pub(in crate::exec) struct World<'a> {
 impl World<'_> {
     /// Whether a step executes elsewhere.
     pub(in crate::exec) fn sends(&self, step: &Step) -> bool {
-        self.options.routing.as_ref().is_some_and(|routing| routing.sends(step, self.inventory))
+        self.options
+            .routing
+            .as_ref()
+            .is_some_and(|routing| routing.sends(step, self.inventory))
     }
 }
 
 impl<'a> Context<'a> {
     pub(in crate::exec) fn world(&self) -> World<'a> {
-        let Context { plan, store, provision, inventory, host, options, .. } = *self;
-        World { plan, store, provision, inventory, host, options }
+        let Context {
+            plan,
+            store,
+            provision,
+            inventory,
+            host,
+            options,
+            ..
+        } = *self;
+        World {
+            plan,
+            store,
+            provision,
+            inventory,
+            host,
+            options,
+        }
     }
 }
 

@@ -79,9 +79,22 @@ impl<'a> Scheduler<'a> {
     pub(super) fn new(world: World<'a>, now: Instant) -> Self {
         let devices = Devices::new(world.inventory);
         let Options { jobs, memory, .. } = *world.options;
-        let away = world.options.routing.as_ref().map_or(0, |routing| routing.slots);
-        let capacity = Capacity { cores: jobs.max(1), memory, units: devices.units(), away };
-        let chosen = world.plan.cases.iter().map(|planned| (planned.run, planned.case.choices()));
+        let away = world
+            .options
+            .routing
+            .as_ref()
+            .map_or(0, |routing| routing.slots);
+        let capacity = Capacity {
+            cores: jobs.max(1),
+            memory,
+            units: devices.units(),
+            away,
+        };
+        let chosen = world
+            .plan
+            .cases
+            .iter()
+            .map(|planned| (planned.run, planned.case.choices()));
         Self {
             world,
             effects: VecDeque::new(),
@@ -108,16 +121,30 @@ impl<'a> Scheduler<'a> {
         self.is_shared = shared;
         self.setups.begin(plan, |step| self.world.sends(step));
         if self.world.options.keep_going == KeepGoing::Dependencies {
-            let has_failed = |id| steps.result(id).is_some_and(|result| result.outcome != Outcome::Pass);
+            let has_failed = |id| {
+                steps
+                    .result(id)
+                    .is_some_and(|result| result.outcome != Outcome::Pass)
+            };
             steps.useful = Useful::of(plan, &steps.asked(), &steps.wanted, has_failed);
         }
         let world = self.world;
-        let holds = |id| !world.sends(plan.step(id)) && self.claims.lacks_size(plan.step(id), &self.slots.machine);
+        let holds = |id| {
+            !world.sends(plan.step(id))
+                && self.claims.lacks_size(plan.step(id), &self.slots.machine)
+        };
         if steps.to_run().any(holds) {
             self.claims.is_asking = true;
             self.effects.push_back(Effect::AskSizes);
         }
-        for id in self.steps.wanted.iter().copied().filter(|id| self.steps.is_ready(*id)).collect::<Vec<_>>() {
+        for id in self
+            .steps
+            .wanted
+            .iter()
+            .copied()
+            .filter(|id| self.steps.is_ready(*id))
+            .collect::<Vec<_>>()
+        {
             self.queue(id);
         }
         // Installing takes longest and needs no step's result, so all of it begins at once; but where results are shared,
@@ -136,7 +163,13 @@ impl<'a> Scheduler<'a> {
                 self.slots.release(id);
                 self.performed(id, performed, log, span);
             }
-            Message::NotStarted { id, key, reason, why, at } => {
+            Message::NotStarted {
+                id,
+                key,
+                reason,
+                why,
+                at,
+            } => {
                 self.slots.release(id);
                 self.steps.set(id, StepState::Ready { key, reason });
                 self.not_started(id, why, at);
@@ -173,13 +206,17 @@ impl<'a> Scheduler<'a> {
 
     /// Whether nothing new begins.
     fn is_stopping(&self) -> bool {
-        self.interrupted || (self.world.options.keep_going == KeepGoing::Never && self.steps.has_failed)
+        self.interrupted
+            || (self.world.options.keep_going == KeepGoing::Never && self.steps.has_failed)
     }
 
     /// Whether nothing is left to wait for.
     pub(super) fn is_over(&self) -> bool {
-        let nothing_waits = self.load().ready == 0 && self.asked.is_empty() && self.retries.is_idle();
-        self.slots.machine.is_idle() && !self.setups.is_busy() && (self.is_stopping() || nothing_waits)
+        let nothing_waits =
+            self.load().ready == 0 && self.asked.is_empty() && self.retries.is_idle();
+        self.slots.machine.is_idle()
+            && !self.setups.is_busy()
+            && (self.is_stopping() || nothing_waits)
     }
 
     fn tell(&mut self, event: Event) {
@@ -187,31 +224,46 @@ impl<'a> Scheduler<'a> {
     }
 
     fn warn(&mut self, texts: impl IntoIterator<Item = String>) {
-        texts.into_iter().for_each(|text| self.tell(Event::Warning { text }));
+        texts
+            .into_iter()
+            .for_each(|text| self.tell(Event::Warning { text }));
     }
 
     /// An execution ended.
     fn performed(&mut self, id: StepId, performed: Performed, log: Option<String>, span: Span) {
         let step = self.world.plan.step(id);
         match performed {
-            Performed::Executed { record, transient: true, .. } if self.may_try_again(id, record.outcome) => {
+            Performed::Executed {
+                record,
+                transient: true,
+                ..
+            } if self.may_try_again(id, record.outcome) => {
                 self.try_again(id, record, log, span);
             }
-            Performed::Executed { record, unchanged, .. } => {
+            Performed::Executed {
+                record, unchanged, ..
+            } => {
                 let warning = self.claims.memory.executed(id, step, &record);
                 if record.stands.is_some() {
                     self.steps.failed_keys.insert(record.key.digest());
                 }
                 self.finish(id, *record, log, span);
                 if unchanged && self.world.plan.dependents(id).next().is_some() {
-                    self.tell(Event::Unchanged { step: step.name.clone() });
+                    self.tell(Event::Unchanged {
+                        step: step.name.clone(),
+                    });
                 }
                 self.warn(warning);
                 self.consult_dependents(id);
             }
             Performed::Hit(record) => {
-                self.returned(id, "an equal step, here or of another orch, made it meanwhile".into(), span);
-                self.steps.set(id, StepState::Done(StepResult::hit(*record)));
+                self.returned(
+                    id,
+                    "an equal step, here or of another orch, made it meanwhile".into(),
+                    span,
+                );
+                self.steps
+                    .set(id, StepState::Done(StepResult::hit(*record)));
                 self.consult_dependents(id);
             }
             Performed::Remembered(record) => {
@@ -233,7 +285,9 @@ impl<'a> Scheduler<'a> {
                 // Another step that reads it may have noticed first: it is being made again, or is whole again by now.
                 if self.steps.is_done(from) && self.world.store.check_tree(&digest).is_err() {
                     let producer = &self.world.plan.step(from).name;
-                    self.warn([format!("the output of {producer} is lost ({what}); it runs again")]);
+                    self.warn([format!(
+                        "the output of {producer} is lost ({what}); it runs again"
+                    )]);
                     if let Err(e) = self.world.store.discard_tree(&digest) {
                         self.finish_unstarted(id, error_text(&e.into()));
                         return self.consult_dependents(id);
@@ -259,15 +313,24 @@ impl<'a> Scheduler<'a> {
             seconds: record.seconds,
             log: log.filter(|_| !record.outcome.is_made()),
             repro: record.repro.clone(),
-            execution: Some(Execution { key: record.key.digest(), span }),
+            execution: Some(Execution {
+                key: record.key.digest(),
+                span,
+            }),
             load: self.load(),
         });
-        self.steps.set(id, StepState::Done(StepResult::executed(record)));
+        self.steps
+            .set(id, StepState::Done(StepResult::executed(record)));
     }
 
     fn returned(&mut self, id: StepId, why: String, span: Span) {
         let step = self.world.plan.step(id).name.clone();
-        self.tell(Event::StepReturned { step, why, span, load: self.load() });
+        self.tell(Event::StepReturned {
+            step,
+            why,
+            span,
+            load: self.load(),
+        });
     }
 
     /// A remote answered, with the step's result if it has one.
@@ -288,8 +351,18 @@ impl<'a> Scheduler<'a> {
     /// Another machine had done it.
     fn fetched(&mut self, id: StepId, record: Box<Record>) {
         let (made, host) = (record.started.clone(), record.host.clone());
-        self.tell(Event::Fetched { step: record.step.clone(), made, host });
-        self.steps.set(id, StepState::Done(StepResult { fetched: true, ..StepResult::hit(*record) }));
+        self.tell(Event::Fetched {
+            step: record.step.clone(),
+            made,
+            host,
+        });
+        self.steps.set(
+            id,
+            StepState::Done(StepResult {
+                fetched: true,
+                ..StepResult::hit(*record)
+            }),
+        );
         self.consult_dependents(id);
     }
 
@@ -301,7 +374,14 @@ impl<'a> Scheduler<'a> {
             return self.consult_dependents(id);
         }
         let (outcome, reason) = (Outcome::Fail, Some(why.clone()));
-        let attempt = Attempt { outcome, reason, started: at, seconds: 0.0, log: None, waited_seconds: 0.0 };
+        let attempt = Attempt {
+            outcome,
+            reason,
+            started: at,
+            seconds: 0.0,
+            log: None,
+            waited_seconds: 0.0,
+        };
         self.pause(id, attempt, Last::Unstarted(why));
     }
 
@@ -313,7 +393,11 @@ impl<'a> Scheduler<'a> {
     }
 
     fn retries_of(&self, id: StepId) -> u32 {
-        self.world.options.retries.or(self.world.plan.step(id).retries).unwrap_or(0)
+        self.world
+            .options
+            .retries
+            .or(self.world.plan.step(id).retries)
+            .unwrap_or(0)
     }
 
     /// A failed execution was not the last; the step waits for another from now on.
@@ -321,9 +405,15 @@ impl<'a> Scheduler<'a> {
         let latest = self.world.store.log_path(&record.step);
         let of_attempt = attempt_log(&latest, self.retries.failed(id) + 1);
         let attempt = attempt_of(&record, log.is_some().then_some(&of_attempt));
-        self.effects.push_back(Effect::KeepLog { log: latest, of_attempt });
+        self.effects.push_back(Effect::KeepLog {
+            log: latest,
+            of_attempt,
+        });
         let key = record.key.clone();
-        let reason = record.why.clone().expect("BUG: a record says why its step was executed");
+        let reason = record
+            .why
+            .clone()
+            .expect("BUG: a record says why its step was executed");
         let why = self.pause(id, attempt, Last::Executed(record, span));
         self.returned(id, why, span);
         self.steps.set(id, StepState::Ready { key, reason });

@@ -63,15 +63,32 @@ impl Queue {
     }
 
     /// `claim` must be fitted to the machine; `before` is what the step has waited for until now.
-    pub(super) fn push(&mut self, id: StepId, claim: Claim, urgency: Urgency, before: Option<Lack>) {
+    pub(super) fn push(
+        &mut self,
+        id: StepId,
+        claim: Claim,
+        urgency: Urgency,
+        before: Option<Lack>,
+    ) {
         let is_its_own = |line: &Line| line.urgency == urgency && line.claim == claim;
         let at = self.lines.iter().position(is_its_own).unwrap_or_else(|| {
-            self.lines.push(Line { claim, urgency, steps: VecDeque::new(), overtaken: 0, refused: None });
+            self.lines.push(Line {
+                claim,
+                urgency,
+                steps: VecDeque::new(),
+                overtaken: 0,
+                refused: None,
+            });
             self.lines.len() - 1
         });
         self.number += 1;
         self.waiting += 1;
-        self.lines[at].steps.push_back(Waiting { id, number: self.number, since: self.round, before });
+        self.lines[at].steps.push_back(Waiting {
+            id,
+            number: self.number,
+            since: self.round,
+            before,
+        });
     }
 
     /// Takes out the next step that may start. `installing` keeps those back that need the machine to themselves.
@@ -87,7 +104,9 @@ impl Queue {
         let mut best: Option<((bool, Urgency, u64), usize, Held)> = None;
         for at in 0..self.lines.len() {
             let line = &self.lines[at];
-            let Some(head) = line.steps.front() else { continue };
+            let Some(head) = line.steps.front() else {
+                continue;
+            };
             let is_whole = line.claim.host == Host::Whole;
             let offer = match owed {
                 Some(owed) if owed != at => Err(Lack::Turn),
@@ -111,24 +130,45 @@ impl Queue {
     fn take(&mut self, at: usize, held: Held) -> Next {
         let (number, urgency) = (self.lines[at].head(), self.lines[at].urgency);
         if urgency == Urgency::Usual {
-            self.lines.iter_mut().filter(|line| line.head() < number).for_each(|line| line.overtaken += 1);
+            self.lines
+                .iter_mut()
+                .filter(|line| line.head() < number)
+                .for_each(|line| line.overtaken += 1);
         }
         let line = &mut self.lines[at];
         line.overtaken = 0;
         let next = line.steps.pop_front().expect("BUG: its head was looked at");
         self.waiting -= 1;
-        let refused = line.refused.as_ref().filter(|(round, _)| *round > next.since);
-        Next { id: next.id, held, waited_for: refused.map(|(_, lack)| lack.clone()).or(next.before) }
+        let refused = line
+            .refused
+            .as_ref()
+            .filter(|(round, _)| *round > next.since);
+        Next {
+            id: next.id,
+            held,
+            waited_for: refused.map(|(_, lack)| lack.clone()).or(next.before),
+        }
     }
 
     /// The line that starts before all others, if one was overtaken too often and waits for what others could leave it.
     fn owed(&self, machine: &Machine, installing: bool) -> Option<usize> {
-        let overtaken = self.lines.iter().enumerate().filter(|(_, line)| line.overtaken >= PATIENCE);
+        let overtaken = self
+            .lines
+            .iter()
+            .enumerate()
+            .filter(|(_, line)| line.overtaken >= PATIENCE);
         let helped = overtaken.filter(|(_, line)| match machine.offer(&line.claim) {
             _ if line.claim.host == Host::Whole && installing => false,
             Ok(_) | Err(Lack::Cores | Lack::Away | Lack::Memory | Lack::Idle) => true,
             // Others may go on: they cannot help this one, which waits for a certain run to end.
-            Err(Lack::Host | Lack::Device(_) | Lack::Vram(_) | Lack::Turn | Lack::Size | Lack::Setup) => false,
+            Err(
+                Lack::Host
+                | Lack::Device(_)
+                | Lack::Vram(_)
+                | Lack::Turn
+                | Lack::Size
+                | Lack::Setup,
+            ) => false,
         });
         helped.min_by_key(|(_, line)| line.head()).map(|(at, _)| at)
     }

@@ -57,7 +57,11 @@ pub(super) struct DeviceClaim {
 impl Claim {
     /// A step that takes a core, and about which nothing else is known.
     #[cfg(test)]
-    pub(super) const CORE: Self = Self { host: Host::Cores(1), memory: 0, device: None };
+    pub(super) const CORE: Self = Self {
+        host: Host::Cores(1),
+        memory: 0,
+        device: None,
+    };
 }
 
 /// What a waiting step waits for.
@@ -131,7 +135,15 @@ struct Used {
 impl Machine {
     pub(super) fn new(capacity: Capacity) -> Self {
         let used = vec![Used::default(); capacity.units.len()];
-        Self { capacity, cores: 0, memory: 0, away: 0, running: 0, whole: false, used }
+        Self {
+            capacity,
+            cores: 0,
+            memory: 0,
+            away: 0,
+            running: 0,
+            whole: false,
+            used,
+        }
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -148,12 +160,27 @@ impl Machine {
             Host::Whole => Host::Whole,
         };
         // A step that runs alone or elsewhere shares nothing, so its memory does not matter.
-        let memory = if matches!(host, Host::Whole | Host::Away) { 0 } else { claim.memory };
+        let memory = if matches!(host, Host::Whole | Host::Away) {
+            0
+        } else {
+            claim.memory
+        };
         let device = claim.device.map(|device| {
-            let most = device.any_of.iter().filter_map(|at| self.capacity.units[*at].vram).min();
-            DeviceClaim { vram: device.vram.min(most.unwrap_or(u64::MAX)), ..device }
+            let most = device
+                .any_of
+                .iter()
+                .filter_map(|at| self.capacity.units[*at].vram)
+                .min();
+            DeviceClaim {
+                vram: device.vram.min(most.unwrap_or(u64::MAX)),
+                ..device
+            }
         });
-        Claim { host, memory, device }
+        Claim {
+            host,
+            memory,
+            device,
+        }
     }
 
     /// What a step with this claim, which must be a fitted one, would hold; or what it lacks.
@@ -178,7 +205,15 @@ impl Machine {
             None => (None, false, 0),
             Some(device) => (Some(self.unit(device)?), device.timed, device.vram),
         };
-        Ok(Held { cores, memory: claim.memory, unit, whole, is_away: claim.host == Host::Away, timed, vram })
+        Ok(Held {
+            cores,
+            memory: claim.memory,
+            unit,
+            whole,
+            is_away: claim.host == Host::Away,
+            timed,
+            vram,
+        })
     }
 
     /// The first of the units that is free for this use.
@@ -186,7 +221,9 @@ impl Machine {
         let mut lack = None;
         for &at in claim.any_of.iter() {
             let (unit, used) = (&self.capacity.units[at], &self.used[at]);
-            let room = unit.vram.map_or(u64::MAX, |vram| vram.saturating_sub(used.vram));
+            let room = unit
+                .vram
+                .map_or(u64::MAX, |vram| vram.saturating_sub(used.vram));
             if used.timed || (claim.timed && used.sharers > 0) {
                 lack.get_or_insert_with(|| Lack::Device(unit.token.clone()));
             } else if used.sharers > 0 && claim.vram > room {

@@ -6,30 +6,77 @@ use rand_chacha::ChaCha8Rng;
 use super::*;
 
 pub(in crate::exec) fn machine(random: &mut impl Rng) -> Machine {
-    let unit = |n: usize| Unit { token: format!("gpu:{n}"), vram: Some(16) };
+    let unit = |n: usize| Unit {
+        token: format!("gpu:{n}"),
+        vram: Some(16),
+    };
     let units = (0..random.random_range(0..4)).map(unit).collect();
-    Machine::new(Capacity { cores: random.random_range(1..9), memory: random.random_range(1..100), units, away: 0 })
+    Machine::new(Capacity {
+        cores: random.random_range(1..9),
+        memory: random.random_range(1..100),
+        units,
+        away: 0,
+    })
 }
 
 pub(in crate::exec) fn claim(random: &mut impl Rng, machine: &Machine) -> Claim {
     let units = machine.capacity.units.len();
-    let host = if random.random_ratio(1, 8) { Host::Whole } else { Host::Cores(random.random_range(1..12)) };
-    let memory = if random.random() { random.random_range(0..120) } else { 0 };
+    let host = if random.random_ratio(1, 8) {
+        Host::Whole
+    } else {
+        Host::Cores(random.random_range(1..12))
+    };
+    let memory = if random.random() {
+        random.random_range(0..120)
+    } else {
+        0
+    };
     let device = (units > 0 && host != Host::Whole && random.random()).then(|| {
         let first = random.random_range(0..units);
-        let any_of = if random.random() { (0..units).collect() } else { [first].into() };
-        DeviceClaim { any_of, timed: random.random(), vram: random.random_range(0..20) }
+        let any_of = if random.random() {
+            (0..units).collect()
+        } else {
+            [first].into()
+        };
+        DeviceClaim {
+            any_of,
+            timed: random.random(),
+            vram: random.random_range(0..20),
+        }
     });
-    machine.fitted(Claim { host, memory, device })
+    machine.fitted(Claim {
+        host,
+        memory,
+        device,
+    })
 }
 
 /// Whether these together are more than the machine has, reckoned without the machine's own books.
 fn is_over(capacity: &Capacity, running: &[(Claim, Held)]) -> bool {
-    let whole = running.iter().filter(|(claim, _)| claim.host == Host::Whole).count();
-    let cores = |claim: &Claim| if let Host::Cores(cores) = claim.host { cores } else { 0 };
-    let on = |unit| running.iter().filter(move |(_, held)| held.unit == Some(unit));
-    let vram = |unit| on(unit).filter_map(|(claim, _)| claim.device.as_ref()).map(|device| device.vram).sum::<u64>();
-    let timed = |unit| on(unit).any(|(claim, _)| claim.device.as_ref().is_some_and(|device| device.timed));
+    let whole = running
+        .iter()
+        .filter(|(claim, _)| claim.host == Host::Whole)
+        .count();
+    let cores = |claim: &Claim| {
+        if let Host::Cores(cores) = claim.host {
+            cores
+        } else {
+            0
+        }
+    };
+    let on = |unit| {
+        running
+            .iter()
+            .filter(move |(_, held)| held.unit == Some(unit))
+    };
+    let vram = |unit| {
+        on(unit)
+            .filter_map(|(claim, _)| claim.device.as_ref())
+            .map(|device| device.vram)
+            .sum::<u64>()
+    };
+    let timed =
+        |unit| on(unit).any(|(claim, _)| claim.device.as_ref().is_some_and(|device| device.timed));
     (whole > 0 && running.len() > 1)
         || running.iter().map(|(claim, _)| cores(claim)).sum::<u32>() > capacity.cores
         || running.iter().map(|(claim, _)| claim.memory).sum::<u64>() > capacity.memory
@@ -69,10 +116,20 @@ fn nothing_is_promised_twice_and_what_fits_is_not_refused() {
                         Some(device) => device.any_of.iter().map(|at| Some(*at)).collect(),
                     };
                     for unit in units {
-                        let held =
-                            Held { cores: 0, memory: 0, unit, whole: false, is_away: false, timed: false, vram: 0 };
+                        let held = Held {
+                            cores: 0,
+                            memory: 0,
+                            unit,
+                            whole: false,
+                            is_away: false,
+                            timed: false,
+                            vram: 0,
+                        };
                         running.push((claim.clone(), held));
-                        assert!(is_over(&machine.capacity, &running), "seed {seed}: {claim:?} lacks {lack:?}");
+                        assert!(
+                            is_over(&machine.capacity, &running),
+                            "seed {seed}: {claim:?} lacks {lack:?}"
+                        );
                         running.pop();
                     }
                 }
@@ -80,7 +137,12 @@ fn nothing_is_promised_twice_and_what_fits_is_not_refused() {
         }
         running.iter().for_each(|(_, held)| machine.give_back(held));
         assert!(machine.is_idle() && (machine.cores, machine.memory) == (0, 0));
-        assert!(machine.used.iter().all(|used| (used.timed, used.sharers, used.vram) == (false, 0, 0)));
+        assert!(
+            machine
+                .used
+                .iter()
+                .all(|used| (used.timed, used.sharers, used.vram) == (false, 0, 0))
+        );
     }
 }
 
@@ -90,7 +152,11 @@ fn every_claim_fits_an_idle_machine() {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let machine = machine(&mut random);
         let claim = claim(&mut random, &machine);
-        assert!(machine.offer(&claim).is_ok(), "seed {seed}: {claim:?} on {:?}", machine.capacity);
+        assert!(
+            machine.offer(&claim).is_ok(),
+            "seed {seed}: {claim:?} on {:?}",
+            machine.capacity
+        );
     }
 }
 
@@ -102,19 +168,37 @@ pub(in crate::exec) fn held(machine: &mut Machine, claim: &Claim) -> Held {
 }
 
 fn two_gpus() -> Machine {
-    let units = ["cuda:0", "cuda:1"].map(|token| Unit { token: token.into(), vram: Some(80) });
-    Machine::new(Capacity { cores: 4, memory: 100, units: units.into(), away: 2 })
+    let units = ["cuda:0", "cuda:1"].map(|token| Unit {
+        token: token.into(),
+        vram: Some(80),
+    });
+    Machine::new(Capacity {
+        cores: 4,
+        memory: 100,
+        units: units.into(),
+        away: 2,
+    })
 }
 
 fn on(unit: usize) -> Claim {
-    let device = DeviceClaim { any_of: [unit].into(), timed: true, vram: 0 };
-    Claim { device: Some(device), ..Claim::CORE }
+    let device = DeviceClaim {
+        any_of: [unit].into(),
+        timed: true,
+        vram: 0,
+    };
+    Claim {
+        device: Some(device),
+        ..Claim::CORE
+    }
 }
 
 #[test]
 fn timed_runs_on_two_devices_go_side_by_side_with_conversions_and_never_with_one_on_the_cpu() {
     let mut machine = two_gpus();
-    let whole = Claim { host: Host::Whole, ..Claim::CORE };
+    let whole = Claim {
+        host: Host::Whole,
+        ..Claim::CORE
+    };
     let first = held(&mut machine, &on(0));
     assert_eq!(machine.offer(&on(0)), Err(Lack::Device("cuda:0".into())));
     assert_eq!(machine.offer(&whole), Err(Lack::Idle));
@@ -122,47 +206,94 @@ fn timed_runs_on_two_devices_go_side_by_side_with_conversions_and_never_with_one
     // Each has one of the four cores; two are left for conversions.
     let conversions = [0, 1].map(|_| held(&mut machine, &Claim::CORE));
     assert_eq!(machine.offer(&Claim::CORE), Err(Lack::Cores));
-    [first, second, conversions[0], conversions[1]].iter().for_each(|held| machine.give_back(held));
+    [first, second, conversions[0], conversions[1]]
+        .iter()
+        .for_each(|held| machine.give_back(held));
     held(&mut machine, &whole);
-    assert_eq!([on(0), Claim::CORE, whole].map(|claim| machine.offer(&claim)), [const { Err(Lack::Host) }; 3]);
+    assert_eq!(
+        [on(0), Claim::CORE, whole].map(|claim| machine.offer(&claim)),
+        [const { Err(Lack::Host) }; 3]
+    );
 }
 
 #[test]
 fn a_step_that_may_have_any_of_several_devices_gets_a_free_one() {
     let mut machine = two_gpus();
-    let device = DeviceClaim { any_of: [0, 1].into(), timed: true, vram: 0 };
-    let any = Claim { device: Some(device), ..Claim::CORE };
-    assert_eq!([0, 1].map(|_| held(&mut machine, &any).unit), [Some(0), Some(1)]);
+    let device = DeviceClaim {
+        any_of: [0, 1].into(),
+        timed: true,
+        vram: 0,
+    };
+    let any = Claim {
+        device: Some(device),
+        ..Claim::CORE
+    };
+    assert_eq!(
+        [0, 1].map(|_| held(&mut machine, &any).unit),
+        [Some(0), Some(1)]
+    );
     assert_eq!(machine.offer(&any), Err(Lack::Device("cuda:0".into())));
 }
 
 #[test]
 fn memory_of_host_and_device_is_shared_as_far_as_it_goes() {
     let mut machine = two_gpus();
-    let shared = |vram| Claim { device: Some(DeviceClaim { any_of: [0].into(), timed: false, vram }), ..Claim::CORE };
+    let shared = |vram| Claim {
+        device: Some(DeviceClaim {
+            any_of: [0].into(),
+            timed: false,
+            vram,
+        }),
+        ..Claim::CORE
+    };
     held(&mut machine, &shared(50));
     assert_eq!(machine.offer(&shared(31)), Err(Lack::Vram("cuda:0".into())));
     assert!(machine.offer(&shared(30)).is_ok());
     assert_eq!(machine.offer(&on(0)), Err(Lack::Device("cuda:0".into())));
-    let large = Claim { memory: 60, ..Claim::CORE };
+    let large = Claim {
+        memory: 60,
+        ..Claim::CORE
+    };
     held(&mut machine, &large);
     assert_eq!(machine.offer(&large), Err(Lack::Memory));
     // More than there is: alone rather than never.
-    let larger = machine.fitted(Claim { memory: 101, ..Claim::CORE });
+    let larger = machine.fitted(Claim {
+        memory: 101,
+        ..Claim::CORE
+    });
     assert_eq!((larger.host, larger.memory), (Host::Whole, 0));
 }
 
 #[test]
 fn what_is_elsewhere_takes_a_place_there_and_nothing_here() {
     let mut machine = two_gpus();
-    let away = machine.fitted(Claim { host: Host::Away, memory: 1_000, device: None });
+    let away = machine.fitted(Claim {
+        host: Host::Away,
+        memory: 1_000,
+        device: None,
+    });
     let both = [0, 1].map(|_| held(&mut machine, &away));
     assert_eq!(machine.offer(&away), Err(Lack::Away), "two places");
-    let core = machine.fitted(Claim { host: Host::Cores(4), ..Claim::CORE });
+    let core = machine.fitted(Claim {
+        host: Host::Cores(4),
+        ..Claim::CORE
+    });
     assert!(machine.offer(&core).is_ok());
     // What is sent and hashed for it would be measured too.
-    assert_eq!(machine.offer(&Claim { host: Host::Whole, ..Claim::CORE }), Err(Lack::Idle));
+    assert_eq!(
+        machine.offer(&Claim {
+            host: Host::Whole,
+            ..Claim::CORE
+        }),
+        Err(Lack::Idle)
+    );
     both.iter().for_each(|held| machine.give_back(held));
-    held(&mut machine, &Claim { host: Host::Whole, ..Claim::CORE });
+    held(
+        &mut machine,
+        &Claim {
+            host: Host::Whole,
+            ..Claim::CORE
+        },
+    );
     assert_eq!(machine.offer(&away), Err(Lack::Host));
 }

@@ -24,16 +24,24 @@ pub struct Backoff {
 
 impl Default for Backoff {
     fn default() -> Self {
-        Self { first: Duration::from_secs(1), most: Duration::from_secs(60), seed: 0 }
+        Self {
+            first: Duration::from_secs(1),
+            most: Duration::from_secs(60),
+            seed: 0,
+        }
     }
 }
 
 impl Backoff {
     /// The pause after so many failed attempts of a step.
     pub fn pause(&self, step: &str, failed: u32) -> Duration {
-        let doubled = self.first.saturating_mul(2_u32.saturating_pow(failed.saturating_sub(1)));
+        let doubled = self
+            .first
+            .saturating_mul(2_u32.saturating_pow(failed.saturating_sub(1)));
         let digest = Digest::of(format!("{} {step} {failed}", self.seed).as_bytes());
-        let bytes: [u8; 4] = digest.bytes()[..4].try_into().expect("BUG: a digest has 32 bytes");
+        let bytes: [u8; 4] = digest.bytes()[..4]
+            .try_into()
+            .expect("BUG: a digest has 32 bytes");
         let share = f64::from(u32::from_le_bytes(bytes)) / (f64::from(u32::MAX) + 1.0);
         doubled.min(self.most).mul_f64(0.5 + share)
     }
@@ -70,7 +78,9 @@ impl Retries {
 
     /// How many attempts of a step failed.
     pub(super) fn failed(&self, id: StepId) -> u32 {
-        self.before.get(&id).map_or(0, |attempts| attempts.len() as u32)
+        self.before
+            .get(&id)
+            .map_or(0, |attempts| attempts.len() as u32)
     }
 
     /// Counts a damaged input of the step.
@@ -80,7 +90,9 @@ impl Retries {
 
     /// Whether the step's inputs are damaged again and again.
     pub(super) fn keeps_losing_inputs(&self, id: StepId) -> bool {
-        self.losses.get(&id).is_some_and(|losses| *losses >= MOST_LOSSES)
+        self.losses
+            .get(&id)
+            .is_some_and(|losses| *losses >= MOST_LOSSES)
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -88,15 +100,31 @@ impl Retries {
     }
 
     /// Puts a step aside for a pause.
-    pub(super) fn wait(&mut self, id: StepId, attempt: Attempt, last: Last, now: Instant, pause: Duration) {
-        let attempt = Attempt { waited_seconds: pause.as_secs_f64(), ..attempt };
+    pub(super) fn wait(
+        &mut self,
+        id: StepId,
+        attempt: Attempt,
+        last: Last,
+        now: Instant,
+        pause: Duration,
+    ) {
+        let attempt = Attempt {
+            waited_seconds: pause.as_secs_f64(),
+            ..attempt
+        };
         self.before.entry(id).or_default().push(attempt);
-        self.waiting.push(Waiting { id, until: now + pause, last });
+        self.waiting.push(Waiting {
+            id,
+            until: now + pause,
+            last,
+        });
     }
 
     /// Takes out those whose pause is over, or all.
     pub(super) fn due(&mut self, now: Instant, all: bool) -> Vec<(StepId, Last)> {
-        let due = self.waiting.extract_if(.., |waiting| all || waiting.until <= now);
+        let due = self
+            .waiting
+            .extract_if(.., |waiting| all || waiting.until <= now);
         due.map(|Waiting { id, last, .. }| (id, last)).collect()
     }
 }
@@ -108,7 +136,9 @@ pub(super) fn attempt_of(record: &Record, log: Option<&Path>) -> Attempt {
         reason: record.reason.clone(),
         started: record.started.clone(),
         seconds: record.seconds,
-        log: log.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned()),
+        log: log
+            .and_then(Path::file_name)
+            .map(|name| name.to_string_lossy().into_owned()),
         waited_seconds: 0.0,
     }
 }
@@ -119,9 +149,15 @@ pub(in crate::exec) fn with_attempts(
     reason: Option<String>,
     before: &[Attempt],
 ) -> (Outcome, Option<String>) {
-    let (Some(last), Outcome::Pass) = (before.last(), outcome) else { return (outcome, reason) };
+    let (Some(last), Outcome::Pass) = (before.last(), outcome) else {
+        return (outcome, reason);
+    };
     let why = last.reason.as_deref().unwrap_or("no reason was given");
-    let told = format!("it passed at attempt {}, after {}: {why}", before.len() + 1, last.outcome.label());
+    let told = format!(
+        "it passed at attempt {}, after {}: {why}",
+        before.len() + 1,
+        last.outcome.label()
+    );
     (Outcome::Flaky, Some(told))
 }
 
@@ -145,24 +181,59 @@ mod tests {
 
     #[test]
     fn pauses_double_within_their_bounds_and_are_the_same_for_the_same_seed() {
-        let backoff = Backoff { first: Duration::from_secs(1), most: Duration::from_secs(5), seed: 7 };
+        let backoff = Backoff {
+            first: Duration::from_secs(1),
+            most: Duration::from_secs(5),
+            seed: 7,
+        };
         for (failed, usual) in [(1, 1.0), (2, 2.0), (3, 4.0), (4, 5.0), (40, 5.0)] {
-            let pauses: Vec<_> = (0..50).map(|n| backoff.pause(&format!("run:{n}"), failed).as_secs_f64()).collect();
-            assert!(pauses.iter().all(|pause| (0.5 * usual..1.5 * usual).contains(pause)), "{failed}: {pauses:?}");
-            let spread = pauses.iter().fold(0.0, |most: f64, pause| most.max((pause - pauses[0]).abs()));
+            let pauses: Vec<_> = (0..50)
+                .map(|n| backoff.pause(&format!("run:{n}"), failed).as_secs_f64())
+                .collect();
+            assert!(
+                pauses
+                    .iter()
+                    .all(|pause| (0.5 * usual..1.5 * usual).contains(pause)),
+                "{failed}: {pauses:?}"
+            );
+            let spread = pauses
+                .iter()
+                .fold(0.0, |most: f64, pause| most.max((pause - pauses[0]).abs()));
             assert!(spread > 0.3 * usual, "{failed}: {pauses:?}");
         }
         assert_eq!(backoff.pause("run:a", 2), backoff.pause("run:a", 2));
-        assert_ne!(backoff.pause("run:a", 2), Backoff { seed: 8, ..backoff }.pause("run:a", 2));
+        assert_ne!(
+            backoff.pause("run:a", 2),
+            Backoff { seed: 8, ..backoff }.pause("run:a", 2)
+        );
     }
 
     #[test]
     fn a_pass_after_a_failure_is_flaky_and_a_failure_stays_one() {
         let (outcome, reason) = (Outcome::Timeout, Some("slow".into()));
-        let attempt = attempt_of(&Record { outcome, reason, ..Record::default() }, None);
-        assert_eq!(with_attempts(Outcome::Pass, None, &[]), (Outcome::Pass, None));
+        let attempt = attempt_of(
+            &Record {
+                outcome,
+                reason,
+                ..Record::default()
+            },
+            None,
+        );
+        assert_eq!(
+            with_attempts(Outcome::Pass, None, &[]),
+            (Outcome::Pass, None)
+        );
         let (outcome, reason) = with_attempts(Outcome::Pass, None, std::slice::from_ref(&attempt));
-        assert_eq!((outcome, reason.as_deref()), (Outcome::Flaky, Some("it passed at attempt 2, after TIMEOUT: slow")));
-        assert_eq!(with_attempts(Outcome::Fail, Some("x".into()), &[attempt]).0, Outcome::Fail);
+        assert_eq!(
+            (outcome, reason.as_deref()),
+            (
+                Outcome::Flaky,
+                Some("it passed at attempt 2, after TIMEOUT: slow")
+            )
+        );
+        assert_eq!(
+            with_attempts(Outcome::Fail, Some("x".into()), &[attempt]).0,
+            Outcome::Fail
+        );
     }
 }

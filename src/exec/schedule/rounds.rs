@@ -23,9 +23,22 @@ pub(super) struct Rounds {
 
 impl Rounds {
     pub(super) fn of(plan: &Plan, seed: u64) -> Self {
-        let several = plan.cases.iter().filter(|planned| !planned.rounds.is_empty());
-        let runs = several.flat_map(|planned| [planned.run].into_iter().chain(planned.rounds.iter().copied()).zip(1..));
-        Self { seed, numbers: runs.collect(), waiting: BTreeMap::new(), orders: HashMap::new() }
+        let several = plan
+            .cases
+            .iter()
+            .filter(|planned| !planned.rounds.is_empty());
+        let runs = several.flat_map(|planned| {
+            [planned.run]
+                .into_iter()
+                .chain(planned.rounds.iter().copied())
+                .zip(1..)
+        });
+        Self {
+            seed,
+            numbers: runs.collect(),
+            waiting: BTreeMap::new(),
+            orders: HashMap::new(),
+        }
     }
 
     /// How many wait.
@@ -46,12 +59,22 @@ impl Rounds {
 
     /// Takes out the next round of all cases, in the order in which they are to run.
     fn next(&mut self, plan: &Plan) -> Vec<StepId> {
-        let Some((number, ids)) = self.waiting.pop_first() else { return Vec::new() };
+        let Some((number, ids)) = self.waiting.pop_first() else {
+            return Vec::new();
+        };
         let mut ids: Vec<_> = ids.into_iter().collect();
-        ids.sort_by_cached_key(|id| Digest::of(format!("{} {number} {}", self.seed, plan.step(*id).name).as_bytes()));
+        ids.sort_by_cached_key(|id| {
+            Digest::of(format!("{} {number} {}", self.seed, plan.step(*id).name).as_bytes())
+        });
         for id in &ids {
             let place = self.orders.len() as u32;
-            self.orders.insert(*id, Order { seed: self.seed, place });
+            self.orders.insert(
+                *id,
+                Order {
+                    seed: self.seed,
+                    place,
+                },
+            );
         }
         ids
     }

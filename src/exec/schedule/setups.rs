@@ -26,7 +26,13 @@ pub(super) enum Readiness {
 impl Setups {
     /// Steps are about to execute. What is sent away requires nothing here.
     pub(super) fn begin(&mut self, plan: &Plan, is_sent: impl Fn(&Step) -> bool) {
-        let required = |step: &Step| if is_sent(step) { vec![] } else { step.kind.requires(step) };
+        let required = |step: &Step| {
+            if is_sent(step) {
+                vec![]
+            } else {
+                step.kind.requires(step)
+            }
+        };
         self.requirements = plan.steps.iter().map(required).collect();
     }
 
@@ -52,19 +58,28 @@ impl Setups {
     pub(super) fn finished(&mut self, requirement: Requirement, result: Result<(), String>) {
         let readiness = match result {
             Ok(()) => Readiness::Ready,
-            Err(why) => Readiness::Failed(format!("the {} could not be set up: {why}", title(requirement))),
+            Err(why) => Readiness::Failed(format!(
+                "the {} could not be set up: {why}",
+                title(requirement)
+            )),
         };
         self.known.insert(requirement, readiness);
     }
 
     pub(super) fn readiness(&self, id: StepId) -> Readiness {
-        let wanted = self.requirements[id.0 as usize].iter().filter_map(|requirement| self.known.get(requirement));
-        let failed = wanted.clone().find(|known| matches!(known, Readiness::Failed(_)));
+        let wanted = self.requirements[id.0 as usize]
+            .iter()
+            .filter_map(|requirement| self.known.get(requirement));
+        let failed = wanted
+            .clone()
+            .find(|known| matches!(known, Readiness::Failed(_)));
         let decides = failed.or_else(|| wanted.clone().find(|known| **known == Readiness::Waiting));
         decides.cloned().unwrap_or(Readiness::Ready)
     }
 
     pub(super) fn is_busy(&self) -> bool {
-        self.known.values().any(|readiness| *readiness == Readiness::Waiting)
+        self.known
+            .values()
+            .any(|readiness| *readiness == Readiness::Waiting)
     }
 }

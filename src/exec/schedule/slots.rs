@@ -17,7 +17,12 @@ pub(super) struct Slots {
 impl Slots {
     pub(super) fn new(machine: Machine) -> Self {
         let free = (0..machine.capacity.cores + machine.capacity.away).collect();
-        Self { machine, free, held: HashMap::new(), ready_since: HashMap::new() }
+        Self {
+            machine,
+            free,
+            held: HashMap::new(),
+            ready_since: HashMap::new(),
+        }
     }
 
     /// All that a step reads is there.
@@ -35,14 +40,26 @@ impl Slots {
         self.machine.take(&held);
         let slot = match held.whole {
             true => Slot::Exclusive,
-            false => Slot::Job(self.free.pop_first().expect("BUG: more steps execute than there are cores")),
+            false => Slot::Job(
+                self.free
+                    .pop_first()
+                    .expect("BUG: more steps execute than there are cores"),
+            ),
         };
         self.held.insert(id, (slot, held));
-        (slot, self.ready_since.remove(&id).map_or(Duration::ZERO, |since| now.duration_since(since)))
+        (
+            slot,
+            self.ready_since
+                .remove(&id)
+                .map_or(Duration::ZERO, |since| now.duration_since(since)),
+        )
     }
 
     pub(super) fn release(&mut self, id: StepId) {
-        let (slot, held) = self.held.remove(&id).expect("BUG: a step ends that holds nothing");
+        let (slot, held) = self
+            .held
+            .remove(&id)
+            .expect("BUG: a step ends that holds nothing");
         self.machine.give_back(&held);
         if let Slot::Job(number) = slot {
             self.free.insert(number);

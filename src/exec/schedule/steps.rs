@@ -24,7 +24,8 @@ const FEW: usize = 256;
 pub fn usually_wanted(plan: &Plan) -> impl Iterator<Item = StepId> {
     plan.ids().filter(|id| {
         let step = plan.step(*id);
-        let is_shown = matches!(step.stage, Stage::Run | Stage::Judge | Stage::Command) || step.kind.name() == "render";
+        let is_shown = matches!(step.stage, Stage::Run | Stage::Judge | Stage::Command)
+            || step.kind.name() == "render";
         is_shown && !plan.standby.contains(id)
     })
 }
@@ -106,16 +107,27 @@ impl<'a> Steps<'a> {
 
     /// The steps of the run: those that are wanted, and hits.
     pub(in crate::exec) fn counted(&self) -> u32 {
-        let hits = self.world.plan.ids().filter(|id| !self.wanted.contains(id) && self.is_done(*id)).count();
+        let hits = self
+            .world
+            .plan
+            .ids()
+            .filter(|id| !self.wanted.contains(id) && self.is_done(*id))
+            .count();
         (self.wanted.len() + hits) as u32
     }
 
     /// Looks at steps, by several threads if they are many.
-    pub(super) fn look_at_all<T: Send>(ids: &[StepId], look: impl Fn(StepId) -> T + Sync) -> Vec<T> {
+    pub(super) fn look_at_all<T: Send>(
+        ids: &[StepId],
+        look: impl Fn(StepId) -> T + Sync,
+    ) -> Vec<T> {
         if ids.len() < 2 * FEW {
             ids.iter().map(|id| look(*id)).collect()
         } else {
-            ids.par_iter().with_min_len(FEW).map(|id| look(*id)).collect()
+            ids.par_iter()
+                .with_min_len(FEW)
+                .map(|id| look(*id))
+                .collect()
         }
     }
 
@@ -139,7 +151,10 @@ impl<'a> Steps<'a> {
     pub(super) fn take_ready(&mut self, id: StepId) -> (KeyDoc, MissReason) {
         match std::mem::replace(&mut self.states[id.0 as usize], StepState::Running) {
             StepState::Ready { key, reason } => (key, reason),
-            other => panic!("BUG: {} is started and {other:?}", self.world.plan.step(id).name),
+            other => panic!(
+                "BUG: {} is started and {other:?}",
+                self.world.plan.step(id).name
+            ),
         }
     }
 
@@ -150,8 +165,11 @@ impl<'a> Steps<'a> {
         let is_shown = |id: &StepId| all || plan.step(*id).stage != Stage::Command;
         let unread = |id: &StepId| self.result(*id).is_some_and(|result| result.held.is_some());
         let ids: Vec<_> = plan.ids().filter(is_shown).filter(unread).collect();
-        let held =
-            |id: StepId| -> &Hit { self.result(id).and_then(|result| result.held.as_ref()).expect("BUG: it was") };
+        let held = |id: StepId| -> &Hit {
+            self.result(id)
+                .and_then(|result| result.held.as_ref())
+                .expect("BUG: it was")
+        };
         let records = Self::look_at_all(&ids, |id| self.world.store.record(held(id)));
         let mut is_damaged = false;
         for (id, record) in ids.into_iter().zip(records) {
@@ -173,7 +191,13 @@ impl<'a> Steps<'a> {
 
     /// Whatever is wanted and was not reached is incomplete.
     pub(in crate::exec) fn close(&mut self) {
-        for id in self.world.plan.ids().filter(|id| !self.is_done(*id)).collect::<Vec<_>>() {
+        for id in self
+            .world
+            .plan
+            .ids()
+            .filter(|id| !self.is_done(*id))
+            .collect::<Vec<_>>()
+        {
             let result = if self.wanted.contains(&id) {
                 StepResult::skipped(Outcome::Incomplete, "not reached")
             } else {
@@ -189,7 +213,16 @@ impl<'a> Steps<'a> {
 
     /// The results of all, and the user's files as the keys saw them.
     pub(in crate::exec) fn into_results(self) -> (Vec<StepResult>, FileDigests) {
-        let result = |state| if let StepState::Done(result) = state { result } else { StepResult::default() };
-        (self.states.into_iter().map(result).collect(), self.keys.files)
+        let result = |state| {
+            if let StepState::Done(result) = state {
+                result
+            } else {
+                StepResult::default()
+            }
+        };
+        (
+            self.states.into_iter().map(result).collect(),
+            self.keys.files,
+        )
     }
 }

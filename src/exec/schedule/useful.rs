@@ -24,10 +24,20 @@ impl Useful {
         wanted: &BTreeSet<StepId>,
         has_failed: impl Fn(StepId) -> bool,
     ) -> Self {
-        let mut useful = Self { readers: vec![0; plan.steps.len()], ..Self::default() };
-        let read = asked.iter().copied().chain(wanted.iter().flat_map(|id| plan.dependencies(*id)));
+        let mut useful = Self {
+            readers: vec![0; plan.steps.len()],
+            ..Self::default()
+        };
+        let read = asked
+            .iter()
+            .copied()
+            .chain(wanted.iter().flat_map(|id| plan.dependencies(*id)));
         read.for_each(|id| useful.readers[id.0 as usize] += 1);
-        wanted.iter().copied().filter(|id| has_failed(*id)).for_each(|id| useful.drop(plan, id));
+        wanted
+            .iter()
+            .copied()
+            .filter(|id| has_failed(*id))
+            .for_each(|id| useful.drop(plan, id));
         useful
     }
 

@@ -15,18 +15,28 @@ impl Builder<'_> {
                 Does::Write(files) => (&step::WRITE, Params::Files(files.clone())),
             };
             let name = ["command:", &command.name].concat();
-            let Command { memory, retries, timeout_seconds, .. } = *command;
+            let Command {
+                memory,
+                retries,
+                timeout_seconds,
+                ..
+            } = *command;
             let step = Step::new(name, Stage::Command, kind, params, vec![], timeout_seconds);
-            self.add_new(Step { memory, retries, ..step });
+            self.add_new(Step {
+                memory,
+                retries,
+                ..step
+            });
         }
         for (number, command) in self.spec.commands.values().enumerate() {
             let mut inputs = Vec::with_capacity(command.inputs.len());
             for (label, input) in &command.inputs {
                 let source = match input {
                     CommandInput::File(path) => Source::File(path.clone()),
-                    CommandInput::Step(name) => {
-                        Source::Step(self.find(name).ok_or_else(|| self.no_such_step(command, name))?)
-                    }
+                    CommandInput::Step(name) => Source::Step(
+                        self.find(name)
+                            .ok_or_else(|| self.no_such_step(command, name))?,
+                    ),
                 };
                 inputs.push((label.clone(), source));
             }

@@ -12,19 +12,41 @@ use crate::step::{self, Inputs, Source, Stage, StepId};
 
 impl Builder<'_> {
     /// The loop, of the components' models.
-    pub(super) fn composed(&mut self, how: Compose, config: &Value, case: &Case, mut sources: Inputs) -> Made {
+    pub(super) fn composed(
+        &mut self,
+        how: Compose,
+        config: &Value,
+        case: &Case,
+        mut sources: Inputs,
+    ) -> Made {
         let model = &self.spec.models[&case.model];
         for (label, _, made) in self.components(model, case) {
             sources.push((label, Source::Step(made.model)));
         }
         let params = json!({"loop": how, "config": config, "seed": model.seed, "task": model.task});
         let name = format!("generate:{}", case.instance());
-        let made = self.add(name, Stage::Generate, &step::COMPOSE, params, sources, CONVERT_TIMEOUT);
-        Made { model: made, ready: None }
+        let made = self.add(
+            name,
+            Stage::Generate,
+            &step::COMPOSE,
+            params,
+            sources,
+            CONVERT_TIMEOUT,
+        );
+        Made {
+            model: made,
+            ready: None,
+        }
     }
 
     /// The loop with its components' artefacts; None of one model, and where the models are the artefacts.
-    pub(super) fn assembled(&mut self, target: &Target, label: &str, case: &Case, made: &Made) -> Option<StepId> {
+    pub(super) fn assembled(
+        &mut self,
+        target: &Target,
+        label: &str,
+        case: &Case,
+        made: &Made,
+    ) -> Option<StepId> {
         let mut sources: Inputs = vec![("model".into(), Source::Step(made.model))];
         for (label, own, made) in self.components(&self.spec.models[&case.model], case) {
             let component = &self.spec.models[&own.model];
@@ -40,7 +62,14 @@ impl Builder<'_> {
             return None;
         }
         let name = format!("convert:{}:{label}", case.instance());
-        Some(self.add(name, Stage::Convert, &step::ASSEMBLE, json!({}), sources, 600))
+        Some(self.add(
+            name,
+            Stage::Convert,
+            &step::ASSEMBLE,
+            json!({}),
+            sources,
+            600,
+        ))
     }
 
     /// The components of a model, each with its label, as a case of its own, and the steps that make it.

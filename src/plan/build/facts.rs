@@ -16,14 +16,31 @@ pub(super) fn facts(spec: &Spec, model: &Model) -> ModelFacts {
 
 fn weights(spec: &Spec, model: &Model) -> record::Weights {
     match &model.source {
-        Source::Transformers { weights: Weights::Seeded, .. } => record::Weights::Random,
-        Source::Transformers { weights: Weights::Hub, .. } => record::Weights::Hub,
-        Source::Transformers { weights: Weights::Path(_), .. } => record::Weights::Folder,
+        Source::Transformers {
+            weights: Weights::Seeded,
+            ..
+        } => record::Weights::Random,
+        Source::Transformers {
+            weights: Weights::Hub,
+            ..
+        } => record::Weights::Hub,
+        Source::Transformers {
+            weights: Weights::Path(_),
+            ..
+        } => record::Weights::Folder,
         // Of several the first that are not random.
         Source::Composed { components, .. } => {
-            let own = components.values().map(|name| weights(spec, &spec.models[name]));
-            own.reduce(|first, next| if first == record::Weights::Random { next } else { first })
-                .unwrap_or(record::Weights::Random)
+            let own = components
+                .values()
+                .map(|name| weights(spec, &spec.models[name]));
+            own.reduce(|first, next| {
+                if first == record::Weights::Random {
+                    next
+                } else {
+                    first
+                }
+            })
+            .unwrap_or(record::Weights::Random)
         }
         Source::Ready { .. } => record::Weights::File,
     }

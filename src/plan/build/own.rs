@@ -35,7 +35,14 @@ impl Builder<'_> {
         }
         let params = json!({"seed": model.seed, "inputs": recipes, "sets": model.calibration_sets});
         let name = format!("calibration:{}", case.instance());
-        Some(self.add(name, Stage::Generate, &step::CALIBRATION, params, vec![], 600))
+        Some(self.add(
+            name,
+            Stage::Generate,
+            &step::CALIBRATION,
+            params,
+            vec![],
+            600,
+        ))
     }
 
     /// From the second round on; none of a run that is not timed.
@@ -47,13 +54,29 @@ impl Builder<'_> {
             return Vec::new();
         }
         let target = &self.spec.targets[&case.target];
-        let rounds = self.clock.rounds.unwrap_or(measure(self.spec, target).rounds);
+        let rounds = self
+            .clock
+            .rounds
+            .unwrap_or(measure(self.spec, target).rounds);
         let again = |round| {
-            let params = Params::Run(RunParams { round: Some(round), ..first.run().clone() }.into());
+            let params = Params::Run(
+                RunParams {
+                    round: Some(round),
+                    ..first.run().clone()
+                }
+                .into(),
+            );
             let first_result = ("first".into(), Source::Step(run));
             let inputs = first.inputs.iter().cloned().chain([first_result]).collect();
-            Step { name: format!("{}:round-{round}", first.name), params, inputs, ..first.clone() }
+            Step {
+                name: format!("{}:round-{round}", first.name),
+                params,
+                inputs,
+                ..first.clone()
+            }
         };
-        (2..=rounds).map(|round| self.add_new(again(round))).collect()
+        (2..=rounds)
+            .map(|round| self.add_new(again(round)))
+            .collect()
     }
 }

@@ -25,9 +25,18 @@ pub fn text(comparison: &Comparison, styles: &Styles) -> String {
         let _ = writeln!(out, "      {package}");
     }
     for (title, _, changes) in found(comparison) {
-        let style = if changes.iter().any(|change| change.is_worse()) { styles.fail } else { styles.heading };
+        let style = if changes.iter().any(|change| change.is_worse()) {
+            styles.fail
+        } else {
+            styles.heading
+        };
         let _ = writeln!(out, "\n{style}{title}{style:#} ({})", changes.len());
-        let width = changes.iter().take(SHOWN).map(|change| change.case.chars().count()).max().unwrap_or_default();
+        let width = changes
+            .iter()
+            .take(SHOWN)
+            .map(|change| change.case.chars().count())
+            .max()
+            .unwrap_or_default();
         for change in changes.iter().take(SHOWN) {
             let _ = writeln!(out, "  {:width$}  {}", change.case, what(change));
         }
@@ -41,13 +50,26 @@ pub fn text(comparison: &Comparison, styles: &Styles) -> String {
 
 /// For a comment: what is worse is open, the rest folds.
 pub fn markdown(comparison: &Comparison) -> String {
-    let mut out = format!("### orch: {}\n\n{}\n", cell(&comparison.head.spec), cell(&counts(comparison)));
-    let _ = writeln!(out, "\nBase: {}. Head: {}.", cell(&heading(&comparison.base)), cell(&heading(&comparison.head)));
+    let mut out = format!(
+        "### orch: {}\n\n{}\n",
+        cell(&comparison.head.spec),
+        cell(&counts(comparison))
+    );
+    let _ = writeln!(
+        out,
+        "\nBase: {}. Head: {}.",
+        cell(&heading(&comparison.base)),
+        cell(&heading(&comparison.head))
+    );
     for line in weights(comparison) {
         let _ = writeln!(out, "\n{}.", cell(&line));
     }
     if !comparison.packages.is_empty() {
-        let packages: Vec<_> = comparison.packages.iter().map(ToString::to_string).collect();
+        let packages: Vec<_> = comparison
+            .packages
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         let _ = writeln!(out, "\nPackages: {}.", cell(&packages.join("; ")));
     }
     for (title, kind, changes) in found(comparison) {
@@ -71,16 +93,39 @@ pub fn markdown(comparison: &Comparison) -> String {
 }
 
 /// The kinds of changes that there are, by their words.
-pub(in crate::report) fn found(comparison: &Comparison) -> impl Iterator<Item = (&'static str, Kind, Vec<&Change>)> {
-    let all = Kind::WORDS.iter().map(|(title, kind)| (*title, *kind, comparison.of(*kind).collect::<Vec<_>>()));
+pub(in crate::report) fn found(
+    comparison: &Comparison,
+) -> impl Iterator<Item = (&'static str, Kind, Vec<&Change>)> {
+    let all = Kind::WORDS
+        .iter()
+        .map(|(title, kind)| (*title, *kind, comparison.of(*kind).collect::<Vec<_>>()));
     all.filter(|(.., changes)| !changes.is_empty())
 }
 
 fn heading(side: &Side) -> String {
-    let days = side.measured.as_ref().map(|(first, last)| format!(", measured {}", days(day(first), day(last))));
-    let scope = side.scope.as_ref().map(|scope| format!(" ({scope})")).unwrap_or_default();
-    let (Side { name, spec, orch, host, .. }, days) = (side, days.unwrap_or_default());
-    format!("{name}: {spec}{scope}, {} ({}), orch {orch}{days}", host.name, host.cpu)
+    let days = side
+        .measured
+        .as_ref()
+        .map(|(first, last)| format!(", measured {}", days(day(first), day(last))));
+    let scope = side
+        .scope
+        .as_ref()
+        .map(|scope| format!(" ({scope})"))
+        .unwrap_or_default();
+    let (
+        Side {
+            name,
+            spec,
+            orch,
+            host,
+            ..
+        },
+        days,
+    ) = (side, days.unwrap_or_default());
+    format!(
+        "{name}: {spec}{scope}, {} ({}), orch {orch}{days}",
+        host.name, host.cpu
+    )
 }
 
 /// What the models compute with, once if both sides say the same.
@@ -88,7 +133,12 @@ fn weights(Comparison { base, head, .. }: &Comparison) -> Vec<String> {
     if base.weights == head.weights {
         return head.weights.clone();
     }
-    let of = |name: &str, side: &Side| side.weights.iter().map(|line| format!("{name}: {line}")).collect::<Vec<_>>();
+    let of = |name: &str, side: &Side| {
+        side.weights
+            .iter()
+            .map(|line| format!("{name}: {line}"))
+            .collect::<Vec<_>>()
+    };
     [of("base", base), of("head", head)].concat()
 }
 
@@ -104,9 +154,17 @@ pub(in crate::report) fn what(change: &Change) -> String {
     let share = || format!("{:+.1} %", (head / base - 1.0) * 100.0);
     match change.kind {
         Kind::LessAccurate | Kind::MoreAccurate => format!("SNR {base:.1} dB → {head:.1} dB"),
-        Kind::MoreMemory | Kind::LessMemory => format!("{} → {} ({})", bytes(base as u64), bytes(head as u64), share()),
+        Kind::MoreMemory | Kind::LessMemory => format!(
+            "{} → {} ({})",
+            bytes(base as u64),
+            bytes(head as u64),
+            share()
+        ),
         _ => {
-            let (known, noise) = (known(change.verdict), change.noise.map(by_history).unwrap_or_default());
+            let (known, noise) = (
+                known(change.verdict),
+                change.noise.map(by_history).unwrap_or_default(),
+            );
             format!("{} → {} ({}){known}{noise}", ms(base), ms(head), share())
         }
     }
@@ -114,7 +172,10 @@ pub(in crate::report) fn what(change: &Change) -> String {
 
 /// By what it is suspected.
 fn by_history(noise: Noise) -> String {
-    let (percent, executions) = (100.0 * noise.threshold(), counted(noise.executions, "execution"));
+    let (percent, executions) = (
+        100.0 * noise.threshold(),
+        counted(noise.executions, "execution"),
+    );
     format!(" (above {percent:.1} % by {executions} of the history)")
 }
 
@@ -128,24 +189,64 @@ fn known(verdict: Option<Verdict>) -> String {
 }
 
 fn state(state: &State, whole: bool) -> String {
-    let stage = state.stage.as_ref().filter(|_| whole).map(|stage| format!(" at {stage}")).unwrap_or_default();
-    let reason = state.reason.as_deref().filter(|_| whole).map(|reason| format!(": {}", one_line(reason)));
-    format!("{} {}{stage}{}", glyph(state.status), state.status.label(), reason.unwrap_or_default())
+    let stage = state
+        .stage
+        .as_ref()
+        .filter(|_| whole)
+        .map(|stage| format!(" at {stage}"))
+        .unwrap_or_default();
+    let reason = state
+        .reason
+        .as_deref()
+        .filter(|_| whole)
+        .map(|reason| format!(": {}", one_line(reason)));
+    format!(
+        "{} {}{stage}{}",
+        glyph(state.status),
+        state.status.label(),
+        reason.unwrap_or_default()
+    )
 }
 
 pub(in crate::report) fn counts(comparison: &Comparison) -> String {
     let some = |count: usize, what: &str| (count > 0).then(|| format!("{count} {what}"));
-    let mut counts: Vec<_> = found(comparison).filter_map(|(title, _, changes)| some(changes.len(), title)).collect();
+    let mut counts: Vec<_> = found(comparison)
+        .filter_map(|(title, _, changes)| some(changes.len(), title))
+        .collect();
     counts.push(format!("{} the same", comparison.same));
     counts.extend(some(comparison.beyond, "outside of this part"));
-    counts.extend(comparison.refuted.map(|count| format!("{count} of them only before both were measured again")));
-    let by_history = some(comparison.timed_by_history, "by how much they vary over the history");
-    let by_history = by_history.map(|told| format!(", {told}")).unwrap_or_default();
-    counts.push(format!("times of {} compared{by_history}", counted(comparison.timed, "case")));
-    let varying = comparison.unsettled.iter().filter(|change| change.noise.is_some()).count();
-    counts.extend(some(comparison.unsettled.len() - varying, "with rounds too far apart to tell"));
+    counts.extend(
+        comparison
+            .refuted
+            .map(|count| format!("{count} of them only before both were measured again")),
+    );
+    let by_history = some(
+        comparison.timed_by_history,
+        "by how much they vary over the history",
+    );
+    let by_history = by_history
+        .map(|told| format!(", {told}"))
+        .unwrap_or_default();
+    counts.push(format!(
+        "times of {} compared{by_history}",
+        counted(comparison.timed, "case")
+    ));
+    let varying = comparison
+        .unsettled
+        .iter()
+        .filter(|change| change.noise.is_some())
+        .count();
+    counts.extend(some(
+        comparison.unsettled.len() - varying,
+        "with rounds too far apart to tell",
+    ));
     counts.extend(some(varying, "that vary too much over the history to tell"));
-    counts.extend(comparison.not_timed.iter().filter_map(|(why, count)| some(*count, why)));
+    counts.extend(
+        comparison
+            .not_timed
+            .iter()
+            .filter_map(|(why, count)| some(*count, why)),
+    );
     counts.join(" · ")
 }
 
@@ -162,7 +263,12 @@ mod tests {
 
     /// Rounds of which the lowest is `ms`, and the others lie so far above it.
     fn rounds(ms: f64, apart: f64) -> Vec<Round> {
-        (0..5).map(|at| Round { min_ms: ms * (1.0 + apart * f64::from(at)), ..Round::default() }).collect()
+        (0..5)
+            .map(|at| Round {
+                min_ms: ms * (1.0 + apart * f64::from(at)),
+                ..Round::default()
+            })
+            .collect()
     }
 
     #[test]
@@ -171,27 +277,51 @@ mod tests {
         let told = |head: &crate::report::ReportDoc| {
             let comparison = compare(("base", &base), ("head", head), &Noises::new());
             let json = serde_json::to_value(&comparison).unwrap()["head"]["weights"].clone();
-            (text(&comparison, &Styles::plain()), markdown(&comparison), json)
+            (
+                text(&comparison, &Styles::plain()),
+                markdown(&comparison),
+                json,
+            )
         };
         let random = "random weights: 15 models of 57.1 k to 1.2 M parameters; the figures are theirs, not those of trained models";
         let (page, comment, json) = told(&base);
-        assert_eq!((page.matches(random).count(), comment.matches(random).count()), (1, 1), "{page}{comment}");
+        assert_eq!(
+            (
+                page.matches(random).count(),
+                comment.matches(random).count()
+            ),
+            (1, 1),
+            "{page}{comment}"
+        );
         assert_eq!(json, serde_json::json!([random]));
         let mut trained = base.clone();
-        trained.cases.iter_mut().for_each(|case| case.weights = Some(crate::record::Weights::Hub));
+        trained
+            .cases
+            .iter_mut()
+            .for_each(|case| case.weights = Some(crate::record::Weights::Hub));
         let (page, comment, _) = told(&trained);
-        for part in [&*format!("base: {random}"), "head: weights from the Hub: 15 models"] {
-            assert!(page.contains(part) && comment.contains(part), "{page}{comment}");
+        for part in [
+            &*format!("base: {random}"),
+            "head: weights from the Hub: 15 models",
+        ] {
+            assert!(
+                page.contains(part) && comment.contains(part),
+                "{page}{comment}"
+            );
         }
     }
 
     #[test]
     fn what_nobody_can_tell_is_not_told_as_slower() {
         let mut base = fixture();
-        base.cases.retain(|case| ["bert:cpu-fp32", "bert:openvino-fp32", "roberta:cpu-fp32"].contains(&&*case.case));
+        base.cases.retain(|case| {
+            ["bert:cpu-fp32", "bert:openvino-fp32", "roberta:cpu-fp32"].contains(&&*case.case)
+        });
         let of = |ms: f64| {
             let mut doc = base.clone();
-            doc.cases.iter_mut().for_each(|case| case.metrics.as_mut().unwrap().rounds = rounds(ms, 0.0));
+            doc.cases
+                .iter_mut()
+                .for_each(|case| case.metrics.as_mut().unwrap().rounds = rounds(ms, 0.0));
             doc
         };
         let mut comparison = compare(("base", &of(1.0)), ("head", &of(1.5)), &Noises::new());
@@ -202,15 +332,29 @@ mod tests {
             [rounds(1.0, 0.2), rounds(1.1, 0.2)],
             [rounds(1.0, 0.0), rounds(1.0, 0.0)],
         ];
-        comparison.remeasured(cases.zip(each.map(|[base, head]| Remeasured { base, head })).collect());
+        comparison.remeasured(
+            cases
+                .zip(each.map(|[base, head]| Remeasured { base, head }))
+                .collect(),
+        );
         let page = text(&comparison, &Styles::plain());
-        assert!(page.contains("\nslower (1)\n") && page.contains("\ncannot tell (1)\n"), "{page}");
-        assert!(page.contains("1 slower · 1 cannot tell · 1 the same"), "{page}");
-        assert!(page.contains("(+10.0 %), cannot tell below 120 %"), "{page}");
+        assert!(
+            page.contains("\nslower (1)\n") && page.contains("\ncannot tell (1)\n"),
+            "{page}"
+        );
+        assert!(
+            page.contains("1 slower · 1 cannot tell · 1 the same"),
+            "{page}"
+        );
+        assert!(
+            page.contains("(+10.0 %), cannot tell below 120 %"),
+            "{page}"
+        );
         let comment = markdown(&comparison);
         assert!(comment.contains("#### slower (1)\n"), "{comment}");
         assert!(
-            comment.contains("<summary>cannot tell (1)</summary>") && !comment.contains("#### cannot"),
+            comment.contains("<summary>cannot tell (1)</summary>")
+                && !comment.contains("#### cannot"),
             "{comment}"
         );
         let untold: Vec<_> = comparison.of(Kind::CannotTell).collect();
@@ -220,7 +364,14 @@ mod tests {
         assert_eq!(json["changes"][1]["kind"], "cannot_tell");
         assert_eq!(json["rounds"].as_object().unwrap().len(), 3);
         let all = json["rounds"].as_object().unwrap().values();
-        assert!(all.clone().all(|sides| sides["base"].as_array().unwrap().len() == 5), "{json:#}");
-        assert!(all.flat_map(|sides| sides["head"].as_array().unwrap()).all(|round| round["min_ms"].is_f64()));
+        assert!(
+            all.clone()
+                .all(|sides| sides["base"].as_array().unwrap().len() == 5),
+            "{json:#}"
+        );
+        assert!(
+            all.flat_map(|sides| sides["head"].as_array().unwrap())
+                .all(|round| round["min_ms"].is_f64())
+        );
     }
 }

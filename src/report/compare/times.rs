@@ -53,7 +53,9 @@ impl Noise {
 pub(super) fn hidden(noise: Option<Noise>, old: &CaseResult, new: &CaseResult) -> Option<Verdict> {
     match noise {
         Some(noise) => noise.hides(),
-        None => Remeasured::of(old, new).filter(Remeasured::may_hide).map(|_| Verdict::Unsettled),
+        None => Remeasured::of(old, new)
+            .filter(Remeasured::may_hide)
+            .map(|_| Verdict::Unsettled),
     }
 }
 
@@ -82,20 +84,30 @@ impl Remeasured {
     /// What both reports hold of a case. None where one of them did not measure it.
     pub(super) fn of(base: &CaseResult, head: &CaseResult) -> Option<Self> {
         let rounds = |case: &CaseResult| Some(case.metrics.as_ref()?.rounds.clone());
-        Some(Self { base: rounds(base)?, head: rounds(head)? })
+        Some(Self {
+            base: rounds(base)?,
+            head: rounds(head)?,
+        })
     }
 
     /// Whether a side's rounds lie so far apart that the lowest may hide a difference. Fewer than three say nothing of that.
     fn may_hide(&self) -> bool {
-        self.sides().is_some_and(|sides| sides.iter().any(|side| side.open.is_finite() && side.open > TIME))
+        self.sides().is_some_and(|sides| {
+            sides
+                .iter()
+                .any(|side| side.open.is_finite() && side.open > TIME)
+        })
     }
 
     /// Whether more rounds would hardly show another difference. A small one is told only after all rounds that there may
     /// be: code can run in two tempi, by how its process came to lie in memory, and a few rounds may all be of the slower.
     pub fn has_converged(&self) -> bool {
-        let Some([base, head]) = self.sides() else { return true };
+        let Some([base, head]) = self.sides() else {
+            return true;
+        };
         let differs = difference(&base, &head);
-        base.open.max(head.open) <= CLOSE && (differs <= threshold(&base, &head) || differs > RESTLESS)
+        base.open.max(head.open) <= CLOSE
+            && (differs <= threshold(&base, &head) || differs > RESTLESS)
     }
 
     /// Whether the first and the second half of what was taken in turns say each by itself that the sides differ by no more
@@ -106,19 +118,34 @@ impl Remeasured {
                 let (early, rest) = rounds.split_at(rounds.len() / 2);
                 if late { rest.to_vec() } else { early.to_vec() }
             };
-            Self { base: of(&self.base), head: of(&self.head) }.sides()
+            Self {
+                base: of(&self.base),
+                head: of(&self.head),
+            }
+            .sides()
         };
-        [false, true].into_iter().all(|late| half(late).is_some_and(|[base, head]| difference(&base, &head) <= share))
+        [false, true]
+            .into_iter()
+            .all(|late| half(late).is_some_and(|[base, head]| difference(&base, &head) <= share))
     }
 
     /// Base and head, on the base's basis. None where a side was not timed.
     fn sides(&self) -> Option<[Lowest; 2]> {
         let basis = stats::basis(&self.base);
         // Of several threads: no moment is quiet for all of them as long as a long sample lasts.
-        let is_shared = basis == Basis::LeastWall && self.base.iter().all(|round| round.min_ms >= stats::SHORT_MS);
+        let is_shared = basis == Basis::LeastWall
+            && self
+                .base
+                .iter()
+                .all(|round| round.min_ms >= stats::SHORT_MS);
         let of = |rounds: &[Round]| {
-            let each = rounds.iter().map(|round| stats::statistic_on(std::slice::from_ref(round), basis));
-            Lowest::of(each.map(|figure| Some(figure?.ms)).collect::<Option<_>>()?, is_shared)
+            let each = rounds
+                .iter()
+                .map(|round| stats::statistic_on(std::slice::from_ref(round), basis));
+            Lowest::of(
+                each.map(|figure| Some(figure?.ms)).collect::<Option<_>>()?,
+                is_shared,
+            )
         };
         Some([of(&self.base)?, of(&self.head)?])
     }
@@ -136,31 +163,52 @@ impl Lowest {
     fn of(mut each: Vec<f64>, is_shared: bool) -> Option<Self> {
         each.sort_by(f64::total_cmp);
         let ms = *each.first()?;
-        let next = each.get(if is_shared { THIRD.max(each.len() / 2) } else { THIRD });
-        Some(Self { ms, open: next.map_or(f64::INFINITY, |next| next / ms - 1.0) })
+        let next = each.get(if is_shared {
+            THIRD.max(each.len() / 2)
+        } else {
+            THIRD
+        });
+        Some(Self {
+            ms,
+            open: next.map_or(f64::INFINITY, |next| next / ms - 1.0),
+        })
     }
 }
 
 impl Comparison {
     /// Cases whose stored times differ, or could.
     pub fn suspects(&self) -> Vec<String> {
-        let suspected = self.changes.iter().filter(|change| change.verdict == Some(Verdict::Suspected));
-        suspected.chain(&self.unsettled).map(|change| change.case.clone()).collect()
+        let suspected = self
+            .changes
+            .iter()
+            .filter(|change| change.verdict == Some(Verdict::Suspected));
+        suspected
+            .chain(&self.unsettled)
+            .map(|change| change.case.clone())
+            .collect()
     }
 
     /// Whether a case is so short that a round may sample for longer than usual and still end before the usual count is there.
     pub fn is_short(&self, case: &str) -> bool {
-        let mut suspects = self.changes.iter().filter(|change| change.verdict.is_some()).chain(&self.unsettled);
-        let figures = suspects.find(|change| change.case == case).and_then(|change| change.figures);
+        let mut suspects = self
+            .changes
+            .iter()
+            .filter(|change| change.verdict.is_some())
+            .chain(&self.unsettled);
+        let figures = suspects
+            .find(|change| change.case == case)
+            .and_then(|change| change.figures);
         figures.is_some_and(|figures| figures.base.max(figures.head) < SHORT)
     }
 
     /// Takes what measuring anew found. What is not among it stays suspected.
     pub fn remeasured(&mut self, found: BTreeMap<String, Remeasured>) {
         let before = self.changes.len();
-        self.changes.retain_mut(|change| match found.get(&change.case).filter(|_| change.verdict.is_some()) {
-            None => true,
-            Some(rounds) => judge(change, rounds),
+        self.changes.retain_mut(|change| {
+            match found.get(&change.case).filter(|_| change.verdict.is_some()) {
+                None => true,
+                Some(rounds) => judge(change, rounds),
+            }
         });
         let gone = before - self.changes.len();
         self.same += gone;
@@ -170,7 +218,8 @@ impl Comparison {
                 None => self.unsettled.push(change),
                 Some(rounds) if judge(&mut change, rounds) => {
                     // What changed in another way as well was not counted as the same.
-                    self.same -= usize::from(self.changes.iter().all(|other| other.case != change.case));
+                    self.same -=
+                        usize::from(self.changes.iter().all(|other| other.case != change.case));
                     self.changes.push(change);
                 }
                 Some(_) => {}
@@ -188,16 +237,25 @@ fn difference(base: &Lowest, head: &Lowest) -> f64 {
 
 /// Sides that differ by less are the same.
 fn threshold(base: &Lowest, head: &Lowest) -> f64 {
-    TIME.max(FLOOR_MS / base.ms).max(3.0 * base.open.max(head.open))
+    TIME.max(FLOOR_MS / base.ms)
+        .max(3.0 * base.open.max(head.open))
 }
 
 /// Whether a difference is left.
 fn judge(change: &mut Change, found: &Remeasured) -> bool {
-    let Some([base, head]) = found.sides() else { return true };
+    let Some([base, head]) = found.sides() else {
+        return true;
+    };
     let (threshold, differs) = (threshold(&base, &head), difference(&base, &head));
-    change.figures = Some(Figures { base: base.ms, head: head.ms });
+    change.figures = Some(Figures {
+        base: base.ms,
+        head: head.ms,
+    });
     // How much it varies over the history may tell that nothing changed where these rounds alone cannot; never that something did.
-    let usual = change.noise.map(|noise| noise.threshold().max(FLOOR_MS / base.ms)).filter(|usual| *usual <= RESTLESS);
+    let usual = change
+        .noise
+        .map(|noise| noise.threshold().max(FLOOR_MS / base.ms))
+        .filter(|usual| *usual <= RESTLESS);
     let is_usual = usual.is_some_and(|usual| differs <= usual && found.halves_are_the_same(usual));
     let (kind, verdict) = match (differs > threshold, threshold > RESTLESS && !is_usual) {
         (true, _) if head.ms > base.ms => (Kind::Slower, Verdict::Confirmed),
@@ -214,21 +272,44 @@ mod tests {
     use super::*;
 
     fn rounds(times: [f64; 5]) -> Vec<Round> {
-        let round = |(round, min_ms)| Round { round, min_ms, ..Round::default() };
+        let round = |(round, min_ms)| Round {
+            round,
+            min_ms,
+            ..Round::default()
+        };
         (1..).zip(times).map(round).collect()
     }
 
     fn suspected() -> Change {
         let (kind, case, verdict) = (Kind::Slower, "a:b".into(), Some(Verdict::Suspected));
-        Change { kind, case, row: None, base: None, head: None, figures: None, verdict, noise: None }
+        Change {
+            kind,
+            case,
+            row: None,
+            base: None,
+            head: None,
+            figures: None,
+            verdict,
+            noise: None,
+        }
     }
 
     /// What is left of a difference, if anything is. Faster and slower are confirmed.
     fn left(base: [f64; 5], head: [f64; 5]) -> Option<Kind> {
         let mut change = suspected();
-        let is_left = judge(&mut change, &Remeasured { base: rounds(base), head: rounds(head) });
+        let is_left = judge(
+            &mut change,
+            &Remeasured {
+                base: rounds(base),
+                head: rounds(head),
+            },
+        );
         let is_confirmed = change.verdict == Some(Verdict::Confirmed);
-        assert!(!is_left || is_confirmed != matches!(change.verdict, Some(Verdict::CannotTell(below)) if below > 0.1));
+        assert!(
+            !is_left
+                || is_confirmed
+                    != matches!(change.verdict, Some(Verdict::CannotTell(below)) if below > 0.1)
+        );
         is_left.then_some(change.kind)
     }
 
@@ -247,7 +328,11 @@ mod tests {
             (QUIET, QUIET.map(|ms| ms * 1.02), None),
             // One quiet moment of either side is enough.
             (QUIET, [1.6, 1.012, 1.7, 1.01, 1.015], None),
-            (restless, restless.map(|ms| ms * 1.08), Some(Kind::CannotTell)),
+            (
+                restless,
+                restless.map(|ms| ms * 1.08),
+                Some(Kind::CannotTell),
+            ),
             (QUIET, restless.map(|ms| ms * 1.08), Some(Kind::CannotTell)),
             (restless, restless.map(|ms| ms * 3.0), Some(Kind::Slower)),
             (busy, busy.map(|ms| ms * 1.06), Some(Kind::CannotTell)),
@@ -262,38 +347,84 @@ mod tests {
     #[test]
     fn where_a_side_has_not_converged_nothing_small_is_said() {
         let restless = [1.0, 1.1, 1.25, 1.4, 1.6];
-        let of = |base, head| Remeasured { base: rounds(base), head: rounds(head) };
+        let of = |base, head| Remeasured {
+            base: rounds(base),
+            head: rounds(head),
+        };
         assert!(of(QUIET, QUIET).has_converged() && !of(QUIET, restless).has_converged());
         // A small difference may be one of the moment.
         let slower = |by| of(QUIET, QUIET.map(|ms| ms * by)).has_converged();
         assert!(!slower(1.05) && slower(1.2));
         assert!(!of(QUIET, QUIET).may_hide() && of(QUIET, restless).may_hide());
         let once = |times: [f64; 5]| rounds(times)[..1].to_vec();
-        assert!(!Remeasured { base: once(QUIET), head: once(QUIET) }.may_hide());
+        assert!(
+            !Remeasured {
+                base: once(QUIET),
+                head: once(QUIET)
+            }
+            .may_hide()
+        );
     }
 
     #[test]
     fn what_varies_over_the_history_must_differ_by_more_and_is_not_told_to_be_the_same() {
-        let noise = |share| Noise { share, executions: 30 };
-        assert_eq!((noise(0.001).threshold(), noise(0.001).hides()), (0.03, None));
+        let noise = |share| Noise {
+            share,
+            executions: 30,
+        };
+        assert_eq!(
+            (noise(0.001).threshold(), noise(0.001).hides()),
+            (0.03, None)
+        );
         assert_eq!((noise(0.02).threshold(), noise(0.02).hides()), (0.06, None));
-        assert!(matches!(noise(0.05).hides(), Some(Verdict::CannotTell(below)) if (below - 0.15).abs() < 1e-9));
+        assert!(
+            matches!(noise(0.05).hides(), Some(Verdict::CannotTell(below)) if (below - 0.15).abs() < 1e-9)
+        );
     }
 
     #[test]
     fn what_the_history_knows_to_vary_little_is_the_same_if_both_halves_of_the_rounds_say_so() {
         let judged = |share: f64, base: [f64; 6], head: [f64; 6]| {
-            let side = |times: [f64; 6]| times.map(|min_ms| Round { min_ms, ..Round::default() }).to_vec();
-            let mut change = Change { noise: Some(Noise { share, executions: 8 }), ..suspected() };
-            judge(&mut change, &Remeasured { base: side(base), head: side(head) }).then_some(change.kind)
+            let side = |times: [f64; 6]| {
+                times
+                    .map(|min_ms| Round {
+                        min_ms,
+                        ..Round::default()
+                    })
+                    .to_vec()
+            };
+            let mut change = Change {
+                noise: Some(Noise {
+                    share,
+                    executions: 8,
+                }),
+                ..suspected()
+            };
+            judge(
+                &mut change,
+                &Remeasured {
+                    base: side(base),
+                    head: side(head),
+                },
+            )
+            .then_some(change.kind)
         };
-        let (base, same) = ([1.2, 1.0, 1.3, 1.25, 1.01, 1.4], [1.01, 1.3, 1.2, 1.02, 1.4, 1.2]);
+        let (base, same) = (
+            [1.2, 1.0, 1.3, 1.25, 1.01, 1.4],
+            [1.01, 1.3, 1.2, 1.02, 1.4, 1.2],
+        );
         assert_eq!(judged(0.005, base, same), None);
         // One half alone may be luck; and what varies by so much can tell nothing.
-        assert_eq!(judged(0.005, base, [1.01, 1.3, 1.2, 1.08, 1.4, 1.2]), Some(Kind::CannotTell));
+        assert_eq!(
+            judged(0.005, base, [1.01, 1.3, 1.2, 1.08, 1.4, 1.2]),
+            Some(Kind::CannotTell)
+        );
         assert_eq!(judged(0.05, base, same), Some(Kind::CannotTell));
         // That something changed is shown by rounds, and by nothing else.
-        assert_eq!(judged(0.005, base, same.map(|ms| ms * 1.1)), Some(Kind::CannotTell));
+        assert_eq!(
+            judged(0.005, base, same.map(|ms| ms * 1.1)),
+            Some(Kind::CannotTell)
+        );
         assert_eq!(judged(0.005, [1.0; 6], [1.1; 6]), Some(Kind::Slower));
     }
 }

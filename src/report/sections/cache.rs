@@ -16,10 +16,18 @@ pub(super) fn cache(view: &View<'_>) -> Vec<Table> {
         fetched => format!("up to date, {fetched} of them from the remote"),
     };
     let rows = vec![
-        row("executed in this run", summary.executed, summary.executed_seconds),
+        row(
+            "executed in this run",
+            summary.executed,
+            summary.executed_seconds,
+        ),
         row(&hits, summary.hits, summary.saved_seconds),
     ];
-    vec![Table { title: String::new(), columns: &["steps", "count", "took"], rows }]
+    vec![Table {
+        title: String::new(),
+        columns: &["steps", "count", "took"],
+        rows,
+    }]
 }
 
 #[cfg(test)]
@@ -28,14 +36,23 @@ mod tests {
     use crate::report::{ReportDoc, fixture};
 
     fn told(doc: &ReportDoc) -> Vec<[String; 3]> {
-        let rows = cache(&View::new(doc)).into_iter().flat_map(|table| table.rows);
-        rows.map(|row| [0, 1, 2].map(|at| row[at].text.clone())).collect()
+        let rows = cache(&View::new(doc))
+            .into_iter()
+            .flat_map(|table| table.rows);
+        rows.map(|row| [0, 1, 2].map(|at| row[at].text.clone()))
+            .collect()
     }
 
     #[test]
     fn what_was_executed_stands_beside_what_was_saved() {
         let mut doc = fixture();
-        assert_eq!(told(&doc), [["executed in this run", "38", "61 s"], ["up to date", "263", "8 min 33 s"]]);
+        assert_eq!(
+            told(&doc),
+            [
+                ["executed in this run", "38", "61 s"],
+                ["up to date", "263", "8 min 33 s"]
+            ]
+        );
         doc.summary.fetched = 12;
         assert_eq!(told(&doc)[1][0], "up to date, 12 of them from the remote");
         (doc.summary.executed_seconds, doc.summary.saved_seconds) = (0.0, 0.0);

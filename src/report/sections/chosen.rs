@@ -7,5 +7,9 @@ pub(super) fn chosen(view: &View<'_>) -> Vec<Table> {
         let why = case.chosen.as_deref()?;
         Some(vec![Cell::of_case(at, case), why.into()])
     });
-    vec![Table { title: String::new(), columns: &["case", "chosen as"], rows: rows.collect() }]
+    vec![Table {
+        title: String::new(),
+        columns: &["case", "chosen as"],
+        rows: rows.collect(),
+    }]
 }

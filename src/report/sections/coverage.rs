@@ -37,8 +37,16 @@ pub(super) fn coverage(view: &View<'_>) -> Vec<Table> {
             families.entry(&case.family).or_default().add(at, case);
             all.add(at, case);
         }
-        let rows = families.iter().map(|(family, counts)| counts.row(family)).chain([all.row("all")]).collect();
-        Table { title: variant.name(), columns: COLUMNS, rows }
+        let rows = families
+            .iter()
+            .map(|(family, counts)| counts.row(family))
+            .chain([all.row("all")])
+            .collect();
+        Table {
+            title: variant.name(),
+            columns: COLUMNS,
+            rows,
+        }
     };
     view.variants.iter().enumerate().map(table).collect()
 }
@@ -60,11 +68,26 @@ struct Counts<'a> {
 impl<'a> Counts<'a> {
     fn add(&mut self, at: usize, case: &'a CaseResult) {
         self.of.push(at);
-        self.took.extend(case.took.iter().map(|(step, seconds)| (step.as_str(), *seconds)));
-        let expected = case.expected.as_ref().filter(|_| case.status == Outcome::Xfail).map(|expected| expected.status);
+        self.took.extend(
+            case.took
+                .iter()
+                .map(|(step, seconds)| (step.as_str(), *seconds)),
+        );
+        let expected = case
+            .expected
+            .as_ref()
+            .filter(|_| case.status == Outcome::Xfail)
+            .map(|expected| expected.status);
         if let Some(state) = expected.or(case.is_failure().then_some(case.status)) {
-            let stage = case.stage.as_deref().map(|stage| format!("{stage} ")).unwrap_or_default();
-            *self.ended.entry(format!("{stage}{}", state.label())).or_default() += 1;
+            let stage = case
+                .stage
+                .as_deref()
+                .map(|stage| format!("{stage} "))
+                .unwrap_or_default();
+            *self
+                .ended
+                .entry(format!("{stage}{}", state.label()))
+                .or_default() += 1;
         }
         let state = match case.status {
             _ if case.is_failure() => "failed",
@@ -89,20 +112,33 @@ impl<'a> Counts<'a> {
         let count = |state: &str| self.states.get(state).copied().unwrap_or_default();
         let cases: u32 = self.states.values().sum();
         let asked = cases - count("not asked");
-        let ended: Vec<_> = self.ended.iter().map(|(how, count)| format!("{how} {count}")).collect();
+        let ended: Vec<_> = self
+            .ended
+            .iter()
+            .map(|(how, count)| format!("{how} {count}"))
+            .collect();
         let a_model = self.took.values().sum::<f64>() / f64::from(asked.max(1));
         let cell = |column: &&str| match *column {
             "family" => Cell::of_cases(family, self.of.iter().copied()),
             "cases" => cases.to_string().into(),
             "right" => count("right").to_string().into(),
-            "share" => Cell::or_dash((100 * count("right")).checked_div(asked).map(|share| format!("{share} %"))),
+            "share" => Cell::or_dash(
+                (100 * count("right"))
+                    .checked_div(asked)
+                    .map(|share| format!("{share} %")),
+            ),
             "types" | "types right" if self.types.is_empty() => "".into(),
             "types" => self.types.len().to_string().into(),
             "types right" => self.right.len().to_string().into(),
             "ended" => ended.join(", ").into(),
             "a model" if self.took.is_empty() => "".into(),
             "a model" => seconds(a_model).into(),
-            state => self.states.get(state).map(u32::to_string).unwrap_or_default().into(),
+            state => self
+                .states
+                .get(state)
+                .map(u32::to_string)
+                .unwrap_or_default()
+                .into(),
         };
         COLUMNS.iter().map(cell).collect()
     }

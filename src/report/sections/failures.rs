@@ -4,12 +4,22 @@ use super::{CaseResult, Item, View, counted};
 use crate::report::format::day;
 
 pub(super) fn failures<'a>(view: &View<'a>) -> Vec<Item<'a>> {
-    let causes = view.causes(CaseResult::is_failure).into_iter().map(|cause| {
-        let (mut item, first) = (Item::of(&cause), cause.first());
-        item.lines.extend(first.known_since.as_ref().map(|since| format!("known since {}", day(since))));
-        let attempts = counted(first.attempts.len(), "failed attempt");
-        item.lines.extend((!first.attempts.is_empty()).then(|| format!("after {attempts} before it")));
-        item
-    });
+    let causes = view
+        .causes(CaseResult::is_failure)
+        .into_iter()
+        .map(|cause| {
+            let (mut item, first) = (Item::of(&cause), cause.first());
+            item.lines.extend(
+                first
+                    .known_since
+                    .as_ref()
+                    .map(|since| format!("known since {}", day(since))),
+            );
+            let attempts = counted(first.attempts.len(), "failed attempt");
+            item.lines.extend(
+                (!first.attempts.is_empty()).then(|| format!("after {attempts} before it")),
+            );
+            item
+        });
     causes.collect()
 }

@@ -27,14 +27,26 @@ struct Aim {
 }
 
 const AIMS: [Aim; 4] = [
-    Aim { figure: median, is_ahead: is_faster, told: ms },
+    Aim {
+        figure: median,
+        is_ahead: is_faster,
+        told: ms,
+    },
     Aim {
         figure: |case| Some(1.0 / per_second(case)?),
         is_ahead: gives_more,
         told: |each| format!("{:.1} a second", 1.0 / each),
     },
-    Aim { figure: peak, is_ahead: takes_less, told: |peak| bytes(peak as u64) },
-    Aim { figure: size, is_ahead: |one, other| size(one) < size(other), told: |size| bytes(size as u64) },
+    Aim {
+        figure: peak,
+        is_ahead: takes_less,
+        told: |peak| bytes(peak as u64),
+    },
+    Aim {
+        figure: size,
+        is_ahead: |one, other| size(one) < size(other),
+        told: |size| bytes(size as u64),
+    },
 ];
 
 /// A family's cases by row of the matrix, then by column.
@@ -43,48 +55,89 @@ type Rows<'a> = Vec<Vec<(usize, &'a CaseResult)>>;
 pub(super) fn guidance(view: &View<'_>) -> Vec<Table> {
     let mut families: IndexMap<&str, (Rows<'_>, Vec<usize>)> = IndexMap::new();
     for row in &view.cells {
-        let right = row.iter().enumerate().filter_map(|(column, cell)| Some((column, cell.case()?)));
-        let right: Vec<_> = right.filter(|(_, (_, case))| view.comparable(case)).collect();
+        let right = row
+            .iter()
+            .enumerate()
+            .filter_map(|(column, cell)| Some((column, cell.case()?)));
+        let right: Vec<_> = right
+            .filter(|(_, (_, case))| view.comparable(case))
+            .collect();
         if let Some((_, (_, case))) = right.first().filter(|_| right.len() > 1) {
             let (rows, cases) = families.entry(&case.family).or_default();
             cases.extend(right.iter().map(|(_, (at, _))| *at));
-            rows.push(right.into_iter().map(|(column, (_, case))| (column, case)).collect());
+            rows.push(
+                right
+                    .into_iter()
+                    .map(|(column, (_, case))| (column, case))
+                    .collect(),
+            );
         }
     }
     let row = |(family, (rows, cases)): (&&str, &(Rows<'_>, Vec<usize>))| {
         let family = Cell::of_cases(*family, cases.iter().copied());
-        [family].into_iter().chain(AIMS.iter().map(|aim| best(view, rows, aim))).collect()
+        [family]
+            .into_iter()
+            .chain(AIMS.iter().map(|aim| best(view, rows, aim)))
+            .collect()
     };
-    let columns = &["family", "for latency", "for throughput", "for little memory", "for the edge"];
-    vec![Table { title: String::new(), columns, rows: families.iter().map(row).collect() }]
+    let columns = &[
+        "family",
+        "for latency",
+        "for throughput",
+        "for little memory",
+        "for the edge",
+    ];
+    vec![Table {
+        title: String::new(),
+        columns,
+        rows: families.iter().map(row).collect(),
+    }]
 }
 
 /// The best column, with its figure where the family has one model, and the next one, if that may be as good.
 fn best(view: &View<'_>, rows: &Rows<'_>, aim: &Aim) -> Cell {
-    let columns = rows.iter().flatten().filter(|(_, case)| (aim.figure)(case).is_some()).map(|(at, _)| *at);
+    let columns = rows
+        .iter()
+        .flatten()
+        .filter(|(_, case)| (aim.figure)(case).is_some())
+        .map(|(at, _)| *at);
     let columns: BTreeSet<usize> = columns.collect();
     let wins = |at: usize| {
-        columns.iter().filter(|other| beside(rows, aim, at, **other).is_some_and(|ratio| ratio < 1.0)).count()
+        columns
+            .iter()
+            .filter(|other| beside(rows, aim, at, **other).is_some_and(|ratio| ratio < 1.0))
+            .count()
     };
     let mut ranked: Vec<usize> = columns.iter().copied().collect();
     ranked.sort_by_cached_key(|at| Reverse(wins(*at)));
-    let [first, others @ ..] = ranked.as_slice() else { return "–".into() };
+    let [first, others @ ..] = ranked.as_slice() else {
+        return "–".into();
+    };
     let name = view.variants[*first].name();
     if others.is_empty() {
         return Cell::with(name, "nothing to compare with");
     }
-    let doubtful = others.iter().filter(|at| !is_ahead(rows, aim, *first, **at));
+    let doubtful = others
+        .iter()
+        .filter(|at| !is_ahead(rows, aim, *first, **at));
     let doubtful: Vec<String> = doubtful.map(|at| view.variants[*at].name()).collect();
     match doubtful.as_slice() {
         [] => Cell::with(name, summary(rows, aim, *first)),
         [one] => Cell::with("cannot tell", format!("{name} or {one}")),
-        [one, more @ ..] => Cell::with("cannot tell", format!("{name}, {one} or {} more", more.len())),
+        [one, more @ ..] => Cell::with(
+            "cannot tell",
+            format!("{name}, {one} or {} more", more.len()),
+        ),
     }
 }
 
 /// The figure of one model, or of how many it is the best.
 fn summary(rows: &Rows<'_>, aim: &Aim, at: usize) -> String {
-    let own = rows.iter().flatten().filter(|(column, _)| *column == at).filter_map(|(_, case)| (aim.figure)(case));
+    let own = rows
+        .iter()
+        .flatten()
+        .filter(|(column, _)| *column == at)
+        .filter_map(|(_, case)| (aim.figure)(case));
     match own.collect::<Vec<_>>().as_slice() {
         [one] => (aim.told)(*one),
         all => format!("of {}", counted(all.len(), "model")),
@@ -92,9 +145,17 @@ fn summary(rows: &Rows<'_>, aim: &Aim, at: usize) -> String {
 }
 
 /// The cases of models that have the figure on both columns.
-fn shared<'a>(rows: &'a Rows<'a>, aim: &'a Aim, one: usize, other: usize) -> impl Iterator<Item = [&'a CaseResult; 2]> {
+fn shared<'a>(
+    rows: &'a Rows<'a>,
+    aim: &'a Aim,
+    one: usize,
+    other: usize,
+) -> impl Iterator<Item = [&'a CaseResult; 2]> {
     rows.iter().filter_map(move |row| {
-        let on = |at: usize| row.iter().find(|(column, case)| *column == at && (aim.figure)(case).is_some());
+        let on = |at: usize| {
+            row.iter()
+                .find(|(column, case)| *column == at && (aim.figure)(case).is_some())
+        };
         Some([on(one)?.1, on(other)?.1])
     })
 }
@@ -102,7 +163,9 @@ fn shared<'a>(rows: &'a Rows<'a>, aim: &'a Aim, one: usize, other: usize) -> imp
 /// The geometric mean of one column's figures over another's; None where no model has both.
 fn beside(rows: &Rows<'_>, aim: &Aim, one: usize, other: usize) -> Option<f64> {
     let figure = |case| (aim.figure)(case).unwrap_or(f64::NAN);
-    let ratios: Vec<f64> = shared(rows, aim, one, other).map(|[a, b]| figure(a) / figure(b)).collect();
+    let ratios: Vec<f64> = shared(rows, aim, one, other)
+        .map(|[a, b]| figure(a) / figure(b))
+        .collect();
     (!ratios.is_empty()).then(|| geometric_mean(&ratios))
 }
 
@@ -113,11 +176,17 @@ fn is_ahead(rows: &Rows<'_>, aim: &Aim, one: usize, other: usize) -> bool {
 }
 
 fn median(case: &CaseResult) -> Option<f64> {
-    case.metrics.as_ref().map(|metrics| metrics.median_ms).filter(|ms| *ms > 0.0)
+    case.metrics
+        .as_ref()
+        .map(|metrics| metrics.median_ms)
+        .filter(|ms| *ms > 0.0)
 }
 
 fn per_second(case: &CaseResult) -> Option<f64> {
-    case.metrics.as_ref()?.per_second.filter(|items| *items > 0.0)
+    case.metrics
+        .as_ref()?
+        .per_second
+        .filter(|items| *items > 0.0)
 }
 
 fn peak(case: &CaseResult) -> Option<f64> {
@@ -130,13 +199,18 @@ fn size(case: &CaseResult) -> Option<f64> {
 
 /// The lowest and the highest median of enough rounds, ms.
 fn range(case: &CaseResult) -> Option<(f64, f64)> {
-    let metrics = case.metrics.as_ref().filter(|metrics| metrics.rounds.len() >= ROUNDS)?;
+    let metrics = case
+        .metrics
+        .as_ref()
+        .filter(|metrics| metrics.rounds.len() >= ROUNDS)?;
     metrics.median_low_ms.zip(metrics.median_high_ms)
 }
 
 /// The one rule for times, here and for each family's speed-up: both have enough rounds, and their medians do not meet.
 pub(super) fn is_faster(one: &CaseResult, other: &CaseResult) -> bool {
-    range(one).zip(range(other)).is_some_and(|((_, slowest), (fastest, _))| slowest < fastest)
+    range(one)
+        .zip(range(other))
+        .is_some_and(|((_, slowest), (fastest, _))| slowest < fastest)
 }
 
 /// By the range that the medians of rounds leave.
@@ -145,7 +219,9 @@ fn gives_more(one: &CaseResult, other: &CaseResult) -> bool {
         let items = per_second(case)? * median(case)?;
         range(case).map(|(low, high)| (items / high, items / low))
     };
-    bounds(one).zip(bounds(other)).is_some_and(|((least, _), (_, most))| least > most)
+    bounds(one)
+        .zip(bounds(other))
+        .is_some_and(|((least, _), (_, most))| least > most)
 }
 
 fn takes_less(one: &CaseResult, other: &CaseResult) -> bool {
@@ -161,14 +237,25 @@ mod tests {
 
     fn advice(doc: &ReportDoc) -> Vec<(String, Option<String>)> {
         let row = guidance(&View::new(doc)).remove(0).rows.remove(0);
-        row.into_iter().map(|cell| (cell.text, cell.aside)).collect()
+        row.into_iter()
+            .map(|cell| (cell.text, cell.aside))
+            .collect()
     }
 
     #[test]
     fn nothing_is_advised_that_rounds_do_not_support() {
         let clear = advice(&doc(5, [2.0, 1.0]));
-        assert_eq!(clear[1], ("openvino-fp32".to_owned(), Some("1.00 ms".to_owned())));
-        assert_eq!(clear[2], ("openvino-fp32".to_owned(), Some("1000.0 a second".to_owned())));
+        assert_eq!(
+            clear[1],
+            ("openvino-fp32".to_owned(), Some("1.00 ms".to_owned()))
+        );
+        assert_eq!(
+            clear[2],
+            (
+                "openvino-fp32".to_owned(),
+                Some("1000.0 a second".to_owned())
+            )
+        );
         // One process says nothing of the next, however far apart the two are.
         assert_eq!(advice(&doc(1, [2.0, 1.0]))[1].0, "cannot tell");
         assert_eq!(advice(&doc(5, [1.05, 1.0]))[1].0, "cannot tell");
@@ -181,6 +268,9 @@ mod tests {
         for (case, bytes) in doc.cases.iter_mut().zip([1000, 999]) {
             case.loaded_bytes = Some(bytes);
         }
-        assert_eq!(advice(&doc)[4], ("openvino-fp32".to_owned(), Some("999 B".to_owned())));
+        assert_eq!(
+            advice(&doc)[4],
+            ("openvino-fp32".to_owned(), Some("999 B".to_owned()))
+        );
     }
 }

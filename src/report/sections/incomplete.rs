@@ -3,5 +3,8 @@
 use super::{Item, Outcome, View};
 
 pub(super) fn incomplete<'a>(view: &View<'a>) -> Vec<Item<'a>> {
-    view.causes(|case| case.status == Outcome::Incomplete).iter().map(Item::of).collect()
+    view.causes(|case| case.status == Outcome::Incomplete)
+        .iter()
+        .map(Item::of)
+        .collect()
 }

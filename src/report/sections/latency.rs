@@ -8,7 +8,11 @@ use crate::report::format::{ms, span};
 use crate::report::view::Cell;
 
 pub(super) fn latency(view: &View<'_>) -> Vec<Value> {
-    view.rows.iter().zip(&view.cells).filter_map(|(row, cells)| chart(view, row.name(), cells)).collect()
+    view.rows
+        .iter()
+        .zip(&view.cells)
+        .filter_map(|(row, cells)| chart(view, row.name(), cells))
+        .collect()
 }
 
 /// None with less than two comparable results: one bar alone compares nothing.
@@ -21,9 +25,17 @@ fn chart(view: &View<'_>, model: String, row: &[Cell<'_>]) -> Option<Value> {
             _ => {}
         }
     }
-    let left_out = (left_out > 0).then(|| format!("{} left out", counted(left_out, "emulated or software result")));
+    let left_out = (left_out > 0).then(|| {
+        format!(
+            "{} left out",
+            counted(left_out, "emulated or software result")
+        )
+    });
     let bar = |(at, case, m): (usize, &CaseResult, &Metrics)| {
-        let (name, spread) = (Place::from(case).variant.name(), span(m.median_low_ms, m.median_high_ms));
+        let (name, spread) = (
+            Place::from(case).variant.name(),
+            span(m.median_low_ms, m.median_high_ms),
+        );
         json!({"case": at, "name": name, "text": ms(m.median_ms), "noisy": m.noisy, "spread": spread})
     };
     (shown.len() > 1).then(|| {

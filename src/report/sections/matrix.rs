@@ -22,15 +22,31 @@ pub(super) fn matrix<'a>(view: &View<'a>) -> Matrix<'a> {
         let parameters = cells.iter().find_map(|cell| cell.case()?.1.parameters);
         let about = case.map(|(_, case)| {
             let sizes = case.dims.iter().filter(|_| !row.sizes.is_empty());
-            let sizes: String = sizes.map(|(name, size)| format!(" · {name} {size}")).collect();
+            let sizes: String = sizes
+                .map(|(name, size)| format!(" · {name} {size}"))
+                .collect();
             let model = head::model(parameters, case.weights).map(|model| format!(" · {model}"));
-            format!("{} · {}{sizes}{}", case.family, case.task, model.unwrap_or_default())
+            format!(
+                "{} · {}{sizes}{}",
+                case.family,
+                case.task,
+                model.unwrap_or_default()
+            )
         });
         let parameters = parameters.map(amount);
         let cells = cells.iter().map(|cell| square(view, *cell)).collect();
-        Row { name: row.name(), about: about.unwrap_or_default(), parameters, cells }
+        Row {
+            name: row.name(),
+            about: about.unwrap_or_default(),
+            parameters,
+            cells,
+        }
     };
-    let is_stand_in = view.doc.cases.iter().any(|case| view.stand_in(case).is_some());
+    let is_stand_in = view
+        .doc
+        .cases
+        .iter()
+        .any(|case| view.stand_in(case).is_some());
     Matrix {
         columns: view.variants.iter().enumerate().map(column).collect(),
         rows: view.rows.iter().zip(&view.cells).map(row).collect(),
@@ -44,7 +60,10 @@ pub(super) fn matrix<'a>(view: &View<'a>) -> Matrix<'a> {
 
 /// Whether the column holds unavailable cases and nothing else that ran (exclusions do not count).
 fn is_unavailable<'a>(column: impl Iterator<Item = view::Cell<'a>>) -> bool {
-    let mut states = column.filter_map(|cell| cell.case()).map(|(_, case)| case.status).peekable();
+    let mut states = column
+        .filter_map(|cell| cell.case())
+        .map(|(_, case)| case.status)
+        .peekable();
     states.peek().is_some() && states.all(|status| status == Outcome::SkipUnavailable)
 }
 
@@ -52,8 +71,18 @@ fn square<'a>(view: &View<'a>, cell: view::Cell<'a>) -> Option<Square<'a>> {
     let (at, case) = match cell {
         view::Cell::None => return None,
         view::Cell::Excluded(at, excluded) => {
-            let (kind, glyph, word, reason) = ("excluded", "·", "excluded", Some(excluded.reason.as_str()));
-            return Some(Square { at, kind, glyph, order: usize::MAX, word, figure: None, labels: Vec::new(), reason });
+            let (kind, glyph, word, reason) =
+                ("excluded", "·", "excluded", Some(excluded.reason.as_str()));
+            return Some(Square {
+                at,
+                kind,
+                glyph,
+                order: usize::MAX,
+                word,
+                figure: None,
+                labels: Vec::new(),
+                reason,
+            });
         }
         view::Cell::Case(at, case) => (at, case),
     };
@@ -66,9 +95,17 @@ fn square<'a>(view: &View<'a>, cell: view::Cell<'a>) -> Option<Square<'a>> {
         at,
         kind: kind_of(case),
         glyph: glyph(case.status),
-        order: Outcome::ALL.iter().position(|status| *status == case.status).unwrap_or_default(),
+        order: Outcome::ALL
+            .iter()
+            .position(|status| *status == case.status)
+            .unwrap_or_default(),
         word: word(case.status),
-        labels: view.label(case).into_iter().chain(remark(case.status)).filter(|_| figure.is_some()).collect(),
+        labels: view
+            .label(case)
+            .into_iter()
+            .chain(remark(case.status))
+            .filter(|_| figure.is_some())
+            .collect(),
         figure,
         reason: case.reason.as_deref(),
     })
@@ -78,9 +115,20 @@ fn square<'a>(view: &View<'a>, cell: view::Cell<'a>) -> Option<Square<'a>> {
 fn earlier(view: &View<'_>) -> Option<String> {
     let figures = view.cases(|case| case.metrics.is_some());
     let earlier: Vec<_> = figures.iter().filter(|(_, case)| case.cached).collect();
-    let each = earlier.iter().filter_map(|(_, case)| case.measured.as_deref().map(day));
-    let days = each.clone().min().zip(each.max()).map(|(first, last)| format!(" ({})", days(first, last)));
+    let each = earlier
+        .iter()
+        .filter_map(|(_, case)| case.measured.as_deref().map(day));
+    let days = each
+        .clone()
+        .min()
+        .zip(each.max())
+        .map(|(first, last)| format!(" ({})", days(first, last)));
     let days = days.unwrap_or_default();
     let (some, all) = (earlier.len(), figures.len());
-    (some > 0).then(|| format!("{some} of {} measured in earlier runs{days}", counted(all, "latency figure")))
+    (some > 0).then(|| {
+        format!(
+            "{some} of {} measured in earlier runs{days}",
+            counted(all, "latency figure")
+        )
+    })
 }

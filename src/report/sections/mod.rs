@@ -129,18 +129,33 @@ pub fn ids() -> impl Iterator<Item = &'static str> {
 
 /// All sections, or only those that a reader must see: what is to be looked up is not for the console.
 pub(super) fn made<'a>(view: &View<'a>, all: bool) -> Vec<Made<'a>> {
-    let made = SECTIONS.iter().filter_map(|&Section { id, title, hint, ref make }| {
-        let shape = match make {
-            Make::Matrix(make) => Shape::Matrix(make(view)),
-            Make::List(make) => Shape::List(some(make(view))?),
-            Make::Tables(make) if all => {
-                Shape::Tables(some(make(view).into_iter().filter(|table| !table.rows.is_empty()).collect())?)
-            }
-            Make::Charts(make) if all => Shape::Charts(some(make(view))?),
-            Make::Tables(_) | Make::Charts(_) => return None,
-        };
-        Some(Made { id, title, hint, shape })
-    });
+    let made = SECTIONS.iter().filter_map(
+        |&Section {
+             id,
+             title,
+             hint,
+             ref make,
+         }| {
+            let shape = match make {
+                Make::Matrix(make) => Shape::Matrix(make(view)),
+                Make::List(make) => Shape::List(some(make(view))?),
+                Make::Tables(make) if all => Shape::Tables(some(
+                    make(view)
+                        .into_iter()
+                        .filter(|table| !table.rows.is_empty())
+                        .collect(),
+                )?),
+                Make::Charts(make) if all => Shape::Charts(some(make(view))?),
+                Make::Tables(_) | Make::Charts(_) => return None,
+            };
+            Some(Made {
+                id,
+                title,
+                hint,
+                shape,
+            })
+        },
+    );
     made.collect()
 }
 
@@ -158,12 +173,18 @@ mod tests {
     /// Two columns of one model, with so many rounds of so long.
     pub(super) fn doc(rounds: u32, times: [f64; 2]) -> ReportDoc {
         let mut doc = fixture();
-        doc.cases.retain(|case| matches!(&*case.case, "bert:cpu-fp32" | "bert:openvino-fp32"));
+        doc.cases
+            .retain(|case| matches!(&*case.case, "bert:cpu-fp32" | "bert:openvino-fp32"));
         assert_eq!(doc.cases.len(), 2);
         doc.excluded.clear();
         for (case, ms) in doc.cases.iter_mut().zip(times) {
             let metrics = case.metrics.as_mut().unwrap();
-            let round = |round| Round { round, min_ms: ms, median_ms: ms, ..Round::default() };
+            let round = |round| Round {
+                round,
+                min_ms: ms,
+                median_ms: ms,
+                ..Round::default()
+            };
             metrics.rounds = (1..=rounds).map(round).collect();
             metrics.median_ms = ms;
             metrics.per_second = Some(1e3 / ms);
@@ -175,9 +196,23 @@ mod tests {
     #[test]
     fn each_section_has_an_anchor_of_its_own() {
         // Of the page besides: the details beside it, its data, its controls.
-        let others =
-            ["panel", "data", "matrix-title", "text", "target", "figure", "base", "shown", "save-csv", "save-json"];
-        let ids: BTreeSet<&str> = SECTIONS.iter().map(|section| section.id).chain(others).collect();
+        let others = [
+            "panel",
+            "data",
+            "matrix-title",
+            "text",
+            "target",
+            "figure",
+            "base",
+            "shown",
+            "save-csv",
+            "save-json",
+        ];
+        let ids: BTreeSet<&str> = SECTIONS
+            .iter()
+            .map(|section| section.id)
+            .chain(others)
+            .collect();
         assert_eq!(ids.len(), SECTIONS.len() + others.len());
     }
 }

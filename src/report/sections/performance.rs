@@ -10,10 +10,19 @@ pub(super) fn performance(view: &View<'_>) -> Vec<Table> {
     // A fallback's figures are in the column of the target that ran it, or of no target that was asked for.
     let is_own = |case: &CaseResult| matches!(case.status, Outcome::Pass | Outcome::Flaky);
     let table = |(column, variant): (usize, &Variant<'_>)| {
-        let cases = view.column(column).filter_map(|cell| cell.case()).filter(|(_, case)| is_own(case));
+        let cases = view
+            .column(column)
+            .filter_map(|cell| cell.case())
+            .filter(|(_, case)| is_own(case));
         let rows = cases.filter_map(|(at, case)| row(view, at, case)).collect();
-        let columns = &["model", "median", "rounds", "first", "load", "peak RSS", "measured"];
-        Table { title: variant.name(), columns, rows }
+        let columns = &[
+            "model", "median", "rounds", "first", "load", "peak RSS", "measured",
+        ];
+        Table {
+            title: variant.name(),
+            columns,
+            rows,
+        }
     };
     view.variants.iter().enumerate().map(table).collect()
 }
@@ -21,12 +30,23 @@ pub(super) fn performance(view: &View<'_>) -> Vec<Table> {
 fn row(view: &View<'_>, at: usize, case: &CaseResult) -> Option<Vec<Cell>> {
     let m = case.metrics.as_ref()?;
     let rounds = counted(m.rounds.len().max(1), "round");
-    let spread = span(m.median_low_ms, m.median_high_ms).map(|span| format!("{span} in {rounds}")).unwrap_or(rounds);
+    let spread = span(m.median_low_ms, m.median_high_ms)
+        .map(|span| format!("{span} in {rounds}"))
+        .unwrap_or(rounds);
     let not_known = || "not known".to_owned();
     Some(vec![
-        Cell { case: Some(at), ..Place::from(case).row.name().into() },
-        Cell { label: view.label(case), ..ms(m.median_ms).into() },
-        Cell { aside: aside(m), ..spread.into() },
+        Cell {
+            case: Some(at),
+            ..Place::from(case).row.name().into()
+        },
+        Cell {
+            label: view.label(case),
+            ..ms(m.median_ms).into()
+        },
+        Cell {
+            aside: aside(m),
+            ..spread.into()
+        },
         ms(m.first_ms).into(),
         ms(m.load_ms).into(),
         m.peak_rss_bytes.map_or_else(not_known, bytes).into(),
@@ -37,6 +57,11 @@ fn row(view: &View<'_>, at: usize, case: &CaseResult) -> Option<Vec<Cell>> {
 /// What makes the figures doubtful.
 fn aside(m: &Metrics) -> Option<String> {
     let disturbed = (!m.remarks.is_empty()).then_some("disturbed");
-    let told: Vec<&str> = m.noisy.then_some("noisy").into_iter().chain(disturbed).collect();
+    let told: Vec<&str> = m
+        .noisy
+        .then_some("noisy")
+        .into_iter()
+        .chain(disturbed)
+        .collect();
     (!told.is_empty()).then(|| told.join("; "))
 }

@@ -8,10 +8,30 @@ use crate::report::verdict::asked;
 
 pub(super) fn precision<'a>(view: &View<'a>) -> Vec<Item<'a>> {
     let instance = |why: &str| format!("for instance: {why}");
-    let mut items = by_target(view, "half", |case| case.half.as_ref().map(|half| half.summary()), true);
-    items.extend(by_target(view, "cast to fp32", |case| case.cast_to_fp32().map(instance), false));
-    items.extend(by_target(view, "reduced range", |case| case.reduced_range().map(instance), false));
-    items.extend(by_target(view, "quantised", |case| case.quantised().map(|how| instance(&how)), false));
+    let mut items = by_target(
+        view,
+        "half",
+        |case| case.half.as_ref().map(|half| half.summary()),
+        true,
+    );
+    items.extend(by_target(
+        view,
+        "cast to fp32",
+        |case| case.cast_to_fp32().map(instance),
+        false,
+    ));
+    items.extend(by_target(
+        view,
+        "reduced range",
+        |case| case.reduced_range().map(instance),
+        false,
+    ));
+    items.extend(by_target(
+        view,
+        "quantised",
+        |case| case.quantised().map(|how| instance(&how)),
+        false,
+    ));
     items.extend(looser(view));
     items
 }
@@ -26,12 +46,18 @@ fn by_target<'a>(
     let mut found: IndexMap<(&str, String), (Vec<usize>, String)> = IndexMap::new();
     for (at, case) in view.doc.cases.iter().enumerate() {
         let Some(line) = told(case) else { continue };
-        let key = (case.target.as_str(), if each { line.clone() } else { String::new() });
+        let key = (
+            case.target.as_str(),
+            if each { line.clone() } else { String::new() },
+        );
         found.entry(key).or_insert((Vec::new(), line)).0.push(at);
     }
     let item = |((target, _), (cases, line)): (_, (Vec<usize>, String))| {
         let whose = format!("{target} ({})", counted(cases.len(), "case"));
-        Item { cases, ..Item::about(label, whose, one_line(&line)) }
+        Item {
+            cases,
+            ..Item::about(label, whose, one_line(&line))
+        }
     };
     found.into_iter().map(item).collect()
 }
@@ -41,11 +67,19 @@ fn looser<'a>(view: &View<'a>) -> Option<Item<'a>> {
     let cases = view.cases(CaseResult::is_judged_loosely);
     let (_, first) = cases.first()?;
     let numerics = first.numerics.as_ref()?;
-    let (bounds, name, asked) = (numerics.looser.join(", "), case_name(first), asked(numerics));
+    let (bounds, name, asked) = (
+        numerics.looser.join(", "),
+        case_name(first),
+        asked(numerics),
+    );
     let line = format!("looser than orch's own in {bounds}; for example {name}: {asked}");
     let item = Item::about("loose tolerance", counted(cases.len(), "case"), line);
     let cases = cases.iter().map(|(at, _)| *at).collect();
-    Some(Item { kind: kind(Outcome::Indecisive), cases, ..item })
+    Some(Item {
+        kind: kind(Outcome::Indecisive),
+        cases,
+        ..item
+    })
 }
 
 #[cfg(test)]
@@ -61,7 +95,10 @@ mod tests {
             case.numerics.as_mut().unwrap().looser = vec!["cosine".to_owned()];
         }
         let items = precision(&View::new(&doc));
-        assert_eq!(items.iter().map(|item| &*item.cases).collect::<Vec<_>>(), [[0, 1]]);
+        assert_eq!(
+            items.iter().map(|item| &*item.cases).collect::<Vec<_>>(),
+            [[0, 1]]
+        );
         assert_eq!(markdown::render(&doc).matches("<sup>").count(), before);
     }
 }

@@ -16,27 +16,56 @@ type By = fn(&CaseResult) -> Vec<&str>;
 
 pub(super) fn spread(view: &View<'_>) -> Vec<Table> {
     let cases = view.doc.cases.iter().enumerate();
-    let mut timed: Vec<Timed<'_>> = cases.filter_map(|(at, case)| Some((view.median(case)?, at, case))).collect();
+    let mut timed: Vec<Timed<'_>> = cases
+        .filter_map(|(at, case)| Some((view.median(case)?, at, case)))
+        .collect();
     let groups: [(&str, &'static [&'static str], By); 3] = [
-        ("By hardware", &["hardware", "cases", "average", "median", "least", "most"], |case| vec![&case.backend]),
-        ("By family", &["family", "cases", "average", "median", "least", "most"], |case| vec![&case.family]),
-        ("By family and hardware", &["family", "hardware", "cases", "average", "median", "least", "most"], |case| {
-            vec![&case.family, &case.backend]
-        }),
+        (
+            "By hardware",
+            &["hardware", "cases", "average", "median", "least", "most"],
+            |case| vec![&case.backend],
+        ),
+        (
+            "By family",
+            &["family", "cases", "average", "median", "least", "most"],
+            |case| vec![&case.family],
+        ),
+        (
+            "By family and hardware",
+            &[
+                "family", "hardware", "cases", "average", "median", "least", "most",
+            ],
+            |case| vec![&case.family, &case.backend],
+        ),
     ];
-    let groups = groups.map(|(title, columns, by)| Table { title: title.into(), columns, rows: grouped(&timed, by) });
+    let groups = groups.map(|(title, columns, by)| Table {
+        title: title.into(),
+        columns,
+        rows: grouped(&timed, by),
+    });
     timed.sort_by(|(one, ..), (other, ..)| one.total_cmp(other));
     // What stands in both lists says nothing.
     let shown = SHOWN.min(timed.len() / 2);
     let listed = |timed: &mut dyn Iterator<Item = &Timed<'_>>, end: &'static str| {
         let row = |(time, at, case): &Timed<'_>| {
-            vec![Cell::sum(Cell::of_case(*at, case), end), Cell::sum(ms(*time), "each latency")]
+            vec![
+                Cell::sum(Cell::of_case(*at, case), end),
+                Cell::sum(ms(*time), "each latency"),
+            ]
         };
         timed.take(shown).map(row).collect()
     };
     let columns = &["case", "median"];
-    let slowest = Table { title: "The slowest".into(), columns, rows: listed(&mut timed.iter().rev(), "most latency") };
-    let fastest = Table { title: "The fastest".into(), columns, rows: listed(&mut timed.iter(), "least latency") };
+    let slowest = Table {
+        title: "The slowest".into(),
+        columns,
+        rows: listed(&mut timed.iter().rev(), "most latency"),
+    };
+    let fastest = Table {
+        title: "The fastest".into(),
+        columns,
+        rows: listed(&mut timed.iter(), "least latency"),
+    };
     groups.into_iter().chain([slowest, fastest]).collect()
 }
 
@@ -50,8 +79,15 @@ fn grouped<'a>(timed: &[Timed<'a>], by: fn(&'a CaseResult) -> Vec<&'a str>) -> V
         let times = sorted(cases.iter().map(|case| case.0));
         let average = times.iter().sum::<f64>() / times.len() as f64;
         let whose = |time: f64, sum| {
-            let (_, at, case) = cases.iter().find(|case| case.0 == time).expect("BUG: the time is of one of them");
-            Cell { case: Some(*at), sum: Some(sum), ..Cell::with(ms(time), Place::from(*case).name()) }
+            let (_, at, case) = cases
+                .iter()
+                .find(|case| case.0 == time)
+                .expect("BUG: the time is of one of them");
+            Cell {
+                case: Some(*at),
+                sum: Some(sum),
+                ..Cell::with(ms(time), Place::from(*case).name())
+            }
         };
         let figures = [
             Cell::sum(cases.len().to_string(), "count latency"),
@@ -73,15 +109,22 @@ mod tests {
     use crate::report::fixture;
 
     fn texts(rows: &[Vec<Cell>]) -> Vec<Vec<&str>> {
-        rows.iter().map(|row| row.iter().map(|cell| &*cell.text).collect()).collect()
+        rows.iter()
+            .map(|row| row.iter().map(|cell| &*cell.text).collect())
+            .collect()
     }
 
     #[test]
     fn stand_ins_and_what_is_wrong_are_in_no_figure() {
         let mut doc = fixture();
-        doc.cases.retain(|case| case.model == "bert" && case.metrics.is_some());
-        doc.cases.retain(|case| ["cpu", "openvino", "qnn"].contains(&&*case.target));
-        assert!(doc.cases.iter().any(|case| case.backend == "qnn"), "the emulator has a time");
+        doc.cases
+            .retain(|case| case.model == "bert" && case.metrics.is_some());
+        doc.cases
+            .retain(|case| ["cpu", "openvino", "qnn"].contains(&&*case.target));
+        assert!(
+            doc.cases.iter().any(|case| case.backend == "qnn"),
+            "the emulator has a time"
+        );
         let times = [
             ("bert:cpu-fp32", 4.0),
             ("bert:openvino-fp32", 1.0),
@@ -99,14 +142,42 @@ mod tests {
             vec!["openvino", "3", "4.00 ms", "2.00 ms", "1.00 ms", "9.00 ms"],
         ];
         assert_eq!(texts(&tables[0].rows), by_hardware);
-        assert_eq!(texts(&tables[1].rows), [["encoder-only", "4", "4.00 ms", "3.00 ms", "1.00 ms", "9.00 ms"]]);
-        assert_eq!(tables[0].rows[1][5].aside.as_deref(), Some("bert on openvino-int8"));
-        assert_eq!(texts(&tables[3].rows), [["bert on openvino-int8", "9.00 ms"], ["bert on cpu-fp32", "4.00 ms"]]);
+        assert_eq!(
+            texts(&tables[1].rows),
+            [[
+                "encoder-only",
+                "4",
+                "4.00 ms",
+                "3.00 ms",
+                "1.00 ms",
+                "9.00 ms"
+            ]]
+        );
+        assert_eq!(
+            tables[0].rows[1][5].aside.as_deref(),
+            Some("bert on openvino-int8")
+        );
+        assert_eq!(
+            texts(&tables[3].rows),
+            [
+                ["bert on openvino-int8", "9.00 ms"],
+                ["bert on cpu-fp32", "4.00 ms"]
+            ]
+        );
         assert_eq!(
             texts(&tables[4].rows),
-            [["bert on openvino-fp32", "1.00 ms"], ["bert on openvino-fp16", "2.00 ms"]]
+            [
+                ["bert on openvino-fp32", "1.00 ms"],
+                ["bert on openvino-fp16", "2.00 ms"]
+            ]
         );
-        doc.cases.iter_mut().for_each(|case| case.status = crate::record::Outcome::Numerics);
-        assert!(spread(&View::new(&doc)).iter().all(|table| table.rows.is_empty()));
+        doc.cases
+            .iter_mut()
+            .for_each(|case| case.status = crate::record::Outcome::Numerics);
+        assert!(
+            spread(&View::new(&doc))
+                .iter()
+                .all(|table| table.rows.is_empty())
+        );
     }
 }

@@ -15,7 +15,12 @@ pub(super) fn versions(view: &View<'_>) -> Vec<Table> {
         }
     }
     let told = |versions: BTreeSet<&str>| versions.into_iter().collect::<Vec<_>>().join(", ");
-    let rows =
-        packages.into_iter().map(|(name, (versions, cases))| vec![Cell::of_cases(name, cases), told(versions).into()]);
-    vec![Table { title: String::new(), columns: &["package", "version"], rows: rows.collect() }]
+    let rows = packages
+        .into_iter()
+        .map(|(name, (versions, cases))| vec![Cell::of_cases(name, cases), told(versions).into()]);
+    vec![Table {
+        title: String::new(),
+        columns: &["package", "version"],
+        rows: rows.collect(),
+    }]
 }

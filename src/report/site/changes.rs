@@ -10,8 +10,13 @@ use crate::report::format::day;
 use crate::report::view::View;
 
 pub(super) fn page(view: &View<'_>, comparison: &Comparison) -> Value {
-    let pages: HashMap<&str, String> =
-        view.doc.cases.iter().enumerate().map(|(at, case)| (&*case.case, pair(view, at))).collect();
+    let pages: HashMap<&str, String> = view
+        .doc
+        .cases
+        .iter()
+        .enumerate()
+        .map(|(at, case)| (&*case.case, pair(view, at)))
+        .collect();
     let change = |title: &str, it: &Change| {
         // With the feed's id: that of an entry. What the newer report does not have has no page.
         let id = format!("{}:{}", file(&it.case), file(title));
@@ -21,7 +26,8 @@ pub(super) fn page(view: &View<'_>, comparison: &Comparison) -> Value {
         json!({"title": title, "changes": changes.into_iter().map(|it| change(title, it)).collect::<Vec<_>>()})
     });
     let last = |side: &Side| side.measured.as_ref().map(|(_, last)| last.clone());
-    let named = |side| last(side).map_or_else(|| "an unknown day".to_owned(), |time| day(&time).to_owned());
+    let named =
+        |side| last(side).map_or_else(|| "an unknown day".to_owned(), |time| day(&time).to_owned());
     json!({
         // Of the feed: a name that no other has.
         "id": format!("urn:orch:{}", file(&view.doc.spec)),

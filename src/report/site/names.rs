@@ -22,7 +22,11 @@ pub(super) fn file(name: &str) -> String {
 /// The page of a case: `pairs/bert/cpu-fp32.html`.
 pub(super) fn pair(view: &View<'_>, at: usize) -> String {
     let place = view.place(at);
-    format!("pairs/{}/{}.html", file(&place.row.name()), file(&place.variant.name()))
+    format!(
+        "pairs/{}/{}.html",
+        file(&place.row.name()),
+        file(&place.variant.name())
+    )
 }
 
 #[cfg(test)]

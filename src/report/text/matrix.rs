@@ -20,8 +20,14 @@ const LINES: usize = 80;
 
 /// Text of a cell, and how to mark it.
 fn cell(square: Option<&Square<'_>>, styles: &Styles) -> (String, Style) {
-    let Some(square) = square else { return (String::new(), Style::new()) };
-    let mut text = format!("{} {}", square.glyph, square.figure.as_deref().unwrap_or(square.word));
+    let Some(square) = square else {
+        return (String::new(), Style::new());
+    };
+    let mut text = format!(
+        "{} {}",
+        square.glyph,
+        square.figure.as_deref().unwrap_or(square.word)
+    );
     for label in &square.labels {
         text.push(' ');
         text.push_str(match *label {
@@ -37,13 +43,25 @@ fn cell(square: Option<&Square<'_>>, styles: &Styles) -> (String, Style) {
 
 /// Columns in which nothing is available are left out here: the section of the unavailable gives each backend one line.
 pub(super) fn matrix(out: &mut String, matrix: &Matrix<'_>, styles: &Styles) {
-    let (rows, unreached): (Vec<_>, Vec<_>) =
-        matrix.rows.iter().partition(|row| matrix.rows.len() <= FEW || is_reached(row));
+    let (rows, unreached): (Vec<_>, Vec<_>) = matrix
+        .rows
+        .iter()
+        .partition(|row| matrix.rows.len() <= FEW || is_reached(row));
     let names = distinct(rows.iter().map(|row| row.name.clone()).collect(), NAME);
-    let shown = matrix.columns.iter().enumerate().filter(|(_, column)| !column.unavailable);
+    let shown = matrix
+        .columns
+        .iter()
+        .enumerate()
+        .filter(|(_, column)| !column.unavailable);
     let columns = shown.map(|(at, column)| {
-        let cells = rows.iter().map(|row| cell(row.cells[at].as_ref(), styles)).collect();
-        Column { name: column.name.clone(), cells }
+        let cells = rows
+            .iter()
+            .map(|row| cell(row.cells[at].as_ref(), styles))
+            .collect();
+        Column {
+            name: column.name.clone(),
+            cells,
+        }
     });
     let columns: Vec<Column> = columns.collect();
     if blocks(&columns, &names, styles.width).len() * (names.len() + 2) > LINES {
@@ -53,7 +71,11 @@ pub(super) fn matrix(out: &mut String, matrix: &Matrix<'_>, styles: &Styles) {
     }
     if !unreached.is_empty() {
         let style = styles.incomplete;
-        let _ = writeln!(out, "{style}of {} no case was finished{style:#}", counted(unreached.len(), "model"));
+        let _ = writeln!(
+            out,
+            "{style}of {} no case was finished{style:#}",
+            counted(unreached.len(), "model")
+        );
     }
 }
 
@@ -72,7 +94,12 @@ struct Column {
 
 impl Column {
     fn width(&self) -> usize {
-        self.cells.iter().map(|(text, _)| width(text)).chain([width(&self.name)]).max().unwrap_or(0)
+        self.cells
+            .iter()
+            .map(|(text, _)| width(text))
+            .chain([width(&self.name)])
+            .max()
+            .unwrap_or(0)
     }
 }
 
@@ -103,10 +130,21 @@ fn table(out: &mut String, names: &[String], columns: &[Column], styles: &Styles
         if block.start > 0 {
             out.push('\n');
         }
-        let shown: Vec<(&Column, usize)> = columns[block].iter().map(|column| (column, column.width())).collect();
-        line(out, ("", first), shown.iter().map(|(column, width)| (&*column.name, heading, *width)));
+        let shown: Vec<(&Column, usize)> = columns[block]
+            .iter()
+            .map(|column| (column, column.width()))
+            .collect();
+        line(
+            out,
+            ("", first),
+            shown
+                .iter()
+                .map(|(column, width)| (&*column.name, heading, *width)),
+        );
         for (row, name) in names.iter().enumerate() {
-            let cells = shown.iter().map(|(column, width)| (&*column.cells[row].0, column.cells[row].1, *width));
+            let cells = shown
+                .iter()
+                .map(|(column, width)| (&*column.cells[row].0, column.cells[row].1, *width));
             line(out, (name, first), cells);
         }
     }
@@ -114,16 +152,40 @@ fn table(out: &mut String, names: &[String], columns: &[Column], styles: &Styles
 
 /// In place of a matrix that is too long: of each column, how many cases came to what.
 fn counts(out: &mut String, matrix: &Matrix<'_>, styles: &Styles) {
-    let names: Vec<String> = matrix.columns.iter().map(|column| column.name.clone()).collect();
-    let squares = || matrix.rows.iter().flat_map(|row| row.cells.iter().enumerate());
+    let names: Vec<String> = matrix
+        .columns
+        .iter()
+        .map(|column| column.name.clone())
+        .collect();
+    let squares = || {
+        matrix
+            .rows
+            .iter()
+            .flat_map(|row| row.cells.iter().enumerate())
+    };
     let mut states: BTreeMap<usize, (&Square<'_>, Vec<usize>)> = BTreeMap::new();
     for (at, square) in squares().filter_map(|(at, square)| Some((at, square.as_ref()?))) {
-        states.entry(square.order).or_insert_with(|| (square, vec![0; names.len()])).1[at] += 1;
+        states
+            .entry(square.order)
+            .or_insert_with(|| (square, vec![0; names.len()]))
+            .1[at] += 1;
     }
     let columns = states.into_values().map(|(square, counts)| {
-        let text = |count: usize| if count > 0 { count.to_string() } else { String::new() };
-        let cells = counts.into_iter().map(|count| (text(count), styles.of(square.kind))).collect();
-        Column { name: format!("{} {}", square.glyph, square.word), cells }
+        let text = |count: usize| {
+            if count > 0 {
+                count.to_string()
+            } else {
+                String::new()
+            }
+        };
+        let cells = counts
+            .into_iter()
+            .map(|count| (text(count), styles.of(square.kind)))
+            .collect();
+        Column {
+            name: format!("{} {}", square.glyph, square.word),
+            cells,
+        }
     });
     let columns: Vec<Column> = columns.collect();
     table(out, &names, &columns, styles);
@@ -133,7 +195,11 @@ fn counts(out: &mut String, matrix: &Matrix<'_>, styles: &Styles) {
 }
 
 /// Pads outside the style, and never at the end of the line.
-fn line<'t>(out: &mut String, (name, first): (&str, usize), cells: impl Iterator<Item = (&'t str, Style, usize)>) {
+fn line<'t>(
+    out: &mut String,
+    (name, first): (&str, usize),
+    cells: impl Iterator<Item = (&'t str, Style, usize)>,
+) {
     out.push_str(name);
     let mut gap = first - width(name);
     for (text, style, column) in cells {

@@ -43,31 +43,48 @@ pub(super) struct Adb {
 
 impl Adb {
     pub(super) fn shell(&self, script: &str) -> Result<Said> {
-        let (_, stdout, stderr) = self.call(&["shell", &format!("({script}); ended=$?; echo; echo {ENDED}$ended")])?;
+        let (_, stdout, stderr) = self.call(&[
+            "shell",
+            &format!("({script}); ended=$?; echo; echo {ENDED}$ended"),
+        ])?;
         let ended = stdout.trim_end().rsplit_once(ENDED);
-        let Some((text, code)) = ended.and_then(|(text, code)| Some((text, code.trim().parse().ok()?))) else {
-            let last = last_line(&stdout).or(last_line(&stderr)).unwrap_or("adb's shell ended without a word");
+        let Some((text, code)) =
+            ended.and_then(|(text, code)| Some((text, code.trim().parse().ok()?)))
+        else {
+            let last = last_line(&stdout)
+                .or(last_line(&stderr))
+                .unwrap_or("adb's shell ended without a word");
             return Err(Gone(last.to_owned()).into());
         };
-        Ok(Said { code, text: text.trim_end().replace('\r', "") })
+        Ok(Said {
+            code,
+            text: text.trim_end().replace('\r', ""),
+        })
     }
 
     /// [`Adb::shell`] for what must end well.
     pub(super) fn do_shell(&self, script: &str) -> Result<String> {
         let Said { code, text } = self.shell(script)?;
         if code != 0 {
-            bail!("`{script}` ended with {code} on the phone: {}", text.lines().last().unwrap_or_default());
+            bail!(
+                "`{script}` ended with {code} on the phone: {}",
+                text.lines().last().unwrap_or_default()
+            );
         }
         Ok(text)
     }
 
     pub(super) fn push(&self, from: &Path, to: &str) -> Result<()> {
-        let from = from.to_str().with_context(|| format!("`{}` is not UTF-8", from.display()))?;
+        let from = from
+            .to_str()
+            .with_context(|| format!("`{}` is not UTF-8", from.display()))?;
         self.copied(&["push", from, to])
     }
 
     pub(super) fn pull(&self, from: &str, to: &Path) -> Result<()> {
-        let to = to.to_str().with_context(|| format!("`{}` is not UTF-8", to.display()))?;
+        let to = to
+            .to_str()
+            .with_context(|| format!("`{}` is not UTF-8", to.display()))?;
         self.copied(&["pull", from, to])
     }
 
@@ -76,9 +93,19 @@ impl Adb {
         if good {
             return Ok(());
         }
-        let last = last_line(&stdout).or(last_line(&stderr)).unwrap_or_default();
+        let last = last_line(&stdout)
+            .or(last_line(&stderr))
+            .unwrap_or_default();
         // adb's words for a connection that ended, as against a full disk or a file that is not there.
-        let is_gone = ["not found", "offline", "unauthorized", "no devices", "closed"].iter().any(|w| last.contains(w));
+        let is_gone = [
+            "not found",
+            "offline",
+            "unauthorized",
+            "no devices",
+            "closed",
+        ]
+        .iter()
+        .any(|w| last.contains(w));
         if is_gone && last.contains("device") {
             return Err(Gone(last.to_owned()).into());
         }
@@ -88,7 +115,9 @@ impl Adb {
     /// Whether it ended well, its stdout and its stderr.
     pub(super) fn call(&self, args: &[&str]) -> Result<(bool, String, String)> {
         let mut command = Command::new(&self.program);
-        command.args(self.serial.iter().flat_map(|serial| ["-s", serial])).args(args);
+        command
+            .args(self.serial.iter().flat_map(|serial| ["-s", serial]))
+            .args(args);
         bounded(&mut command, self.deadline)
     }
 }
@@ -97,9 +126,13 @@ impl Adb {
 pub(super) fn bounded(command: &mut Command, deadline: Instant) -> Result<(bool, String, String)> {
     let left = deadline.saturating_duration_since(Instant::now());
     let ended = process::run_within(command, left, false);
-    let ended = ended.with_context(|| format!("failed to run `{}`", command.get_program().display()))?;
-    let Some(said) = ended else { return Err(Late.into()) };
-    let [stdout, stderr] = [said.stdout, said.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let ended =
+        ended.with_context(|| format!("failed to run `{}`", command.get_program().display()))?;
+    let Some(said) = ended else {
+        return Err(Late.into());
+    };
+    let [stdout, stderr] =
+        [said.stdout, said.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     // The log is for people; a closed one changes nothing.
     let _ = writeln!(std::io::stderr(), "$ {command:?}\n{stdout}{stderr}");
     Ok((said.status.success(), stdout, stderr))

@@ -33,7 +33,11 @@ impl Item {
     /// Under its digest alone.
     pub(super) fn content(from: &Path) -> Result<Self> {
         let sha256 = sha256(from)?;
-        Ok(Self { from: from.to_owned(), to: format!("{ROOT}/content/{sha256}"), sha256 })
+        Ok(Self {
+            from: from.to_owned(),
+            to: format!("{ROOT}/content/{sha256}"),
+            sha256,
+        })
     }
 }
 
@@ -42,13 +46,22 @@ pub(super) fn bundle(files: &[PathBuf]) -> Result<(String, Vec<Item>)> {
     let mut all = String::new();
     let mut items = Vec::with_capacity(files.len());
     for from in files {
-        let name = from.file_name().and_then(|name| name.to_str()).context("BUG: a file of the SDK has a name")?;
+        let name = from
+            .file_name()
+            .and_then(|name| name.to_str())
+            .context("BUG: a file of the SDK has a name")?;
         let sha256 = sha256(from)?;
         all.push_str(&format!("{name} {sha256}\n"));
-        items.push(Item { from: from.clone(), to: name.to_owned(), sha256 });
+        items.push(Item {
+            from: from.clone(),
+            to: name.to_owned(),
+            sha256,
+        });
     }
     let folder = format!("{ROOT}/sdk/{}", &digest::sha256(all.as_bytes())?[..16]);
-    items.iter_mut().for_each(|item| item.to = format!("{folder}/{}", item.to));
+    items
+        .iter_mut()
+        .for_each(|item| item.to = format!("{folder}/{}", item.to));
     Ok((folder, items))
 }
 
@@ -68,9 +81,17 @@ impl<'a> Run<'a> {
     /// Makes the folder, and starts a process on the phone that removes it if nobody else does. `name` must be unique.
     pub(super) fn open(adb: &'a Adb, name: &str) -> Result<Self> {
         let folder = format!("{ROOT}/run/{name}");
-        let seconds = adb.deadline.saturating_duration_since(Instant::now()).as_secs() + SLACK;
+        let seconds = adb
+            .deadline
+            .saturating_duration_since(Instant::now())
+            .as_secs()
+            + SLACK;
         let janitor = format!("sleep {seconds}; rm -rf {}", quoted(&folder));
-        let run = Self { adb, folder, is_open: true };
+        let run = Self {
+            adb,
+            folder,
+            is_open: true,
+        };
         let folder = quoted(&run.folder);
         adb.do_shell(&format!(
             "mkdir -p {folder} && {{ setsid sh -c {} </dev/null >/dev/null 2>&1 & echo $! >{folder}/janitor; }}",
@@ -86,15 +107,23 @@ impl<'a> Run<'a> {
         for item in &missing {
             // Pushed under another name and renamed, so that no file is there by halves.
             let aside = format!("{}/part", self.folder);
-            self.adb.push(&item.from, &aside).with_context(|| format!("failed to push `{}`", item.from.display()))?;
+            self.adb
+                .push(&item.from, &aside)
+                .with_context(|| format!("failed to push `{}`", item.from.display()))?;
             let parent = item.to.rsplit_once('/').map_or(ROOT, |(parent, _)| parent);
             let (aside, to, parent) = (quoted(&aside), quoted(&item.to), quoted(parent));
-            self.adb.do_shell(&format!("mkdir -p {parent} && chmod 755 {aside} && mv -f {aside} {to}"))?;
+            self.adb.do_shell(&format!(
+                "mkdir -p {parent} && chmod 755 {aside} && mv -f {aside} {to}"
+            ))?;
         }
         if !missing.is_empty() {
             let lost = self.missing(items)?;
             let lost: Vec<_> = lost.iter().map(|item| item.to.as_str()).collect();
-            ensure!(lost.is_empty(), "the phone does not hold what was pushed to it: {}", lost.join(", "));
+            ensure!(
+                lost.is_empty(),
+                "the phone does not hold what was pushed to it: {}",
+                lost.join(", ")
+            );
         }
         Ok(missing.len())
     }
@@ -102,8 +131,13 @@ impl<'a> Run<'a> {
     fn missing<'i>(&self, items: &'i [Item]) -> Result<Vec<&'i Item>> {
         let paths: Vec<_> = items.iter().map(|item| quoted(&item.to)).collect();
         // Its code is that of the last file; what matters is which lines come.
-        let said = self.adb.shell(&format!("sha256sum {} 2>/dev/null", paths.join(" ")))?;
-        let lines = said.text.lines().filter_map(|line| line.split_once(char::is_whitespace));
+        let said = self
+            .adb
+            .shell(&format!("sha256sum {} 2>/dev/null", paths.join(" ")))?;
+        let lines = said
+            .text
+            .lines()
+            .filter_map(|line| line.split_once(char::is_whitespace));
         let held: BTreeSet<_> = lines.map(|(digest, path)| (digest, path.trim())).collect();
         let is_missing = |item: &&Item| !held.contains(&(item.sha256.as_str(), item.to.as_str()));
         let mut found: Vec<_> = items.iter().filter(is_missing).collect();
@@ -119,9 +153,14 @@ impl<'a> Run<'a> {
     fn remove(&mut self) -> Result<()> {
         self.is_open = false;
         let folder = quoted(&self.folder);
-        let adb = Adb { deadline: Instant::now() + CLEANING, ..self.adb.clone() };
+        let adb = Adb {
+            deadline: Instant::now() + CLEANING,
+            ..self.adb.clone()
+        };
         let janitor = format!("kill -KILL -$(cat {folder}/janitor) 2>/dev/null");
-        adb.do_shell(&format!("{janitor}; rm -rf {folder}")).map(drop).context("failed to clean up on the phone")
+        adb.do_shell(&format!("{janitor}; rm -rf {folder}"))
+            .map(drop)
+            .context("failed to clean up on the phone")
     }
 }
 

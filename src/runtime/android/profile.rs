@@ -17,23 +17,36 @@ impl Profile {
     /// Of the viewer's text, which tells the initialisation, and its table, which tells each inference.
     pub(super) fn of(text: &str, table: &str) -> Result<Self> {
         let initial = text.split("Init Stats:").nth(1).unwrap_or_default();
-        let load = initial.lines().find_map(|line| line.trim().strip_prefix("NetRun:")).and_then(|rest| {
-            let (figure, unit) = rest.trim().split_once(' ')?;
-            figure.parse::<f64>().ok().filter(|_| unit.trim() == "us")
-        });
-        let load = load.context("the profile tells no time of initialisation (`Init Stats`, `NetRun`)")?;
-        let mut profile = Self { load_ms: load / 1e3, runs_ms: vec![], accelerator_ms: vec![] };
+        let load = initial
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("NetRun:"))
+            .and_then(|rest| {
+                let (figure, unit) = rest.trim().split_once(' ')?;
+                figure.parse::<f64>().ok().filter(|_| unit.trim() == "us")
+            });
+        let load =
+            load.context("the profile tells no time of initialisation (`Init Stats`, `NetRun`)")?;
+        let mut profile = Self {
+            load_ms: load / 1e3,
+            runs_ms: vec![],
+            accelerator_ms: vec![],
+        };
         for line in table.lines() {
             // Time stamp, message, figure, unit, source, level, event.
             let cells: Vec<_> = line.split(',').map(str::trim).collect();
-            let [_, "EXECUTE", figure, "US", source, "ROOT", rest @ ..] = cells.as_slice() else { continue };
+            let [_, "EXECUTE", figure, "US", source, "ROOT", rest @ ..] = cells.as_slice() else {
+                continue;
+            };
             let kept = match *source {
                 "NETRUN" => &mut profile.runs_ms,
-                "BACKEND" if rest.join(",").contains("QNN accelerator (execute) time") => &mut profile.accelerator_ms,
+                "BACKEND" if rest.join(",").contains("QNN accelerator (execute) time") => {
+                    &mut profile.accelerator_ms
+                }
                 _ => continue,
             };
-            let figure: f64 =
-                figure.parse().with_context(|| format!("the profile's table has no figure in `{line}`"))?;
+            let figure: f64 = figure
+                .parse()
+                .with_context(|| format!("the profile's table has no figure in `{line}`"))?;
             kept.push(figure / 1e3);
         }
         Ok(profile)
@@ -43,7 +56,10 @@ impl Profile {
     /// figure.
     pub(super) fn check(&self, asked: usize) -> Result<()> {
         let (runs, on_it) = (self.runs_ms.len(), self.accelerator_ms.len());
-        ensure!(runs == asked, "{asked} inferences were asked for, and the profile tells of {runs}");
+        ensure!(
+            runs == asked,
+            "{asked} inferences were asked for, and the profile tells of {runs}"
+        );
         let count = self.accelerator_ms.iter().filter(|ms| **ms > 0.0).count();
         ensure!(
             on_it == asked && count == asked,
@@ -71,16 +87,42 @@ mod tests {
         assert_eq!(profile.runs_ms, [3.0, 2.9]);
         assert_eq!(profile.accelerator_ms, [2.6, 2.5]);
         profile.check(2).unwrap();
-        assert!(profile.check(3).unwrap_err().to_string().contains("tells of 2"));
+        assert!(
+            profile
+                .check(3)
+                .unwrap_err()
+                .to_string()
+                .contains("tells of 2")
+        );
     }
 
     #[test]
     fn without_time_on_the_accelerator_it_ran_elsewhere() {
-        let cpu: String =
-            TABLE.lines().filter(|line| !line.contains("accelerator")).map(|l| format!("{l}\n")).collect();
-        let error = Profile::of(TEXT, &cpu).unwrap().check(2).unwrap_err().to_string();
-        assert_eq!(error, "the profile shows time on the accelerator for 0 of 2 inferences: the rest ran elsewhere");
-        assert!(Profile::of(TEXT, &TABLE.replace("2600", "0")).unwrap().check(2).is_err());
-        assert!(Profile::of("", TABLE).unwrap_err().to_string().contains("no time of initialisation"));
+        let cpu: String = TABLE
+            .lines()
+            .filter(|line| !line.contains("accelerator"))
+            .map(|l| format!("{l}\n"))
+            .collect();
+        let error = Profile::of(TEXT, &cpu)
+            .unwrap()
+            .check(2)
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            error,
+            "the profile shows time on the accelerator for 0 of 2 inferences: the rest ran elsewhere"
+        );
+        assert!(
+            Profile::of(TEXT, &TABLE.replace("2600", "0"))
+                .unwrap()
+                .check(2)
+                .is_err()
+        );
+        assert!(
+            Profile::of("", TABLE)
+                .unwrap_err()
+                .to_string()
+                .contains("no time of initialisation")
+        );
     }
 }

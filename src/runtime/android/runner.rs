@@ -24,12 +24,22 @@ pub(super) struct OnPhone {
 pub(super) fn execute(
     adb: &Adb,
     run: &Run<'_>,
-    OnPhone { sdk, binary, list, out }: &OnPhone,
+    OnPhone {
+        sdk,
+        binary,
+        list,
+        out,
+    }: &OnPhone,
     count: usize,
     performance: Option<&str>,
 ) -> Result<()> {
     // The phone ends it first, so that nothing goes on there when this side gives up.
-    let seconds = adb.deadline.saturating_duration_since(Instant::now()).as_secs().saturating_sub(1).max(1);
+    let seconds = adb
+        .deadline
+        .saturating_duration_since(Instant::now())
+        .as_secs()
+        .saturating_sub(1)
+        .max(1);
     // The HTP's half is looked for by the DSP's loader, in a list of its own; the rest are the system's places.
     let adsp = format!("{sdk};/vendor/dsp/cdsp;/vendor/lib/rfsa/adsp;/system/lib/rfsa/adsp;/dsp");
     let mut script = format!(
@@ -39,7 +49,11 @@ pub(super) fn execute(
         quoted(&adsp),
         quoted(&format!("{sdk}/qnn-net-run")),
     );
-    let (backend, out, count) = (format!("{sdk}/libQnnHtp.so"), format!("{}/{out}", run.folder), count.to_string());
+    let (backend, out, count) = (
+        format!("{sdk}/libQnnHtp.so"),
+        format!("{}/{out}", run.folder),
+        count.to_string(),
+    );
     let mut arguments = vec![
         ("--backend", backend.as_str()),
         ("--retrieve_context", binary),
@@ -59,9 +73,14 @@ pub(super) fn execute(
     let last = last_line(&said.text).unwrap_or("it said nothing");
     match said.code {
         0 => Ok(()),
-        137 if adb.deadline.saturating_duration_since(Instant::now()) < Duration::from_secs(3) => Err(Late.into()),
+        137 if adb.deadline.saturating_duration_since(Instant::now()) < Duration::from_secs(3) => {
+            Err(Late.into())
+        }
         signal @ 129..=192 => {
-            let reason = format!("qnn-net-run died of signal {} on the phone: {last}", signal - 128);
+            let reason = format!(
+                "qnn-net-run died of signal {} on the phone: {last}",
+                signal - 128
+            );
             Err(Refusal::because(JobStatus::Crash, reason))
         }
         code => bail!("qnn-net-run ended with {code} on the phone: {last}"),

@@ -54,11 +54,23 @@ impl Answer {
 
     /// What was seen of the run, if it is one of what was asked for. `sync` says how the page waits for the device; None of
     /// a run that is not timed.
-    pub(super) fn judge(&self, options: &Options, sync: Option<&str>) -> anyhow::Result<RawMeasure> {
+    pub(super) fn judge(
+        &self,
+        options: &Options,
+        sync: Option<&str>,
+    ) -> anyhow::Result<RawMeasure> {
         let provider = options.provider_name();
-        let strangers: u64 = self.placement.iter().filter(|(name, _)| *name != provider).map(|(_, count)| count).sum();
+        let strangers: u64 = self
+            .placement
+            .iter()
+            .filter(|(name, _)| *name != provider)
+            .map(|(_, count)| count)
+            .sum();
         if self.status != JobStatus::Ok {
-            let reason = self.reason.clone().unwrap_or_else(|| "the page gave no reason".to_owned());
+            let reason = self
+                .reason
+                .clone()
+                .unwrap_or_else(|| "the page gave no reason".to_owned());
             if let Some(reason) = without_f16(&reason) {
                 return Err(Refusal::because(JobStatus::Unsupported, reason));
             }
@@ -66,7 +78,8 @@ impl Answer {
                 return Err(Refusal::because(self.status, reason));
             }
             let nodes = self.nodes(strangers);
-            let reason = format!("{provider} leaves {strangers} nodes to others: {nodes} ({reason})");
+            let reason =
+                format!("{provider} leaves {strangers} nodes to others: {nodes} ({reason})");
             return Err(Refusal::because(self.status, reason));
         }
         ensure!(
@@ -76,7 +89,10 @@ impl Answer {
             self.placement
         );
         if self.placement.is_empty() && self.placed_all {
-            return Err(Refusal::because(JobStatus::Unsupported, folds_to_constants(provider)));
+            return Err(Refusal::because(
+                JobStatus::Unsupported,
+                folds_to_constants(provider),
+            ));
         }
         // Silence is no evidence: a bundle that logs otherwise must not look like a model that runs as a whole.
         ensure!(
@@ -85,19 +101,35 @@ impl Answer {
             self.placement
         );
         let timed = |sync: &str| {
-            let taken = self.measure.clone().context("BUG: the page measured nothing")?;
-            anyhow::Ok(Times { sync: sync.to_owned(), ..taken })
+            let taken = self
+                .measure
+                .clone()
+                .context("BUG: the page measured nothing")?;
+            anyhow::Ok(Times {
+                sync: sync.to_owned(),
+                ..taken
+            })
         };
         let times = sync.map(timed).transpose()?;
         let (requested, actual_device) = self.devices(options)?;
         let (requested_device, placement) = (requested.to_owned(), self.placement.clone());
-        Ok(RawMeasure { times, requested_device, actual_device, placement, ..RawMeasure::default() })
+        Ok(RawMeasure {
+            times,
+            requested_device,
+            actual_device,
+            placement,
+            ..RawMeasure::default()
+        })
     }
 
     /// The nodes that another provider took, as far as they are named.
     fn nodes(&self, all: u64) -> String {
         let named = self.elsewhere.join(", ");
-        if (self.elsewhere.len() as u64) < all { format!("{named}, …") } else { named }
+        if (self.elsewhere.len() as u64) < all {
+            format!("{named}, …")
+        } else {
+            named
+        }
     }
 
     /// The requested device, and the one that ran. A software adapter is always labelled so.
@@ -111,24 +143,48 @@ impl Answer {
         let word = |key: &str| adapter[key].as_str().unwrap_or_default();
         let named = [word("vendor"), word("architecture")].join(" ");
         let named = named.trim();
-        ensure!(!named.is_empty(), "WebGPU does not say which adapter ran the model: {adapter}");
-        let is_software = adapter["is_fallback_adapter"] == true || word("architecture") == "swiftshader";
-        let label = if is_software { format!("{named} (software)") } else { named.to_owned() };
+        ensure!(
+            !named.is_empty(),
+            "WebGPU does not say which adapter ran the model: {adapter}"
+        );
+        let is_software =
+            adapter["is_fallback_adapter"] == true || word("architecture") == "swiftshader";
+        let label = if is_software {
+            format!("{named} (software)")
+        } else {
+            named.to_owned()
+        };
         Ok(("webgpu-browser", format!("webgpu-browser:{label}")))
     }
 
     /// Outputs as tensors, under `names` by position, and those of the control after them.
-    pub(super) fn outputs(&self, bytes: &[u8], names: &[String]) -> anyhow::Result<(Tensors, Option<Tensors>)> {
+    pub(super) fn outputs(
+        &self,
+        bytes: &[u8],
+        names: &[String],
+    ) -> anyhow::Result<(Tensors, Option<Tensors>)> {
         let (outputs, rest) = named(&self.outputs, bytes, names)?;
-        let control = self.control_outputs.as_ref().map(|described| named(described, rest, names)).transpose()?;
+        let control = self
+            .control_outputs
+            .as_ref()
+            .map(|described| named(described, rest, names))
+            .transpose()?;
         let (control, rest) = control.map_or((None, rest), |(control, rest)| (Some(control), rest));
-        ensure!(rest.is_empty(), "the page sent {} bytes too many", rest.len());
+        ensure!(
+            rest.is_empty(),
+            "the page sent {} bytes too many",
+            rest.len()
+        );
         Ok((outputs, control))
     }
 }
 
 /// Tensors from the beginning of `bytes`, and what lies behind them.
-fn named<'b>(described: &[Described], bytes: &'b [u8], names: &[String]) -> anyhow::Result<(Tensors, &'b [u8])> {
+fn named<'b>(
+    described: &[Described],
+    bytes: &'b [u8],
+    names: &[String],
+) -> anyhow::Result<(Tensors, &'b [u8])> {
     ensure!(
         described.len() == names.len(),
         "the model returned {} outputs, and its manifest names {}: {names:?}",
@@ -138,15 +194,21 @@ fn named<'b>(described: &[Described], bytes: &'b [u8], names: &[String]) -> anyh
     let mut tensors = Tensors::new();
     let mut rest = bytes;
     for (described, name) in described.iter().zip(names) {
-        let (own, after) = rest
-            .split_at_checked(described.length)
-            .with_context(|| format!("the page sent too few bytes for the output `{}`", described.name))?;
+        let (own, after) = rest.split_at_checked(described.length).with_context(|| {
+            format!(
+                "the page sent too few bytes for the output `{}`",
+                described.name
+            )
+        })?;
         rest = after;
         let element = Element::named(&described.dtype)
             .with_context(|| format!("the output `{name}` has the type {}", described.dtype))?;
         let tensor = Tensor::new(element, described.shape.clone(), own.to_vec());
         let tensor = tensor.with_context(|| format!("output `{name}`"))?;
-        ensure!(tensors.insert(name.clone(), tensor).is_none(), "the manifest names the output `{name}` twice");
+        ensure!(
+            tensors.insert(name.clone(), tensor).is_none(),
+            "the manifest names the output `{name}` twice"
+        );
     }
     Ok((tensors, rest))
 }
@@ -184,7 +246,10 @@ mod tests {
     #[test]
     fn a_node_elsewhere_or_silence_about_placement_is_no_measurement() {
         let all = judged(json!({"WebGpuExecutionProvider": 9}), swiftshader()).unwrap();
-        assert_eq!(all.actual_device, "webgpu-browser:google swiftshader (software)");
+        assert_eq!(
+            all.actual_device,
+            "webgpu-browser:google swiftshader (software)"
+        );
         for (placement, adapter, told) in [
             (
                 json!({"WebGpuExecutionProvider": 9, "CPUExecutionProvider": 1}),
@@ -192,21 +257,36 @@ mod tests {
                 "on WebGpuExecutionProvider: Det `/det`",
             ),
             (json!({}), swiftshader(), "did not say"),
-            (json!({"WebGpuExecutionProvider": 9}), json!({}), "does not say which adapter"),
+            (
+                json!({"WebGpuExecutionProvider": 9}),
+                json!({}),
+                "does not say which adapter",
+            ),
         ] {
             let error = judged(placement, adapter).unwrap_err().to_string();
             assert!(error.contains(told), "{error}");
         }
-        let none = Answer { placed_all: true, ..answer(json!({}), swiftshader()) };
-        assert_eq!(Refusal::status_of(&none.judge(&options(), Some("")).unwrap_err()), JobStatus::Unsupported);
+        let none = Answer {
+            placed_all: true,
+            ..answer(json!({}), swiftshader())
+        };
+        assert_eq!(
+            Refusal::status_of(&none.judge(&options(), Some("")).unwrap_err()),
+            JobStatus::Unsupported
+        );
     }
 
     #[test]
     fn a_fallback_adapter_is_software_by_whatever_name() {
         let of = |adapter| judged(json!({"WebGpuExecutionProvider": 1}), adapter).unwrap();
-        let fallback = json!({"vendor": "mesa", "architecture": "llvm", "is_fallback_adapter": true});
-        assert_eq!(of(fallback).actual_device, "webgpu-browser:mesa llvm (software)");
-        let real = json!({"vendor": "nvidia", "architecture": "hopper", "is_fallback_adapter": false});
+        let fallback =
+            json!({"vendor": "mesa", "architecture": "llvm", "is_fallback_adapter": true});
+        assert_eq!(
+            of(fallback).actual_device,
+            "webgpu-browser:mesa llvm (software)"
+        );
+        let real =
+            json!({"vendor": "nvidia", "architecture": "hopper", "is_fallback_adapter": false});
         assert_eq!(of(real).actual_device, "webgpu-browser:nvidia hopper");
     }
 
@@ -220,7 +300,10 @@ mod tests {
             "elsewhere": ["Det `/det`"],
         }));
         let error = refused.unwrap().judge(&options(), Some("")).unwrap_err();
-        assert_eq!(error.downcast_ref::<Refusal>().unwrap().status, JobStatus::Unsupported);
+        assert_eq!(
+            error.downcast_ref::<Refusal>().unwrap().status,
+            JobStatus::Unsupported
+        );
         assert_eq!(
             error.to_string(),
             "WebGpuExecutionProvider leaves 1 nodes to others: Det `/det` (fallback is disabled)"
@@ -231,9 +314,24 @@ mod tests {
     fn outputs_are_exactly_the_bytes_that_the_manifest_names() {
         let answer = answer(json!({}), json!({}));
         let names = ["out".to_owned()];
-        assert_eq!(answer.outputs(&[1, 0, 0, 0, 2, 0, 0, 0], &names).unwrap().0["out"].to_f64(), [1.0, 2.0]);
+        assert_eq!(
+            answer.outputs(&[1, 0, 0, 0, 2, 0, 0, 0], &names).unwrap().0["out"].to_f64(),
+            [1.0, 2.0]
+        );
         assert!(answer.outputs(&[0; 4], &names).is_err());
-        assert!(answer.outputs(&[0; 12], &names).unwrap_err().to_string().contains("4 bytes too many"));
-        assert!(answer.outputs(&[0; 8], &[]).unwrap_err().to_string().contains("its manifest names 0"));
+        assert!(
+            answer
+                .outputs(&[0; 12], &names)
+                .unwrap_err()
+                .to_string()
+                .contains("4 bytes too many")
+        );
+        assert!(
+            answer
+                .outputs(&[0; 8], &[])
+                .unwrap_err()
+                .to_string()
+                .contains("its manifest names 0")
+        );
     }
 }

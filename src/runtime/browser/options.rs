@@ -14,7 +14,11 @@ pub(in crate::runtime) struct Options {
 }
 
 impl Options {
-    pub(in crate::runtime) fn of(backend: &str, device: &str, options: &Map<String, Value>) -> anyhow::Result<Self> {
+    pub(in crate::runtime) fn of(
+        backend: &str,
+        device: &str,
+        options: &Map<String, Value>,
+    ) -> anyhow::Result<Self> {
         let api = match (backend, device) {
             ("webgpu-browser", "webgpu") => Api::WebGpu,
             ("webnn", "cpu") => Api::WebNn,
@@ -26,7 +30,9 @@ impl Options {
                     device.to_uppercase()
                 )));
             }
-            ("webgpu-browser", other) => bail!("WebGPU has no device `{other}`: write `device: webgpu`"),
+            ("webgpu-browser", other) => {
+                bail!("WebGPU has no device `{other}`: write `device: webgpu`")
+            }
             ("webnn", other) => bail!("WebNN has no device `{other}`; known: cpu, gpu, npu"),
             (other, _) => bail!("a browser has no backend `{other}`; known: webgpu-browser, webnn"),
         };
@@ -39,7 +45,9 @@ impl Options {
                 (Api::WebGpu, "adapter", _) => {
                     bail!("the option `adapter` is {value}; known: auto, hardware, software")
                 }
-                (Api::WebGpu, ..) => bail!("`webgpu-browser` takes no option `{name}`; known: adapter"),
+                (Api::WebGpu, ..) => {
+                    bail!("`webgpu-browser` takes no option `{name}`; known: adapter")
+                }
                 (Api::WebNn, ..) => bail!("`webnn` takes no option `{name}`"),
                 (Api::Wasm, ..) => bail!("`wasm` takes no option `{name}`"),
             };
@@ -48,13 +56,21 @@ impl Options {
     }
 
     /// The CPU, by WebAssembly: for runtimes that offer it besides.
-    pub(in crate::runtime) fn wasm(device: &str, options: &Map<String, Value>) -> anyhow::Result<Self> {
+    pub(in crate::runtime) fn wasm(
+        device: &str,
+        options: &Map<String, Value>,
+    ) -> anyhow::Result<Self> {
         if device != "wasm" {
-            bail!("a page computes on the CPU by WebAssembly: write `device: wasm`, not `{device}`");
+            bail!(
+                "a page computes on the CPU by WebAssembly: write `device: wasm`, not `{device}`"
+            );
         }
         match options.keys().next() {
             Some(name) => bail!("`wasm` takes no option `{name}`"),
-            None => Ok(Self { api: Api::Wasm, adapter: Adapter::Software }),
+            None => Ok(Self {
+                api: Api::Wasm,
+                adapter: Adapter::Software,
+            }),
         }
     }
 
@@ -106,23 +122,60 @@ mod tests {
     fn a_gpu_or_npu_is_never_claimed_from_webnn() {
         for device in ["gpu", "npu"] {
             let error = Options::of("webnn", device, &Map::new()).err().unwrap();
-            assert_eq!(error.downcast_ref::<Refusal>().unwrap().status, JobStatus::Unavailable);
-            assert!(error.to_string().contains("does not say what executes it"), "{error}");
+            assert_eq!(
+                error.downcast_ref::<Refusal>().unwrap().status,
+                JobStatus::Unavailable
+            );
+            assert!(
+                error.to_string().contains("does not say what executes it"),
+                "{error}"
+            );
         }
-        assert_eq!(of("webnn", "cpu", json!({})).unwrap().provider_name(), "WebNNExecutionProvider");
+        assert_eq!(
+            of("webnn", "cpu", json!({})).unwrap().provider_name(),
+            "WebNNExecutionProvider"
+        );
     }
 
     #[test]
     fn options_are_strict_and_the_adapter_can_be_chosen() {
-        assert_eq!(of("webgpu-browser", "webgpu", json!({"adapter": "software"})).unwrap().adapter, Adapter::Software);
-        assert_eq!(of("webgpu-browser", "webgpu", json!({"adapter": "hardware"})).unwrap().adapter, Adapter::Hardware);
+        assert_eq!(
+            of("webgpu-browser", "webgpu", json!({"adapter": "software"}))
+                .unwrap()
+                .adapter,
+            Adapter::Software
+        );
+        assert_eq!(
+            of("webgpu-browser", "webgpu", json!({"adapter": "hardware"}))
+                .unwrap()
+                .adapter,
+            Adapter::Hardware
+        );
         for (backend, device, options, told) in [
-            ("webgpu-browser", "webgpu", json!({"adapter": "fast"}), "known: auto, hardware, software"),
-            ("webgpu-browser", "webgpu", json!({"adaptor": "auto"}), "known: adapter"),
-            ("webnn", "cpu", json!({"adapter": "auto"}), "no option `adapter`"),
+            (
+                "webgpu-browser",
+                "webgpu",
+                json!({"adapter": "fast"}),
+                "known: auto, hardware, software",
+            ),
+            (
+                "webgpu-browser",
+                "webgpu",
+                json!({"adaptor": "auto"}),
+                "known: adapter",
+            ),
+            (
+                "webnn",
+                "cpu",
+                json!({"adapter": "auto"}),
+                "no option `adapter`",
+            ),
             ("webnn", "tpu", json!({}), "known: cpu, gpu, npu"),
         ] {
-            assert!(of(backend, device, options).err().unwrap().contains(told), "{told}");
+            assert!(
+                of(backend, device, options).err().unwrap().contains(told),
+                "{told}"
+            );
         }
     }
 }

@@ -42,25 +42,42 @@ impl Decoder {
     /// An artefact's decoder, or why it has none.
     pub(super) fn of(artefact: &Path) -> anyhow::Result<Result<Self, String>> {
         let told = Manifest::read(artefact)?.rest.remove("decoder");
-        let Some(told) = told else { return Ok(Err(OF_FIXED_LENGTH.to_owned())) };
-        let told: Told =
-            serde_json::from_value(told).context("the artefact's manifest does not say what its decoder is")?;
+        let Some(told) = told else {
+            return Ok(Err(OF_FIXED_LENGTH.to_owned()));
+        };
+        let told: Told = serde_json::from_value(told)
+            .context("the artefact's manifest does not say what its decoder is")?;
         let Some(folder) = told.folder else {
-            return Ok(Err(told.why_not.context("the artefact has no decoder, and does not say why")?));
+            return Ok(Err(told
+                .why_not
+                .context("the artefact has no decoder, and does not say why")?));
         };
         let tree = artefact.join(folder);
         let manifest = Manifest::read(&tree)?;
         let cache = manifest.rest.get("cache").cloned().unwrap_or(Value::Null);
-        let cache: Vec<Kept> = serde_json::from_value(cache).context("the decoder's manifest has no cache")?;
-        let known = manifest.inputs.iter().filter(|name| cache.iter().any(|kept| kept.input == **name)).count();
-        let given = manifest.outputs.iter().skip(1).eq(cache.iter().map(|kept| &kept.output));
+        let cache: Vec<Kept> =
+            serde_json::from_value(cache).context("the decoder's manifest has no cache")?;
+        let known = manifest
+            .inputs
+            .iter()
+            .filter(|name| cache.iter().any(|kept| kept.input == **name))
+            .count();
+        let given = manifest
+            .outputs
+            .iter()
+            .skip(1)
+            .eq(cache.iter().map(|kept| &kept.output));
         ensure!(
             known == cache.len() && manifest.inputs.len() == known + 1 && given,
             "the decoder takes {:?} and gives {:?}, which is not what it keeps and one more of each",
             manifest.inputs,
             manifest.outputs
         );
-        Ok(Ok(Self { tree, manifest, cache }))
+        Ok(Ok(Self {
+            tree,
+            manifest,
+            cache,
+        }))
     }
 
     /// Which tensor of the cache an input of the decoder is; None: the ids.
@@ -70,7 +87,10 @@ impl Decoder {
 
     /// The cache before anything is known.
     pub fn empty(&self) -> anyhow::Result<Vec<Tensor>> {
-        self.cache.iter().map(|kept| Tensor::new(Element::Float32, kept.shape.clone(), vec![])).collect()
+        self.cache
+            .iter()
+            .map(|kept| Tensor::new(Element::Float32, kept.shape.clone(), vec![]))
+            .collect()
     }
 }
 
@@ -91,34 +111,54 @@ pub(super) fn decode(
     measure: Option<&MeasureParams>,
 ) -> anyhow::Result<(Tensor, Option<Decoding>)> {
     let (tokens, _) = text(decoder, prompt, steps)?;
-    let Some(params) = measure else { return Ok((tokens, None)) };
-    let [rows, length] = prompt.shape() else { anyhow::bail!("a prompt of the shape {:?}", prompt.shape()) };
-    let mut times =
-        Decoding { rows: *rows as u32, prompt: *length as u32, first_token_ms: Vec::new(), next_token_ms: Vec::new() };
+    let Some(params) = measure else {
+        return Ok((tokens, None));
+    };
+    let [rows, length] = prompt.shape() else {
+        anyhow::bail!("a prompt of the shape {:?}", prompt.shape())
+    };
+    let mut times = Decoding {
+        rows: *rows as u32,
+        prompt: *length as u32,
+        first_token_ms: Vec::new(),
+        next_token_ms: Vec::new(),
+    };
     let begin = Instant::now();
-    let is_asked = |count: usize| count < params.samples as usize && begin.elapsed().as_secs_f64() < params.max_seconds;
+    let is_asked = |count: usize| {
+        count < params.samples as usize && begin.elapsed().as_secs_f64() < params.max_seconds
+    };
     while times.first_token_ms.is_empty() || is_asked(times.first_token_ms.len()) {
         let (_, taken) = text(decoder, prompt, steps)?;
         times.first_token_ms.extend(taken.first());
-        times.next_token_ms.extend(taken.get(1..).unwrap_or_default());
+        times
+            .next_token_ms
+            .extend(taken.get(1..).unwrap_or_default());
     }
     Ok((tokens, Some(times)))
 }
 
 /// One text from the beginning, and the milliseconds from each token to the next.
-fn text(decoder: &mut impl Take, prompt: &Tensor, steps: usize) -> anyhow::Result<(Tensor, Vec<f64>)> {
+fn text(
+    decoder: &mut impl Take,
+    prompt: &Tensor,
+    steps: usize,
+) -> anyhow::Result<(Tensor, Vec<f64>)> {
     decoder.forget()?;
     let (mut ids, mut found, mut taken) = (prompt.clone(), Vec::new(), Vec::new());
     let rows = prompt.shape()[0];
     for step in 0..steps {
         let clock = Instant::now();
-        let scores = decoder.take(&ids).with_context(|| format!("step {} of {steps}", step + 1))?;
+        let scores = decoder
+            .take(&ids)
+            .with_context(|| format!("step {} of {steps}", step + 1))?;
         let next = likeliest(&scores, ids.shape(), ids.shape()[1] - 1)?;
         ids = Tensor::of(Element::Int64, &[rows, 1], &next)?;
         taken.push(millis(clock.elapsed()));
         found.push(next);
     }
-    let by_row: Vec<f64> = (0..rows).flat_map(|row| found.iter().map(move |tokens| tokens[row])).collect();
+    let by_row: Vec<f64> = (0..rows)
+        .flat_map(|row| found.iter().map(move |tokens| tokens[row]))
+        .collect();
     Ok((Tensor::of(Element::Int64, &[rows, steps], &by_row)?, taken))
 }
 
@@ -153,7 +193,10 @@ mod tests {
     }
 
     fn sums() -> Sums {
-        Sums { kept: vec![0, 0], taken: vec![] }
+        Sums {
+            kept: vec![0, 0],
+            taken: vec![],
+        }
     }
 
     fn prompt() -> Tensor {
@@ -164,18 +207,34 @@ mod tests {
     fn the_prompt_is_taken_whole_and_then_each_token_alone() {
         let mut decoder = sums();
         let (tokens, times) = decode(&mut decoder, &prompt(), 3, None).unwrap();
-        assert_eq!((tokens.shape(), tokens.to_f64()), (&[2, 3][..], vec![3.0, 6.0, 2.0, 8.0, 6.0, 2.0]));
+        assert_eq!(
+            (tokens.shape(), tokens.to_f64()),
+            (&[2, 3][..], vec![3.0, 6.0, 2.0, 8.0, 6.0, 2.0])
+        );
         assert_eq!((decoder.taken, times), (vec![2, 1, 1], None));
     }
 
     #[test]
     fn each_text_that_is_timed_begins_anew() {
-        let params = MeasureParams { warmup: 0, samples: 2, max_seconds: 60.0, timeout_seconds: None };
+        let params = MeasureParams {
+            warmup: 0,
+            samples: 2,
+            max_seconds: 60.0,
+            timeout_seconds: None,
+        };
         let mut decoder = sums();
         let (tokens, times) = decode(&mut decoder, &prompt(), 3, Some(&params)).unwrap();
         let times = times.unwrap();
         assert_eq!(tokens.to_f64(), [3.0, 6.0, 2.0, 8.0, 6.0, 2.0]);
-        assert_eq!((times.rows, times.prompt, times.first_token_ms.len(), times.next_token_ms.len()), (2, 2, 2, 4));
+        assert_eq!(
+            (
+                times.rows,
+                times.prompt,
+                times.first_token_ms.len(),
+                times.next_token_ms.len()
+            ),
+            (2, 2, 2, 4)
+        );
         assert_eq!(decoder.taken, [2, 1, 1].repeat(3));
         // After the last text: the prompt, and the tokens that were taken, of which the last is not one.
         assert_eq!(decoder.kept, [12, 22]);
@@ -187,11 +246,20 @@ mod tests {
         let with = |told: &str| {
             let text = format!(r#"{{"inputs":[],"outputs":[]{told}}}"#);
             std::fs::write(folder.path().join("manifest.json"), text).unwrap();
-            Decoder::of(folder.path()).map(|found| found.unwrap_err()).map_err(|error| error.to_string())
+            Decoder::of(folder.path())
+                .map(|found| found.unwrap_err())
+                .map_err(|error| error.to_string())
         };
         assert_eq!(with("").unwrap(), OF_FIXED_LENGTH);
-        assert_eq!(with(r#","decoder":{"why_not":"no export"}"#).unwrap(), "no export");
-        assert!(with(r#","decoder":{}"#).unwrap_err().contains("does not say why"));
+        assert_eq!(
+            with(r#","decoder":{"why_not":"no export"}"#).unwrap(),
+            "no export"
+        );
+        assert!(
+            with(r#","decoder":{}"#)
+                .unwrap_err()
+                .contains("does not say why")
+        );
     }
 
     #[test]
@@ -203,13 +271,22 @@ mod tests {
         std::fs::write(folder.path().join("manifest.json"), artefact).unwrap();
         let with = |outputs: &str| {
             let cache = r#"[{"input":"past","output":"present","shape":[1,2,0,4]}]"#;
-            let text = format!(r#"{{"inputs":["ids","past"],"outputs":{outputs},"cache":{cache}}}"#);
+            let text =
+                format!(r#"{{"inputs":["ids","past"],"outputs":{outputs},"cache":{cache}}}"#);
             std::fs::write(tree.join("manifest.json"), text).unwrap();
             Decoder::of(folder.path()).map(Result::unwrap)
         };
         let decoder = with(r#"["logits","present"]"#).unwrap();
-        assert_eq!((decoder.place("ids"), decoder.place("past")), (None, Some(0)));
+        assert_eq!(
+            (decoder.place("ids"), decoder.place("past")),
+            (None, Some(0))
+        );
         assert_eq!(decoder.empty().unwrap()[0].shape(), [1, 2, 0, 4]);
-        assert!(with(r#"["logits","other"]"#).unwrap_err().to_string().contains("not what it keeps"));
+        assert!(
+            with(r#"["logits","other"]"#)
+                .unwrap_err()
+                .to_string()
+                .contains("not what it keeps")
+        );
     }
 }

@@ -93,14 +93,21 @@ impl Failure {
 }
 
 fn check(doing: &'static str, status: Status) -> Result<(), Failure> {
-    if status == 0 { Ok(()) } else { Err(Failure { doing, status }) }
+    if status == 0 {
+        Ok(())
+    } else {
+        Err(Failure { doing, status })
+    }
 }
 
 /// What a C function made through its out-parameter.
 fn made(doing: &'static str, make: impl FnOnce(*mut Handle) -> Status) -> Result<Handle, Failure> {
     let mut handle = null_mut();
     check(doing, make(&mut handle))?;
-    assert!(!handle.is_null(), "BUG in LiteRT: success without an object");
+    assert!(
+        !handle.is_null(),
+        "BUG in LiteRT: success without an object"
+    );
     Ok(handle)
 }
 
@@ -140,13 +147,25 @@ impl Side {
 // value that outlives the call. The library copies what it keeps, but for the texts of options, which it owns.
 impl Model {
     pub(super) fn read(table: Rc<Table>, path: &Path) -> Result<Self> {
-        let path =
-            CString::new(path.to_str().context("the model's path is not UTF-8")?).context("in the model's path")?;
-        let environment = made("start", |out| unsafe { (table.create_environment)(0, null(), out) })?;
-        let model = made("read the model", |out| unsafe { (table.create_model)(environment, path.as_ptr(), out) })?;
-        let signature =
-            made("find the model's signature", |out| unsafe { (table.model_signature)(model, SIGNATURE, out) })?;
-        let mut read = Self { table, environment, model, signature, inputs: vec![], outputs: vec![] };
+        let path = CString::new(path.to_str().context("the model's path is not UTF-8")?)
+            .context("in the model's path")?;
+        let environment = made("start", |out| unsafe {
+            (table.create_environment)(0, null(), out)
+        })?;
+        let model = made("read the model", |out| unsafe {
+            (table.create_model)(environment, path.as_ptr(), out)
+        })?;
+        let signature = made("find the model's signature", |out| unsafe {
+            (table.model_signature)(model, SIGNATURE, out)
+        })?;
+        let mut read = Self {
+            table,
+            environment,
+            model,
+            signature,
+            inputs: vec![],
+            outputs: vec![],
+        };
         (read.inputs, read.outputs) = (read.ports(Side::Input)?, read.ports(Side::Output)?);
         Ok(read)
     }
@@ -154,49 +173,99 @@ impl Model {
     fn ports(&self, side: Side) -> Result<Vec<Port>> {
         let count_of = side.of(self.table.count_inputs, self.table.count_outputs);
         let mut count = 0;
-        check("count inputs and outputs", unsafe { count_of(self.signature, &mut count) })?;
+        check("count inputs and outputs", unsafe {
+            count_of(self.signature, &mut count)
+        })?;
         (0..count).map(|index| self.port(side, index)).collect()
     }
 
     fn port(&self, side: Side, index: usize) -> Result<Port> {
         let name_of = side.of(self.table.input_name, self.table.output_name);
         let mut name = null();
-        check("name an input or output", unsafe { name_of(self.signature, index, &mut name) })?;
-        let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
+        check("name an input or output", unsafe {
+            name_of(self.signature, index, &mut name)
+        })?;
+        let name = unsafe { CStr::from_ptr(name) }
+            .to_string_lossy()
+            .into_owned();
         let raw = self.tensor_type(side, index)?;
         let (rank, element) = ((raw.rank & 0x7f) as usize, element(raw.element));
-        let element =
-            element.with_context(|| format!("`{name}` has LiteRT's type {}, which orch does not read", raw.element))?;
-        ensure!(rank <= raw.dimensions.len(), "BUG in LiteRT: `{name}` has {rank} axes");
-        let shape = raw.dimensions[..rank].iter().map(|size| usize::try_from(*size));
-        let shape = shape.collect::<Result<_, _>>().with_context(|| format!("`{name}` has an open size"))?;
-        Ok(Port { name, element, shape })
+        let element = element.with_context(|| {
+            format!(
+                "`{name}` has LiteRT's type {}, which orch does not read",
+                raw.element
+            )
+        })?;
+        ensure!(
+            rank <= raw.dimensions.len(),
+            "BUG in LiteRT: `{name}` has {rank} axes"
+        );
+        let shape = raw.dimensions[..rank]
+            .iter()
+            .map(|size| usize::try_from(*size));
+        let shape = shape
+            .collect::<Result<_, _>>()
+            .with_context(|| format!("`{name}` has an open size"))?;
+        Ok(Port {
+            name,
+            element,
+            shape,
+        })
     }
 
     fn tensor_type(&self, side: Side, index: usize) -> Result<TensorType, Failure> {
         let tensor_of = side.of(self.table.input_tensor, self.table.output_tensor);
-        let tensor = made("find a tensor", |out| unsafe { tensor_of(self.signature, index, out) })?;
-        let mut raw = TensorType { element: 0, rank: 0, dimensions: [0; 8], strides: [0; 8] };
-        check("tell a tensor's type", unsafe { (self.table.tensor_type)(tensor, &mut raw) })?;
+        let tensor = made("find a tensor", |out| unsafe {
+            tensor_of(self.signature, index, out)
+        })?;
+        let mut raw = TensorType {
+            element: 0,
+            rank: 0,
+            dimensions: [0; 8],
+            strides: [0; 8],
+        };
+        check("tell a tensor's type", unsafe {
+            (self.table.tensor_type)(tensor, &mut raw)
+        })?;
         Ok(raw)
     }
 
     /// For the CPU and so many threads. A profiled one is for counting, not for timing.
-    pub(super) fn compile(self: &Rc<Self>, threads: usize, profiled: bool) -> Result<Compiled, Failure> {
-        let options = made("make options", |out| unsafe { (self.table.create_options)(out) })?;
-        check("choose the CPU", unsafe { (self.table.set_accelerators)(options, ACCELERATOR_CPU) })?;
+    pub(super) fn compile(
+        self: &Rc<Self>,
+        threads: usize,
+        profiled: bool,
+    ) -> Result<Compiled, Failure> {
+        let options = made("make options", |out| unsafe {
+            (self.table.create_options)(out)
+        })?;
+        check("choose the CPU", unsafe {
+            (self.table.set_accelerators)(options, ACCELERATOR_CPU)
+        })?;
         self.add_option(options, c"xnnpack", &format!("num_threads = {threads}\n"))?;
         if profiled {
-            self.add_option(options, c"runtime_options_string", "enable_profiling = true\n")?;
+            self.add_option(
+                options,
+                c"runtime_options_string",
+                "enable_profiling = true\n",
+            )?;
         }
         let compiled = made("compile the model", |out| unsafe {
             (self.table.compile)(self.environment, self.model, options, out)
         })?;
-        let buffers =
-            |side, count| (0..count).map(|index| self.buffer(compiled, side, index)).collect::<Result<_, _>>();
+        let buffers = |side, count| {
+            (0..count)
+                .map(|index| self.buffer(compiled, side, index))
+                .collect::<Result<_, _>>()
+        };
         let inputs = buffers(Side::Input, self.inputs.len())?;
         let outputs = buffers(Side::Output, self.outputs.len())?;
-        Ok(Compiled { of: Rc::clone(self), compiled, inputs, outputs })
+        Ok(Compiled {
+            of: Rc::clone(self),
+            compiled,
+            inputs,
+            outputs,
+        })
     }
 
     /// Options of one part of the library are a text under that part's name.
@@ -205,17 +274,26 @@ impl Model {
             // SAFETY: it is the text that was given away just below.
             drop(unsafe { CString::from_raw(text) });
         }
-        let text = CString::new(text).expect("BUG: an option with a zero byte").into_raw();
-        let opaque =
-            made("make an option", |out| unsafe { (self.table.create_opaque)(part.as_ptr(), text, free, out) })?;
-        check("add an option", unsafe { (self.table.add_opaque)(options, opaque) })
+        let text = CString::new(text)
+            .expect("BUG: an option with a zero byte")
+            .into_raw();
+        let opaque = made("make an option", |out| unsafe {
+            (self.table.create_opaque)(part.as_ptr(), text, free, out)
+        })?;
+        check("add an option", unsafe {
+            (self.table.add_opaque)(options, opaque)
+        })
     }
 
     fn buffer(&self, compiled: Handle, side: Side, index: usize) -> Result<Handle, Failure> {
         let needs_of = side.of(self.table.input_needs, self.table.output_needs);
-        let needs = made("size a buffer", |out| unsafe { needs_of(compiled, SIGNATURE, index, out) })?;
+        let needs = made("size a buffer", |out| unsafe {
+            needs_of(compiled, SIGNATURE, index, out)
+        })?;
         let raw = self.tensor_type(side, index)?;
-        made("make a buffer", |out| unsafe { (self.table.create_buffer)(self.environment, &raw, needs, out) })
+        made("make a buffer", |out| unsafe {
+            (self.table.create_buffer)(self.environment, &raw, needs, out)
+        })
     }
 }
 
@@ -237,7 +315,9 @@ impl Compiled {
             memory.size
         );
         // SAFETY: the lock is for writing, and the sizes are equal.
-        unsafe { std::ptr::copy_nonoverlapping(tensor.bytes().as_ptr(), memory.start.cast(), memory.size) };
+        unsafe {
+            std::ptr::copy_nonoverlapping(tensor.bytes().as_ptr(), memory.start.cast(), memory.size)
+        };
         Ok(())
     }
 
@@ -245,7 +325,8 @@ impl Compiled {
         let port = &self.of.outputs[index];
         let memory = Locked::of(self, self.outputs[index], LOCK_TO_READ)?;
         // SAFETY: so many bytes are the buffer's, by the library's word.
-        let bytes = unsafe { std::slice::from_raw_parts(memory.start.cast::<u8>(), memory.size) }.to_vec();
+        let bytes =
+            unsafe { std::slice::from_raw_parts(memory.start.cast::<u8>(), memory.size) }.to_vec();
         Tensor::new(port.element, port.shape.clone(), bytes)
     }
 
@@ -254,22 +335,39 @@ impl Compiled {
         let (inputs, outputs) = (&mut self.inputs, &mut self.outputs);
         check("run the model", unsafe {
             let (given, made) = (inputs.as_mut_ptr(), outputs.as_mut_ptr());
-            (self.of.table.run)(self.compiled, SIGNATURE, inputs.len(), given, outputs.len(), made)
+            (self.of.table.run)(
+                self.compiled,
+                SIGNATURE,
+                inputs.len(),
+                given,
+                outputs.len(),
+                made,
+            )
         })
     }
 
     /// Runs once, and gives LiteRT's own table of what was executed.
     pub(super) fn profile(&mut self) -> Result<String> {
         let table = &self.of.table;
-        let profiler = made("make a profiler", |out| unsafe { (table.profiler)(self.compiled, out) })?;
-        check("start the profiler", unsafe { (table.start_profiler)(profiler) })?;
+        let profiler = made("make a profiler", |out| unsafe {
+            (table.profiler)(self.compiled, out)
+        })?;
+        check("start the profiler", unsafe {
+            (table.start_profiler)(profiler)
+        })?;
         self.run()?;
-        check("stop the profiler", unsafe { (self.of.table.stop_profiler)(profiler) })?;
+        check("stop the profiler", unsafe {
+            (self.of.table.stop_profiler)(profiler)
+        })?;
         let mut text = null_mut();
-        check("tell the profile", unsafe { (self.of.table.profile_summary)(profiler, self.compiled, &mut text) })?;
+        check("tell the profile", unsafe {
+            (self.of.table.profile_summary)(profiler, self.compiled, &mut text)
+        })?;
         ensure!(!text.is_null(), "LiteRT gave an empty profile");
         // SAFETY: it is a terminated string that the caller frees with C's `free`.
-        let summary = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
+        let summary = unsafe { CStr::from_ptr(text) }
+            .to_string_lossy()
+            .into_owned();
         unsafe { libc::free(text.cast()) };
         Ok(summary)
     }
@@ -287,9 +385,18 @@ impl<'m> Locked<'m> {
     fn of(compiled: &'m Compiled, buffer: Handle, mode: c_int) -> Result<Self, Failure> {
         let table = &compiled.of.table;
         let (mut start, mut size) = (null_mut(), 0);
-        check("size a buffer", unsafe { (table.packed_size)(buffer, &mut size) })?;
-        check("open a buffer", unsafe { (table.lock)(buffer, &mut start, mode) })?;
-        Ok(Self { table, buffer, start, size })
+        check("size a buffer", unsafe {
+            (table.packed_size)(buffer, &mut size)
+        })?;
+        check("open a buffer", unsafe {
+            (table.lock)(buffer, &mut start, mode)
+        })?;
+        Ok(Self {
+            table,
+            buffer,
+            start,
+            size,
+        })
     }
 }
 
@@ -327,14 +434,25 @@ mod tests {
 
     #[test]
     fn the_lock_brings_the_version_that_the_table_is_of() {
-        let tool = Tool { env: EnvName::Litert, package: "ai-edge-litert" };
-        assert!(Locks::default().identity(tool).starts_with(&format!("{VERSION}+")));
+        let tool = Tool {
+            env: EnvName::Litert,
+            package: "ai-edge-litert",
+        };
+        assert!(
+            Locks::default()
+                .identity(tool)
+                .starts_with(&format!("{VERSION}+"))
+        );
     }
 
     #[test]
     fn every_type_but_text_and_the_smallest_is_read() {
         let known: Vec<_> = (0..21).filter_map(element).collect();
-        assert!(Element::ALL.into_iter().all(|element| known.contains(&element)));
+        assert!(
+            Element::ALL
+                .into_iter()
+                .all(|element| known.contains(&element))
+        );
         assert_eq!(element(5), None);
     }
 }

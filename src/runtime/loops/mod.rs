@@ -72,9 +72,14 @@ impl Loop {
         if !path.is_file() {
             return Ok(None);
         }
-        let text = std::fs::read_to_string(&path).with_context(|| format!("failed to read `{}`", path.display()))?;
-        let written = serde_json::from_str(&text).with_context(|| format!("`{}` is no loop", path.display()))?;
-        Ok(Some(Self { written, constants: tensors::read(&tree.join(CONSTANTS))? }))
+        let text = std::fs::read_to_string(&path)
+            .with_context(|| format!("failed to read `{}`", path.display()))?;
+        let written = serde_json::from_str(&text)
+            .with_context(|| format!("`{}` is no loop", path.display()))?;
+        Ok(Some(Self {
+            written,
+            constants: tensors::read(&tree.join(CONSTANTS))?,
+        }))
     }
 
     /// All that it calls, in the order of their names.
@@ -87,7 +92,11 @@ impl Loop {
         let component = |name: &str| {
             let tree = tree.join(COMPONENTS).join(name);
             let manifest = Manifest::read(&tree).with_context(|| format!("component `{name}`"))?;
-            Ok(Component { name: name.to_owned(), tree, manifest })
+            Ok(Component {
+                name: name.to_owned(),
+                tree,
+                manifest,
+            })
         };
         names.into_iter().map(component).collect()
     }
@@ -101,10 +110,13 @@ impl Loop {
         let mut values = inputs.clone();
         values.extend(self.constants.clone());
         for (number, step) in self.written.steps.iter().enumerate() {
-            take(step, &mut values, &mut call).with_context(|| format!("step {} of the loop", number + 1))?;
+            take(step, &mut values, &mut call)
+                .with_context(|| format!("step {} of the loop", number + 1))?;
         }
         let outputs = self.written.outputs.iter();
-        outputs.map(|name| Ok((name.clone(), find(&values, name)?.clone()))).collect()
+        outputs
+            .map(|name| Ok((name.clone(), find(&values, name)?.clone())))
+            .collect()
     }
 
     /// Loads every component by `open`, and measures the whole loop. `infer` gives a component's outputs on exactly its inputs.
@@ -117,11 +129,14 @@ impl Loop {
         infer: impl Fn(&mut S, &Manifest, &Tensors) -> anyhow::Result<Tensors>,
     ) -> anyhow::Result<(Loaded<'c, S>, Tensors, RawMeasure)> {
         let open = |component: &'c Component| {
-            let session = open(component).with_context(|| format!("component `{}`", component.name))?;
+            let session =
+                open(component).with_context(|| format!("component `{}`", component.name))?;
             Ok((component.name.as_str(), (component, session)))
         };
         let load = || components.iter().map(open).collect::<anyhow::Result<_>>();
-        measure::run(params, load, |loaded| self.run_loaded(loaded, inputs, &infer))
+        measure::run(params, load, |loaded| {
+            self.run_loaded(loaded, inputs, &infer)
+        })
     }
 
     /// Its outputs on `inputs`, by components that are loaded.
@@ -132,7 +147,9 @@ impl Loop {
         infer: impl Fn(&mut S, &Manifest, &Tensors) -> anyhow::Result<Tensors>,
     ) -> anyhow::Result<Tensors> {
         self.run(inputs, |name, given| {
-            let (component, session) = loaded.get_mut(name).context("BUG: every component was loaded")?;
+            let (component, session) = loaded
+                .get_mut(name)
+                .context("BUG: every component was loaded")?;
             infer(session, &component.manifest, &taken(component, given)?)
         })
     }
@@ -145,9 +162,18 @@ impl Loop {
         mut outputs: Tensors,
         mut again: impl FnMut(&Tensors) -> anyhow::Result<Tensors>,
     ) -> anyhow::Result<()> {
-        let text = |outputs: &mut Tensors| self.written.generates.as_ref().and_then(|name| outputs.remove(name));
+        let text = |outputs: &mut Tensors| {
+            self.written
+                .generates
+                .as_ref()
+                .and_then(|name| outputs.remove(name))
+        };
         if let Some(tokens) = text(&mut outputs) {
-            generation::write(&job.out, tokens, &generation::Decoded::without_cache(generation::IN_A_LOOP))?;
+            generation::write(
+                &job.out,
+                tokens,
+                &generation::Decoded::without_cache(generation::IN_A_LOOP),
+            )?;
         }
         tensors::write(&job.out.join(tensors::OUTPUTS), &outputs)?;
         tensors::run_control(artefact, &job.out, |inputs| {
@@ -163,7 +189,11 @@ fn take(
     values: &mut Tensors,
     call: &mut impl FnMut(&str, Tensors) -> anyhow::Result<Tensors>,
 ) -> anyhow::Result<()> {
-    let Call { call: component, with, gives } = match step {
+    let Call {
+        call: component,
+        with,
+        gives,
+    } = match step {
         Step::Call(call) => call,
         Step::Compute(compute) => {
             let made = compute.run(values)?;
@@ -171,18 +201,24 @@ fn take(
             return Ok(());
         }
     };
-    let given = with.iter().map(|(name, value)| Ok((name.clone(), find(values, value)?.clone())));
+    let given = with
+        .iter()
+        .map(|(name, value)| Ok((name.clone(), find(values, value)?.clone())));
     let given = given.collect::<anyhow::Result<_>>()?;
     let mut made = call(component, given).with_context(|| format!("component `{component}`"))?;
     for (value, name) in gives {
-        let tensor = made.remove(name).with_context(|| format!("component `{component}` gives no `{name}`"))?;
+        let tensor = made
+            .remove(name)
+            .with_context(|| format!("component `{component}` gives no `{name}`"))?;
         values.insert(value.clone(), tensor);
     }
     Ok(())
 }
 
 fn find<'t>(values: &'t Tensors, name: &str) -> anyhow::Result<&'t tensors::Tensor> {
-    values.get(name).with_context(|| format!("there is no value `{name}`"))
+    values
+        .get(name)
+        .with_context(|| format!("there is no value `{name}`"))
 }
 
 /// How an exporter calls an input that has the name of an output (`python/orch_py/onnx_routes.py`).
@@ -191,8 +227,11 @@ const RENAMED: &str = "input.";
 /// What the component takes of what the loop gives it: an exporter leaves out inputs that change nothing.
 fn taken(component: &Component, mut given: Tensors) -> anyhow::Result<Tensors> {
     let one = |name: &String| {
-        let own = given.remove(name).or_else(|| given.remove(name.strip_prefix(RENAMED)?));
-        let tensor = own.with_context(|| format!("its artefact takes {name}, which the loop does not give"))?;
+        let own = given
+            .remove(name)
+            .or_else(|| given.remove(name.strip_prefix(RENAMED)?));
+        let tensor = own
+            .with_context(|| format!("its artefact takes {name}, which the loop does not give"))?;
         Ok((name.clone(), tensor))
     };
     component.manifest.inputs.iter().map(one).collect()

@@ -13,7 +13,10 @@ use crate::openvino::{Core, Failure, c_string, check, made, text};
 use crate::runtime::tensors::{Element, Tensor};
 
 fn c_path(path: &Path) -> Result<CString> {
-    c_string(path.to_str().with_context(|| format!("`{}` is not UTF-8, which OpenVINO needs", path.display()))?)
+    c_string(
+        path.to_str()
+            .with_context(|| format!("`{}` is not UTF-8, which OpenVINO needs", path.display()))?,
+    )
 }
 
 /// A C object that is freed with its owner.
@@ -37,7 +40,11 @@ owned!(Port, ov_output_const_port_t, ov_output_const_port_free);
 owned!(Blob, ov_tensor_t, ov_tensor_free);
 
 type CountOf = unsafe fn(*const sys::ov_compiled_model_t, *mut usize) -> Status;
-type PortOf = unsafe fn(*const sys::ov_compiled_model_t, usize, *mut *mut sys::ov_output_const_port_t) -> Status;
+type PortOf = unsafe fn(
+    *const sys::ov_compiled_model_t,
+    usize,
+    *mut *mut sys::ov_output_const_port_t,
+) -> Status;
 
 // SAFETY of the unsafe blocks below: every pointer is either owned by `self` (alive, made by the library) or points to a
 // value that outlives the call; the library copies what it keeps.
@@ -51,17 +58,34 @@ impl Core {
         })?))
     }
 
-    pub(super) fn compile(&self, model: &Model, device: &str, properties: &[(String, String)]) -> Result<Compiled> {
+    pub(super) fn compile(
+        &self,
+        model: &Model,
+        device: &str,
+        properties: &[(String, String)],
+    ) -> Result<Compiled> {
         let device = c_string(device)?;
-        let texts =
-            properties.iter().map(|(key, value)| Ok((c_string(key)?, c_string(value)?))).collect::<Result<Vec<_>>>()?;
+        let texts = properties
+            .iter()
+            .map(|(key, value)| Ok((c_string(key)?, c_string(value)?)))
+            .collect::<Result<Vec<_>>>()?;
         let pairs: Vec<_> = texts
             .iter()
-            .map(|(key, value)| sys::ov_property_t { key: key.as_ptr(), value: value.as_ptr().cast() })
+            .map(|(key, value)| sys::ov_property_t {
+                key: key.as_ptr(),
+                value: value.as_ptr().cast(),
+            })
             .collect();
         Ok(Compiled(made(|out| unsafe {
             let (model, device) = (model.0.as_ptr(), device.as_ptr());
-            sys::ov_core_compile_model_props(self.0.as_ptr(), model, device, pairs.len(), pairs.as_ptr(), out)
+            sys::ov_core_compile_model_props(
+                self.0.as_ptr(),
+                model,
+                device,
+                pairs.len(),
+                pairs.as_ptr(),
+                out,
+            )
         })?))
     }
 }
@@ -75,35 +99,52 @@ impl Model {
 impl Compiled {
     pub(super) fn property(&self, key: &str) -> Result<String> {
         let key = c_string(key)?;
-        Ok(text(|value| unsafe { sys::ov_compiled_model_get_property(self.0.as_ptr(), key.as_ptr(), value) })?)
+        Ok(text(|value| unsafe {
+            sys::ov_compiled_model_get_property(self.0.as_ptr(), key.as_ptr(), value)
+        })?)
     }
 
     pub(super) fn inputs(&self) -> Result<Vec<Port>, Failure> {
-        self.ports(sys::ov_compiled_model_inputs_size, sys::ov_compiled_model_input_by_index)
+        self.ports(
+            sys::ov_compiled_model_inputs_size,
+            sys::ov_compiled_model_input_by_index,
+        )
     }
 
     pub(super) fn outputs(&self) -> Result<Vec<Port>, Failure> {
-        self.ports(sys::ov_compiled_model_outputs_size, sys::ov_compiled_model_output_by_index)
+        self.ports(
+            sys::ov_compiled_model_outputs_size,
+            sys::ov_compiled_model_output_by_index,
+        )
     }
 
     fn ports(&self, size: CountOf, by_index: PortOf) -> Result<Vec<Port>, Failure> {
         let mut count = 0;
         check(unsafe { size(self.0.as_ptr(), &mut count) })?;
-        (0..count).map(|at| made(|port| unsafe { by_index(self.0.as_ptr(), at, port) }).map(Port)).collect()
+        (0..count)
+            .map(|at| made(|port| unsafe { by_index(self.0.as_ptr(), at, port) }).map(Port))
+            .collect()
     }
 
     pub(super) fn input_named(&self, name: &str) -> Result<Port> {
         let name = c_string(name)?;
-        Ok(Port(made(|port| unsafe { sys::ov_compiled_model_input_by_name(self.0.as_ptr(), name.as_ptr(), port) })?))
+        Ok(Port(made(|port| unsafe {
+            sys::ov_compiled_model_input_by_name(self.0.as_ptr(), name.as_ptr(), port)
+        })?))
     }
 
     pub(super) fn output_named(&self, name: &str) -> Result<Port> {
         let name = c_string(name)?;
-        Ok(Port(made(|port| unsafe { sys::ov_compiled_model_output_by_name(self.0.as_ptr(), name.as_ptr(), port) })?))
+        Ok(Port(made(|port| unsafe {
+            sys::ov_compiled_model_output_by_name(self.0.as_ptr(), name.as_ptr(), port)
+        })?))
     }
 
     pub(super) fn request(&self) -> Result<Request, Failure> {
-        made(|request| unsafe { sys::ov_compiled_model_create_infer_request(self.0.as_ptr(), request) }).map(Request)
+        made(|request| unsafe {
+            sys::ov_compiled_model_create_infer_request(self.0.as_ptr(), request)
+        })
+        .map(Request)
     }
 }
 
@@ -133,7 +174,9 @@ impl Request {
     pub(super) fn set_input(&mut self, port: &Port, tensor: &Tensor) -> Result<()> {
         let blob = Blob::of(tensor)?;
         let (request, port, blob) = (self.0.as_ptr(), port.0.as_ptr(), blob.0.as_ptr());
-        Ok(check(unsafe { sys::ov_infer_request_set_tensor_by_const_port(request, port, blob) })?)
+        Ok(check(unsafe {
+            sys::ov_infer_request_set_tensor_by_const_port(request, port, blob)
+        })?)
     }
 
     /// Returns when the outputs are there.
@@ -143,17 +186,24 @@ impl Request {
 
     /// What the last inference executed, where the model was compiled with counters.
     pub(super) fn counters(&self) -> Result<Vec<Counter>, Failure> {
-        let mut list = sys::ov_profiling_info_list_t { profiling_infos: null_mut(), size: 0 };
+        let mut list = sys::ov_profiling_info_list_t {
+            profiling_infos: null_mut(),
+            size: 0,
+        };
         check(unsafe { sys::ov_infer_request_get_profiling_info(self.0.as_ptr(), &mut list) })?;
         let word = |text: *const std::ffi::c_char| match text.is_null() {
             true => String::new(),
-            false => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
+            false => unsafe { CStr::from_ptr(text) }
+                .to_string_lossy()
+                .into_owned(),
         };
         let infos = match list.size {
             0 => &[][..],
             size => unsafe { std::slice::from_raw_parts(list.profiling_infos, size) },
         };
-        let executed = infos.iter().filter(|info| info.status == sys::ov_profiling_info_t_Status::EXECUTED);
+        let executed = infos
+            .iter()
+            .filter(|info| info.status == sys::ov_profiling_info_t_Status::EXECUTED);
         let counter = |info: &sys::ov_profiling_info_t| Counter {
             name: word(info.node_name),
             kind: word(info.node_type),
@@ -167,40 +217,73 @@ impl Request {
 
     pub(super) fn output(&self, port: &Port) -> Result<Tensor> {
         let (request, port) = (self.0.as_ptr(), port.0.as_ptr());
-        Blob(made(|blob| unsafe { sys::ov_infer_request_get_tensor_by_const_port(request, port, blob) })?).copy()
+        Blob(made(|blob| unsafe {
+            sys::ov_infer_request_get_tensor_by_const_port(request, port, blob)
+        })?)
+        .copy()
     }
 }
 
 impl Blob {
     fn of(tensor: &Tensor) -> Result<Self> {
-        let mut dims = tensor.shape().iter().map(|size| i64::try_from(*size)).collect::<Result<Vec<_>, _>>()?;
+        let mut dims = tensor
+            .shape()
+            .iter()
+            .map(|size| i64::try_from(*size))
+            .collect::<Result<Vec<_>, _>>()?;
         // The struct is built by hand because ov_shape_create refuses scalars; the library reads it and keeps nothing.
-        let shape = sys::ov_shape_t { rank: i64::try_from(dims.len())?, dims: dims.as_mut_ptr() };
-        let row = ELEMENTS.iter().find(|row| row.0 == tensor.element()).expect("BUG: a type without a row in ELEMENTS");
-        let blob = Self(made(|blob| unsafe { sys::ov_tensor_create(row.1, shape, blob) })?);
+        let shape = sys::ov_shape_t {
+            rank: i64::try_from(dims.len())?,
+            dims: dims.as_mut_ptr(),
+        };
+        let row = ELEMENTS
+            .iter()
+            .find(|row| row.0 == tensor.element())
+            .expect("BUG: a type without a row in ELEMENTS");
+        let blob = Self(made(|blob| unsafe {
+            sys::ov_tensor_create(row.1, shape, blob)
+        })?);
         unsafe { blob.memory()?.as_mut() }.copy_from_slice(tensor.bytes());
         Ok(blob)
     }
 
     fn copy(&self) -> Result<Tensor> {
         let mut element = ElementType::DYNAMIC;
-        let mut shape = sys::ov_shape_t { rank: 0, dims: null_mut() };
+        let mut shape = sys::ov_shape_t {
+            rank: 0,
+            dims: null_mut(),
+        };
         let dims = unsafe {
-            check(sys::ov_tensor_get_element_type(self.0.as_ptr(), &mut element))?;
+            check(sys::ov_tensor_get_element_type(
+                self.0.as_ptr(),
+                &mut element,
+            ))?;
             match check(sys::ov_tensor_get_shape(self.0.as_ptr(), &mut shape)) {
                 // The C API has no shape without sizes: it refuses to make one, and says no more than that.
-                Err(failure) if failure.status == Status::INVALID_C_PARAM && self.holds_one()? => {}
+                Err(failure)
+                    if failure.status == Status::INVALID_C_PARAM && self.holds_one()? => {}
                 told => told?,
             }
             let rank = usize::try_from(shape.rank)?;
-            let dims = if rank == 0 { Vec::new() } else { std::slice::from_raw_parts(shape.dims, rank).to_vec() };
+            let dims = if rank == 0 {
+                Vec::new()
+            } else {
+                std::slice::from_raw_parts(shape.dims, rank).to_vec()
+            };
             if rank > 0 {
                 sys::ov_shape_free(&mut shape);
             }
             dims
         };
-        let dims = dims.into_iter().map(usize::try_from).collect::<Result<Vec<_>, _>>()?;
-        Tensor::new(element_of(element)?, dims, unsafe { self.memory()?.as_ref() }.to_vec())
+        let dims = dims
+            .into_iter()
+            .map(usize::try_from)
+            .collect::<Result<Vec<_>, _>>()?;
+        Tensor::new(
+            element_of(element)?,
+            dims,
+            unsafe { self.memory()?.as_ref() }.to_vec(),
+        )
     }
 
     fn holds_one(&self) -> Result<bool, Failure> {
@@ -218,7 +301,11 @@ impl Blob {
                 check(sys::ov_tensor_data(self.0.as_ptr(), &mut data))?;
             }
         }
-        let data = if size > 0 { NonNull::new(data.cast()) } else { Some(NonNull::dangling()) };
+        let data = if size > 0 {
+            NonNull::new(data.cast())
+        } else {
+            Some(NonNull::dangling())
+        };
         let data = data.with_context(|| format!("OpenVINO gave no memory for {size} bytes"))?;
         Ok(NonNull::slice_from_raw_parts(data, size))
     }
@@ -244,6 +331,8 @@ const ELEMENTS: &[(Element, ElementType)] = &[
 fn element_of(raw: ElementType) -> Result<Element> {
     match ELEMENTS.iter().find(|row| row.1 == raw) {
         Some(row) => Ok(row.0),
-        None => bail!("OpenVINO's element type {raw:?} has no counterpart in safetensors files here"),
+        None => {
+            bail!("OpenVINO's element type {raw:?} has no counterpart in safetensors files here")
+        }
     }
 }

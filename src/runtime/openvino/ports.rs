@@ -8,7 +8,11 @@ use crate::runtime::tensors::Tensors;
 
 /// The tree and the model agree on every input by name and type, and on the outputs by number and order.
 fn check(compiled: &Compiled, manifest: &Manifest, inputs: &Tensors) -> Result<()> {
-    let names: Vec<_> = compiled.inputs()?.iter().map(|port| port.name().unwrap_or_default()).collect();
+    let names: Vec<_> = compiled
+        .inputs()?
+        .iter()
+        .map(|port| port.name().unwrap_or_default())
+        .collect();
     ensure!(
         names.len() == manifest.inputs.len(),
         "the manifest names {} inputs and the model takes {}: {}",
@@ -17,9 +21,15 @@ fn check(compiled: &Compiled, manifest: &Manifest, inputs: &Tensors) -> Result<(
         names.join(", ")
     );
     for (index, name) in manifest.inputs.iter().enumerate() {
-        let tensor = inputs.get(name).with_context(|| format!("inputs.safetensors lacks the input `{name}`"))?;
-        let port = input_port(compiled, manifest, index)
-            .with_context(|| format!("the model has no input `{name}`; it takes: {}", names.join(", ")))?;
+        let tensor = inputs
+            .get(name)
+            .with_context(|| format!("inputs.safetensors lacks the input `{name}`"))?;
+        let port = input_port(compiled, manifest, index).with_context(|| {
+            format!(
+                "the model has no input `{name}`; it takes: {}",
+                names.join(", ")
+            )
+        })?;
         let element = port.element()?;
         ensure!(
             element == tensor.element(),
@@ -30,17 +40,30 @@ fn check(compiled: &Compiled, manifest: &Manifest, inputs: &Tensors) -> Result<(
     }
     let ports: Vec<_> = compiled.outputs()?.iter().map(|port| port.name()).collect();
     // Of a ready file's outputs some may be compared; then each is told by its name.
-    let is_part = manifest.outputs.iter().all(|name| compiled.output_named(name).is_ok());
+    let is_part = manifest
+        .outputs
+        .iter()
+        .all(|name| compiled.output_named(name).is_ok());
     ensure!(
         ports.len() == manifest.outputs.len() || (ports.len() > manifest.outputs.len() && is_part),
         "the manifest names {} outputs and the model makes {}",
         manifest.outputs.len(),
         ports.len()
     );
-    for (name, port) in manifest.outputs.iter().zip(&ports).filter(|_| ports.len() == manifest.outputs.len()) {
+    for (name, port) in manifest
+        .outputs
+        .iter()
+        .zip(&ports)
+        .filter(|_| ports.len() == manifest.outputs.len())
+    {
         // A port may have another name or none; one that bears another output's name shows that the order is wrong.
-        if let Some(port) = port.as_ref().filter(|port| *port != name && manifest.outputs.contains(port)) {
-            bail!("the manifest calls `{name}` what the model calls `{port}`: its outputs are in another order");
+        if let Some(port) = port
+            .as_ref()
+            .filter(|port| *port != name && manifest.outputs.contains(port))
+        {
+            bail!(
+                "the manifest calls `{name}` what the model calls `{port}`: its outputs are in another order"
+            );
         }
     }
     Ok(())
@@ -58,11 +81,16 @@ pub(super) fn output_port(compiled: &Compiled, manifest: &Manifest, index: usize
 /// The port of an input by its name. One that the model hands on as an output may be left with the output's name alone: it
 /// is found by its place, where that bears no other input's name.
 pub(super) fn input_port(compiled: &Compiled, manifest: &Manifest, index: usize) -> Result<Port> {
-    compiled.input_named(&manifest.inputs[index]).or_else(|error| {
-        let port = compiled.inputs()?.into_iter().nth(index);
-        let is_another = |port: &Port| port.name().is_some_and(|name| manifest.inputs.contains(&name));
-        port.filter(|port| !is_another(port)).ok_or(error)
-    })
+    compiled
+        .input_named(&manifest.inputs[index])
+        .or_else(|error| {
+            let port = compiled.inputs()?.into_iter().nth(index);
+            let is_another = |port: &Port| {
+                port.name()
+                    .is_some_and(|name| manifest.inputs.contains(&name))
+            };
+            port.filter(|port| !is_another(port)).ok_or(error)
+        })
 }
 
 /// A compiled model that can infer. Fields are dropped in this order.
@@ -75,7 +103,10 @@ impl Runner {
     /// Of a model that agrees with its manifest, ready for an inference on `inputs`.
     pub(super) fn of(compiled: Compiled, manifest: &Manifest, inputs: &Tensors) -> Result<Self> {
         check(&compiled, manifest, inputs)?;
-        let mut runner = Self { request: compiled.request()?, compiled };
+        let mut runner = Self {
+            request: compiled.request()?,
+            compiled,
+        };
         runner.set_inputs(manifest, inputs)?;
         Ok(runner)
     }
@@ -83,7 +114,9 @@ impl Runner {
     fn set_inputs(&mut self, manifest: &Manifest, inputs: &Tensors) -> Result<()> {
         for (index, name) in manifest.inputs.iter().enumerate() {
             let port = input_port(&self.compiled, manifest, index)?;
-            self.request.set_input(&port, &inputs[name]).with_context(|| format!("input `{name}`"))?;
+            self.request
+                .set_input(&port, &inputs[name])
+                .with_context(|| format!("input `{name}`"))?;
         }
         Ok(())
     }
@@ -98,8 +131,12 @@ impl Runner {
     /// From the memory that the last inference wrote.
     pub(super) fn outputs(&self, manifest: &Manifest) -> Result<Tensors> {
         let output = |(index, name): (usize, &String)| {
-            let tensor = output_port(&self.compiled, manifest, index).and_then(|port| self.request.output(&port));
-            Ok((name.clone(), tensor.with_context(|| format!("output `{name}`"))?))
+            let tensor = output_port(&self.compiled, manifest, index)
+                .and_then(|port| self.request.output(&port));
+            Ok((
+                name.clone(),
+                tensor.with_context(|| format!("output `{name}`"))?,
+            ))
         };
         manifest.outputs.iter().enumerate().map(output).collect()
     }

@@ -20,11 +20,19 @@ pub(super) fn profile(job: &Job, _: &dyn Fn(&str)) -> Result<JobOutput> {
     profile::refuse_loop(tree)?;
     let version = load_library(&params.library)?;
     let core = Core::new().context("OpenVINO does not start")?;
-    let mut properties = options::properties(&params.options, params.inference_precision.names().0, params.threads)?;
+    let mut properties = options::properties(
+        &params.options,
+        params.inference_precision.names().0,
+        params.threads,
+    )?;
     properties.push((COUNTERS.0.to_owned(), COUNTERS.1.to_owned()));
     let manifest = Manifest::read(tree)?;
     let inputs = tensors::read(&tree.join(tensors::INPUTS))?;
-    let target = Target { core: &core, params: &params, properties: &properties };
+    let target = Target {
+        core: &core,
+        params: &params,
+        properties: &properties,
+    };
     let mut session = target.load(tree, &manifest, &inputs)?;
     let count = params.measure.map_or(1, |measure| measure.samples);
     let is_averaged = session.devices == [AVERAGED];
@@ -46,7 +54,9 @@ pub(super) fn profile(job: &Job, _: &dyn Fn(&str)) -> Result<JobOutput> {
             false => add(&mut counted, &session, 1.0)?,
         }
     }
-    counted.over(count, wall_ms, format!("OpenVINO {version}'s counters")).write(&job.out)?;
+    counted
+        .over(count, wall_ms, format!("OpenVINO {version}'s counters"))
+        .write(&job.out)?;
     Ok(JobOutput::ok(json!({"devices": session.devices}), None))
 }
 
@@ -55,7 +65,12 @@ fn add(counted: &mut Counted, session: &Session, times: f64) -> Result<()> {
     let device = session.devices.join(" ");
     for operator in session.runner.request.counters()? {
         let place = format!("{device} {}", operator.kernel);
-        counted.add(&operator.name, &operator.kind, place.trim_end(), (operator.ms * times, times));
+        counted.add(
+            &operator.name,
+            &operator.kind,
+            place.trim_end(),
+            (operator.ms * times, times),
+        );
     }
     Ok(())
 }

@@ -24,9 +24,17 @@ impl Bench {
         }
         let tree = folder.path().join("artefact");
         std::fs::write(tree.join("model.onnx"), IDENTITY).unwrap();
-        std::fs::write(tree.join("manifest.json"), r#"{"inputs":["inputs"],"outputs":["same"]}"#).unwrap();
+        std::fs::write(
+            tree.join("manifest.json"),
+            r#"{"inputs":["inputs"],"outputs":["same"]}"#,
+        )
+        .unwrap();
         let values = Tensor::of(Element::Float32, &[2, 2], &[1.0, -2.5, 3.25, 0.0]).unwrap();
-        tensors::write(&tree.join("inputs.safetensors"), &[("inputs".to_owned(), values.clone())].into()).unwrap();
+        tensors::write(
+            &tree.join("inputs.safetensors"),
+            &[("inputs".to_owned(), values.clone())].into(),
+        )
+        .unwrap();
         Self { folder, values }
     }
 
@@ -38,10 +46,22 @@ impl Bench {
             "inference_precision": "f32",
             "measure": {"warmup": 1, "samples": 3, "max_seconds": 5.0},
         });
-        params.as_object_mut().unwrap().extend(own.as_object().unwrap().clone());
+        params
+            .as_object_mut()
+            .unwrap()
+            .extend(own.as_object().unwrap().clone());
         let inputs = [("artefact".to_owned(), self.folder.path().join("artefact"))].into();
         let out = self.folder.path().join("out");
-        execute(&Job { op: "run".into(), params, inputs, out, ..Job::default() }, &|_| ())
+        execute(
+            &Job {
+                op: "run".into(),
+                params,
+                inputs,
+                out,
+                ..Job::default()
+            },
+            &|_| (),
+        )
     }
 }
 
@@ -70,12 +90,21 @@ fn what_cannot_be_done_as_asked_is_not_done() {
         (output.status, output.reason.unwrap_or_default())
     };
     let (status, reason) = refused(json!({"device": "NPU.7"}));
-    assert!(status == JobStatus::Unavailable && reason.contains("has no device NPU.7"), "{status:?} {reason}");
+    assert!(
+        status == JobStatus::Unavailable && reason.contains("has no device NPU.7"),
+        "{status:?} {reason}"
+    );
     let (status, reason) = refused(json!({"device": "HETERO:CPU"}));
-    assert!(status == JobStatus::Error && reason.contains("lets OpenVINO spread the work"), "{status:?} {reason}");
+    assert!(
+        status == JobStatus::Error && reason.contains("lets OpenVINO spread the work"),
+        "{status:?} {reason}"
+    );
     let (status, reason) = refused(json!({"options": {"num_streams": "all"}}));
     assert!(status == JobStatus::Error, "{status:?} {reason}");
     let (status, reason) = refused(json!({"library": "/nowhere/libopenvino_c.so"}));
-    assert!(status == JobStatus::Unavailable && reason.contains("/nowhere/libopenvino_c.so"), "{status:?} {reason}");
+    assert!(
+        status == JobStatus::Unavailable && reason.contains("/nowhere/libopenvino_c.so"),
+        "{status:?} {reason}"
+    );
     assert!(!bench.folder.path().join("out/outputs.safetensors").exists());
 }

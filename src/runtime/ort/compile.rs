@@ -48,10 +48,18 @@ fn make(job: &Job, params: &Params) -> Result<JobOutput> {
         let known = QUANTISED.join("`, `");
         bail!("QNN compiles at `{HALF}`, `{known}` and not at `{precision}`");
     }
-    ensure!(params.ep.as_deref().is_none_or(|ep| ep == "qnn"), "only `ep: qnn` compiles models");
+    ensure!(
+        params.ep.as_deref().is_none_or(|ep| ep == "qnn"),
+        "only `ep: qnn` compiles models"
+    );
     let stem = stem(params)?;
     let source = Source::read(job.artefact()?)?;
-    let given = source.manifest.rest.get("precision").and_then(Value::as_str).unwrap_or_default();
+    let given = source
+        .manifest
+        .rest
+        .get("precision")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     if is_quantised && given != precision {
         bail!("the model is quantised by its file: it is `{given}`, not `{precision}`");
     }
@@ -63,7 +71,9 @@ fn make(job: &Job, params: &Params) -> Result<JobOutput> {
 
     let file = job.out.join(format!("{stem}_ctx.onnx"));
     let (mut builder, messages) = listening(bench.lenient()?, LogLevel::Warning)?;
-    builder = writing(strict(builder)?, &file)?.with_disabled_optimizers(WRONG_OPTIMISERS).map_err(plain)?;
+    builder = writing(strict(builder)?, &file)?
+        .with_disabled_optimizers(WRONG_OPTIMISERS)
+        .map_err(plain)?;
     let compiled = builder.commit_from_memory(&prepared.bytes);
     misread_option(&messages)?;
     let compiled = match compiled {
@@ -72,7 +82,9 @@ fn make(job: &Job, params: &Params) -> Result<JobOutput> {
             let reason = match broken(&messages) {
                 Some(broken) => broken,
                 None => match examine(bench.lenient()?, QNN, &prepared.bytes)? {
-                    Verdict::Refused(reason) => return Err(Refusal::because(JobStatus::Unsupported, reason)),
+                    Verdict::Refused(reason) => {
+                        return Err(Refusal::because(JobStatus::Unsupported, reason));
+                    }
                     Verdict::Broken(reason) => reason,
                     Verdict::Unexplained => error.message().to_owned(),
                 },
@@ -84,13 +96,29 @@ fn make(job: &Job, params: &Params) -> Result<JobOutput> {
     bench.place.assert(&compiled, nodes)?;
 
     // The file is loaded again, as a run will load it: the session above proves the model, not what was written.
-    let session = strict(bench.lenient()?)?.commit_from_file(&file).map_err(plain);
+    let session = strict(bench.lenient()?)?
+        .commit_from_file(&file)
+        .map_err(plain);
     let session = session.context("the compiled model does not load")?;
     bench.place.assert(&Placement::of(&session)?, nodes)?;
-    let outputs: Vec<_> = session.outputs().iter().map(|output| output.name().to_owned()).collect();
+    let outputs: Vec<_> = session
+        .outputs()
+        .iter()
+        .map(|output| output.name().to_owned())
+        .collect();
     let wanted = &source.manifest.outputs;
-    ensure!(outputs == *wanted, "the compiled model returns {outputs:?}, and the ONNX model {wanted:?}");
-    publish(job, &bench, &source, &prepared, (&file, &session), precision)?;
+    ensure!(
+        outputs == *wanted,
+        "the compiled model returns {outputs:?}, and the ONNX model {wanted:?}"
+    );
+    publish(
+        job,
+        &bench,
+        &source,
+        &prepared,
+        (&file, &session),
+        precision,
+    )?;
     let mut facts = bench.facts()?;
     facts.insert("placement".to_owned(), json!(compiled.counts()));
     facts.insert("lowering".to_owned(), json!(prepared.rules));
@@ -104,13 +132,22 @@ fn failed(reason: &str, takes_another: Result<()>) -> anyhow::Error {
     if let Err(other) = takes_another {
         return anyhow!("the QNN compiler failed: {reason}; and on a model of one Relu: {other:#}");
     }
-    let status = if exhausts_memory(reason) { JobStatus::Oom } else { JobStatus::Unsupported };
-    Refusal::because(status, format!("the QNN compiler refuses the model: {reason}"))
+    let status = if exhausts_memory(reason) {
+        JobStatus::Oom
+    } else {
+        JobStatus::Unsupported
+    };
+    Refusal::because(
+        status,
+        format!("the QNN compiler refuses the model: {reason}"),
+    )
 }
 
 /// Whether the compiler works here at all.
 fn takes_another(bench: &Bench<'_>) -> Result<()> {
-    let session = strict(bench.lenient()?)?.commit_from_memory(RELU).map_err(plain)?;
+    let session = strict(bench.lenient()?)?
+        .commit_from_memory(RELU)
+        .map_err(plain)?;
     match Placement::of(&session)?.elsewhere(QNN).first() {
         Some(node) => bail!("it leaves `{}`", node.operator),
         None => Ok(()),
@@ -122,23 +159,45 @@ fn takes_another(bench: &Bench<'_>) -> Result<()> {
 /// ONNX Runtime's compile API would do the same without its graph optimisations, and half of the operators that the
 /// compiler refuses (an exported GELU's Erf) are gone only after those.
 fn writing(builder: SessionBuilder, file: &Path) -> Result<SessionBuilder> {
-    let path = file.to_str().with_context(|| format!("`{}` is not UTF-8", file.display()))?;
-    let entries = [("ep.context_enable", "1"), ("ep.context_embed_mode", "0"), ("ep.context_file_path", path)];
-    entries.into_iter().try_fold(builder, |builder, (key, value)| builder.with_config_entry(key, value).map_err(plain))
+    let path = file
+        .to_str()
+        .with_context(|| format!("`{}` is not UTF-8", file.display()))?;
+    let entries = [
+        ("ep.context_enable", "1"),
+        ("ep.context_embed_mode", "0"),
+        ("ep.context_file_path", path),
+    ];
+    entries
+        .into_iter()
+        .try_fold(builder, |builder, (key, value)| {
+            builder.with_config_entry(key, value).map_err(plain)
+        })
 }
 
 fn stem(params: &Params) -> Result<&str> {
     let stem = params.stem.as_deref().unwrap_or("model");
-    let plain = !stem.is_empty() && stem.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
+    let plain = !stem.is_empty()
+        && stem
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
     // The model's file stores the name of its binary: the stem is part of the bytes, and a path would leave the folder.
-    ensure!(plain, "`stem` is `{stem}`: use letters, digits, `-` and `_`");
+    ensure!(
+        plain,
+        "`stem` is `{stem}`: use letters, digits, `-` and `_`"
+    );
     Ok(stem)
 }
 
 /// The provider answers an option that it does not understand with a warning and a default of its own.
 fn misread_option(messages: &Messages) -> Result<()> {
-    let messages = messages.lock().map(|messages| messages.clone()).unwrap_or_default();
-    match messages.iter().find(|message| message.place.contains("Parse")) {
+    let messages = messages
+        .lock()
+        .map(|messages| messages.clone())
+        .unwrap_or_default();
+    match messages
+        .iter()
+        .find(|message| message.place.contains("Parse"))
+    {
         Some(message) => bail!("QNN did not understand an option: {}", message.text.trim()),
         None => Ok(()),
     }
@@ -161,7 +220,10 @@ fn whole(options: &mut Vec<(String, String)>) {
 
 /// The SDK that prepared the model, by the model's own word: `v2:6:2.51.0:…`.
 fn sdk(session: &Session) -> Option<String> {
-    let told = session.metadata().ok()?.custom("ep_compatibility_info.QNNExecutionProvider")?;
+    let told = session
+        .metadata()
+        .ok()?
+        .custom("ep_compatibility_info.QNNExecutionProvider")?;
     told.split(':').nth(2).map(str::to_owned)
 }
 
@@ -174,10 +236,19 @@ fn publish(
     (file, session): (&Path, &Session),
     precision: &str,
 ) -> Result<()> {
-    let taken: Vec<_> = session.inputs().iter().map(|input| input.name().to_owned()).collect();
+    let taken: Vec<_> = session
+        .inputs()
+        .iter()
+        .map(|input| input.name().to_owned())
+        .collect();
     // An input that the graph does not use is gone from the compiled model.
-    for (file, given) in [(tensors::INPUTS, Some(&source.inputs)), (tensors::CONTROL_INPUTS, source.control.as_ref())] {
-        let Some(mut inputs) = given.cloned() else { continue };
+    for (file, given) in [
+        (tensors::INPUTS, Some(&source.inputs)),
+        (tensors::CONTROL_INPUTS, source.control.as_ref()),
+    ] {
+        let Some(mut inputs) = given.cloned() else {
+            continue;
+        };
         inputs.retain(|name, _| taken.contains(name));
         tensors::write(&job.out.join(file), &inputs)?;
     }
@@ -194,16 +265,33 @@ fn publish(
         }
     }
     rest["versions"] = json!({"onnxruntime": bench.host.version, "qnn_sdk": sdk(session)});
-    let Value::Object(rest) = rest else { unreachable!() };
-    Manifest { inputs: taken, outputs: source.manifest.outputs.clone(), rest }.write(&job.out)
+    let Value::Object(rest) = rest else {
+        unreachable!()
+    };
+    Manifest {
+        inputs: taken,
+        outputs: source.manifest.outputs.clone(),
+        rest,
+    }
+    .write(&job.out)
 }
 
 fn clear(folder: &Path) -> Result<()> {
-    let left = || format!("failed to clear `{}` after a failed compile", folder.display());
+    let left = || {
+        format!(
+            "failed to clear `{}` after a failed compile",
+            folder.display()
+        )
+    };
     for entry in std::fs::read_dir(folder).with_context(left)? {
         let entry = entry.with_context(left)?;
         let (path, kind) = (entry.path(), entry.file_type().with_context(left)?);
-        if kind.is_dir() { bfs::remove_dir(&path) } else { std::fs::remove_file(&path) }.with_context(left)?;
+        if kind.is_dir() {
+            bfs::remove_dir(&path)
+        } else {
+            std::fs::remove_file(&path)
+        }
+        .with_context(left)?;
     }
     Ok(())
 }
@@ -215,12 +303,25 @@ mod tests {
     #[test]
     fn the_npu_quantises_inputs_unless_the_spec_leaves_that_to_the_cpu() {
         let made = |given: &[(&str, &str)]| {
-            let mut options = given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            let mut options = given
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect();
             whole(&mut options);
-            options.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
+            options
+                .iter()
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect::<Vec<_>>()
+                .join(" ")
         };
-        assert_eq!(made(&[("soc_model", "60")]), "offload_graph_io_quantization=0 soc_model=60");
-        assert_eq!(made(&[("offload_graph_io_quantization", "1")]), "offload_graph_io_quantization=1");
+        assert_eq!(
+            made(&[("soc_model", "60")]),
+            "offload_graph_io_quantization=0 soc_model=60"
+        );
+        assert_eq!(
+            made(&[("offload_graph_io_quantization", "1")]),
+            "offload_graph_io_quantization=1"
+        );
     }
 
     #[test]
@@ -228,13 +329,22 @@ mod tests {
         let words = "QNN.graphAddNode() failed for node `Mul0` of type `ElementWiseMultiply` with error code 6005";
         let refused = failed(words, Ok(()));
         assert_eq!(Refusal::status_of(&refused), JobStatus::Unsupported);
-        assert_eq!(refused.to_string(), format!("the QNN compiler refuses the model: {words}"));
-        let broken = failed("QNN SetupBackend failed", Err(anyhow!("QNN SetupBackend failed")));
+        assert_eq!(
+            refused.to_string(),
+            format!("the QNN compiler refuses the model: {words}")
+        );
+        let broken = failed(
+            "QNN SetupBackend failed",
+            Err(anyhow!("QNN SetupBackend failed")),
+        );
         assert_eq!(Refusal::status_of(&broken), JobStatus::Error);
         assert_eq!(
             broken.to_string(),
             "the QNN compiler failed: QNN SetupBackend failed; and on a model of one Relu: QNN SetupBackend failed"
         );
-        assert_eq!(Refusal::status_of(&failed("Failed to allocate memory", Ok(()))), JobStatus::Oom);
+        assert_eq!(
+            Refusal::status_of(&failed("Failed to allocate memory", Ok(()))),
+            JobStatus::Oom
+        );
     }
 }

@@ -31,8 +31,12 @@ impl Cached {
             Err(why) if Refusal::status_of(&why) == JobStatus::Oom => {
                 Err(why.context("failed to load the decoder with a cache"))
             }
-            Err(why) if provider == CPU => bail!("failed to load the decoder with a cache: {why:#}"),
-            Err(why) => Ok(Err(format!("{provider} does not take the decoder with a cache: {why:#}"))),
+            Err(why) if provider == CPU => {
+                bail!("failed to load the decoder with a cache: {why:#}")
+            }
+            Err(why) => Ok(Err(format!(
+                "{provider} does not take the decoder with a cache: {why:#}"
+            ))),
         }
     }
 
@@ -41,10 +45,21 @@ impl Cached {
         let session = bench.session(&model)?;
         bench.placement(&session, &model)?;
         let takes: Vec<_> = session.inputs().iter().map(|input| input.name()).collect();
-        let gives: Vec<_> = session.outputs().iter().map(|output| output.name()).collect();
+        let gives: Vec<_> = session
+            .outputs()
+            .iter()
+            .map(|output| output.name())
+            .collect();
         let is_told = takes == of.manifest.inputs && gives == of.manifest.outputs;
-        ensure!(is_told, "it takes {takes:?} and gives {gives:?}, which its manifest does not say");
-        let mut opened = Self { of, session, past: Vec::new() };
+        ensure!(
+            is_told,
+            "it takes {takes:?} and gives {gives:?}, which its manifest does not say"
+        );
+        let mut opened = Self {
+            of,
+            session,
+            past: Vec::new(),
+        };
         opened.forget()?;
         Ok(opened)
     }
@@ -53,21 +68,47 @@ impl Cached {
 impl Take for Cached {
     fn forget(&mut self) -> Result<()> {
         let empty = self.of.empty()?;
-        let port = |name: &str| self.session.inputs().iter().find(|input| input.name() == name);
+        let port = |name: &str| {
+            self.session
+                .inputs()
+                .iter()
+                .find(|input| input.name() == name)
+        };
         let value = |(kept, tensor): (&Kept, &Tensor)| {
             let input = port(&kept.input).context("BUG: names were compared")?;
-            Ok(native(input.dtype(), tensor).with_context(|| format!("input `{}`", kept.input))?.into_dyn())
+            Ok(native(input.dtype(), tensor)
+                .with_context(|| format!("input `{}`", kept.input))?
+                .into_dyn())
         };
-        self.past = self.of.cache.iter().zip(&empty).map(value).collect::<Result<_>>()?;
+        self.past = self
+            .of
+            .cache
+            .iter()
+            .zip(&empty)
+            .map(value)
+            .collect::<Result<_>>()?;
         Ok(())
     }
 
     fn take(&mut self, ids: &Tensor) -> Result<Tensor> {
-        let places: Vec<_> = self.of.manifest.inputs.iter().map(|name| self.of.place(name)).collect();
-        let at = places.iter().position(Option::is_none).context("BUG: one input is the ids")?;
-        let ids = native(self.session.inputs()[at].dtype(), ids).context("the ids")?.into_dyn();
-        let inputs: Vec<SessionInputValue<'_>> =
-            places.iter().map(|place| SessionInputValue::from(place.map_or(&ids, |place| &self.past[place]))).collect();
+        let places: Vec<_> = self
+            .of
+            .manifest
+            .inputs
+            .iter()
+            .map(|name| self.of.place(name))
+            .collect();
+        let at = places
+            .iter()
+            .position(Option::is_none)
+            .context("BUG: one input is the ids")?;
+        let ids = native(self.session.inputs()[at].dtype(), ids)
+            .context("the ids")?
+            .into_dyn();
+        let inputs: Vec<SessionInputValue<'_>> = places
+            .iter()
+            .map(|place| SessionInputValue::from(place.map_or(&ids, |place| &self.past[place])))
+            .collect();
         let outputs = self.session.run::<0>(inputs.as_slice()).map_err(plain)?;
         let mut values: Vec<DynValue> = outputs.into_iter().map(|(_, value)| value).collect();
         let scores = read(values.remove(0)).context("the scores")?;

@@ -32,7 +32,10 @@ const CUDA_TABLE: Table = Table {
     always: &[("cudnn_conv_algo_search", "HEURISTIC"), ("use_tf32", "0")],
     options: &[
         ("arena_extend_strategy", Words(ARENA)),
-        ("cudnn_conv_algo_search", Words(&["DEFAULT", "EXHAUSTIVE", "HEURISTIC"])),
+        (
+            "cudnn_conv_algo_search",
+            Words(&["DEFAULT", "EXHAUSTIVE", "HEURISTIC"]),
+        ),
         ("cudnn_conv_use_max_workspace", Words(SWITCH)),
         ("gpu_mem_limit", Whole(1, u64::MAX)),
         ("prefer_nhwc", Words(SWITCH)),
@@ -43,10 +46,17 @@ const CUDA_TABLE: Table = Table {
 /// Engines are not cached: a load must not depend on earlier runs.
 const TENSORRT_TABLE: Table = Table {
     provider: "TensorRT",
-    always: &[("trt_engine_cache_enable", "0"), ("trt_fp16_enable", "0"), ("trt_timing_cache_enable", "0")],
+    always: &[
+        ("trt_engine_cache_enable", "0"),
+        ("trt_fp16_enable", "0"),
+        ("trt_timing_cache_enable", "0"),
+    ],
     options: &[
         ("trt_bf16_enable", Words(SWITCH)),
-        ("trt_builder_optimization_level", Words(&["0", "1", "2", "3", "4", "5"])),
+        (
+            "trt_builder_optimization_level",
+            Words(&["0", "1", "2", "3", "4", "5"]),
+        ),
         ("trt_fp16_enable", Words(SWITCH)),
         ("trt_max_workspace_size", Whole(1, u64::MAX)),
     ],
@@ -61,23 +71,37 @@ const MIGRAPHX_TABLE: Table = Table {
 /// CoreML itself spreads a model over the units that it may use; which it used it does not tell.
 const COREML_TABLE: Table = Table {
     provider: "CoreML",
-    always: &[("AllowLowPrecisionAccumulationOnGPU", "0"), ("ModelFormat", "MLProgram")],
+    always: &[
+        ("AllowLowPrecisionAccumulationOnGPU", "0"),
+        ("ModelFormat", "MLProgram"),
+    ],
     options: &[
         ("AllowLowPrecisionAccumulationOnGPU", Words(SWITCH)),
         ("ModelFormat", Words(&["MLProgram", "NeuralNetwork"])),
-        ("SpecializationStrategy", Words(&["Default", "FastPrediction"])),
+        (
+            "SpecializationStrategy",
+            Words(&["Default", "FastPrediction"]),
+        ),
     ],
 };
 
 /// Devices of the CoreML target, and CoreML's word for each.
-const COREML_UNITS: &[(&str, &str)] =
-    &[("all", "ALL"), ("cpu", "CPUOnly"), ("gpu", "CPUAndGPU"), ("npu", "CPUAndNeuralEngine")];
+const COREML_UNITS: &[(&str, &str)] = &[
+    ("all", "ALL"),
+    ("cpu", "CPUOnly"),
+    ("gpu", "CPUAndGPU"),
+    ("npu", "CPUAndNeuralEngine"),
+];
 
 /// A CUDA device, or TensorRT on one.
 pub(super) fn cuda(params: &Params) -> Result<Place> {
     let asked = params.device.as_deref().unwrap_or("cuda");
     let tensorrt = asked.split(':').next() == Some("tensorrt");
-    let (provider, table) = if tensorrt { (TENSORRT, &TENSORRT_TABLE) } else { (CUDA, &CUDA_TABLE) };
+    let (provider, table) = if tensorrt {
+        (TENSORRT, &TENSORRT_TABLE)
+    } else {
+        (CUDA, &CUDA_TABLE)
+    };
     let options = table.checked(&params.options).map_err(anyhow::Error::msg)?;
     let folder = nvidia(&params.library);
     let loaded = folder.as_deref().map(preload).unwrap_or_default();
@@ -86,16 +110,28 @@ pub(super) fn cuda(params: &Params) -> Result<Place> {
             "TensorRT is not here: no libnvinfer.so.10 loads (install TensorRT 10, and name its folder in LD_LIBRARY_PATH)",
         ));
     }
-    let tf32 = if allows_tf32(&options) { "on (use_tf32)" } else { "off (NVIDIA_TF32_OVERRIDE=0)" };
-    let place = Place { options, ..on_lease(params, provider, asked)? };
-    Ok(place.with_fact("cuda_libraries", json!(loaded)).with_fact("tf32", json!(tf32)))
+    let tf32 = if allows_tf32(&options) {
+        "on (use_tf32)"
+    } else {
+        "off (NVIDIA_TF32_OVERRIDE=0)"
+    };
+    let place = Place {
+        options,
+        ..on_lease(params, provider, asked)?
+    };
+    Ok(place
+        .with_fact("cuda_libraries", json!(loaded))
+        .with_fact("tf32", json!(tf32)))
 }
 
 /// The last word on TF32, before any of NVIDIA's libraries is loaded: TensorRT's provider has no option for it, and cuBLAS,
 /// cuDNN and TensorRT ask this variable before their programs.
 pub(super) fn settle_tf32(params: &Params) -> Result<()> {
     const OVERRIDE: &str = "NVIDIA_TF32_OVERRIDE";
-    let asked = params.options.iter().map(|(name, value)| (name.clone(), value.to_string().replace('"', "")));
+    let asked = params
+        .options
+        .iter()
+        .map(|(name, value)| (name.clone(), value.to_string().replace('"', "")));
     if !allows_tf32(&asked.collect::<Vec<_>>()) {
         // SAFETY: the worker has read its job, and no other thread of it runs yet.
         unsafe { std::env::set_var(OVERRIDE, "0") };
@@ -106,19 +142,28 @@ pub(super) fn settle_tf32(params: &Params) -> Result<()> {
 }
 
 fn allows_tf32(options: &[(String, String)]) -> bool {
-    options.iter().any(|(name, value)| name == "use_tf32" && ["1", "true"].contains(&value.as_str()))
+    options
+        .iter()
+        .any(|(name, value)| name == "use_tf32" && ["1", "true"].contains(&value.as_str()))
 }
 
 /// The place, if CUDA's driver starts and shows this process the leased GPU.
 pub(super) fn seen(mut place: Place) -> Result<Place> {
-    let Some(lease) = &mut place.lease else { return Ok(place) };
+    let Some(lease) = &mut place.lease else {
+        return Ok(place);
+    };
     let shown = shown::nvidia(lease).map_err(Refusal::unavailable)?;
     Ok(place.with_fact("cuda", json!(shown)))
 }
 
 pub(super) fn rocm(params: &Params) -> Result<Place> {
-    let options = MIGRAPHX_TABLE.checked(&params.options).map_err(anyhow::Error::msg)?;
-    Ok(Place { options, ..on_lease(params, MIGRAPHX, params.device.as_deref().unwrap_or("rocm"))? })
+    let options = MIGRAPHX_TABLE
+        .checked(&params.options)
+        .map_err(anyhow::Error::msg)?;
+    Ok(Place {
+        options,
+        ..on_lease(params, MIGRAPHX, params.device.as_deref().unwrap_or("rocm"))?
+    })
 }
 
 pub(super) fn coreml(params: &Params) -> Result<Place> {
@@ -131,35 +176,66 @@ pub(super) fn coreml(params: &Params) -> Result<Place> {
         let hint = crate::base::suggest::hint(asked, COREML_UNITS.iter().map(|(name, _)| *name));
         bail!("CoreML has no device `{asked}`; {hint}");
     };
-    let mut options = COREML_TABLE.checked(&params.options).map_err(anyhow::Error::msg)?;
+    let mut options = COREML_TABLE
+        .checked(&params.options)
+        .map_err(anyhow::Error::msg)?;
     options.push(("MLComputeUnits".to_owned(), (*units).to_owned()));
     // Not `gpu`: which of the units it used CoreML does not tell.
-    Ok(Place { options, ..Place::new(COREML, asked, format!("coreml:{units}")) })
+    Ok(Place {
+        options,
+        ..Place::new(COREML, asked, format!("coreml:{units}"))
+    })
 }
 
 /// The leased device, by its own name.
 fn on_lease(params: &Params, provider: &'static str, asked: &str) -> Result<Place> {
     let Some(lease) = &params.lease else {
-        return Err(Refusal::unavailable(format!("no device `{asked}` was found for this process")));
+        return Err(Refusal::unavailable(format!(
+            "no device `{asked}` was found for this process"
+        )));
     };
     lease.check().map_err(anyhow::Error::msg)?;
-    let place = Place { lease: Some(lease.clone()), ..Place::new(provider, asked, lease.id.clone()) };
-    Ok(place.with_fact("device", json!({"id": lease.id, "name": lease.name, "uuid": lease.uuid})))
+    let place = Place {
+        lease: Some(lease.clone()),
+        ..Place::new(provider, asked, lease.id.clone())
+    };
+    Ok(place.with_fact(
+        "device",
+        json!({"id": lease.id, "name": lease.name, "uuid": lease.uuid}),
+    ))
 }
 
 /// How a session is given a provider that ONNX Runtime does not offer as a device; None for one that it does.
-pub(super) fn built_in(provider: &str, options: &[(String, String)]) -> Option<ExecutionProviderDispatch> {
-    let on = |name: &str| options.iter().any(|(known, value)| known == name && value == "1");
-    fn with<P: ep::ArbitrarilyConfigurableExecutionProvider>(provider: P, options: &[(String, String)]) -> P {
-        options.iter().fold(provider, |provider, (name, value)| provider.with_arbitrary_config(name, value))
+pub(super) fn built_in(
+    provider: &str,
+    options: &[(String, String)],
+) -> Option<ExecutionProviderDispatch> {
+    let on = |name: &str| {
+        options
+            .iter()
+            .any(|(known, value)| known == name && value == "1")
+    };
+    fn with<P: ep::ArbitrarilyConfigurableExecutionProvider>(
+        provider: P,
+        options: &[(String, String)],
+    ) -> P {
+        options.iter().fold(provider, |provider, (name, value)| {
+            provider.with_arbitrary_config(name, value)
+        })
     }
     // The process is shown one device, so that is the first.
     let id = 0;
-    let migraphx = || ep::MIGraphX::default().with_device_id(id).with_fp16(on("fp16"));
+    let migraphx = || {
+        ep::MIGraphX::default()
+            .with_device_id(id)
+            .with_fp16(on("fp16"))
+    };
     let provider = match provider {
         CUDA => with(ep::CUDA::default().with_device_id(id), options).build(),
         TENSORRT => with(ep::TensorRT::default().with_device_id(id), options).build(),
-        MIGRAPHX => migraphx().with_exhaustive_tune(on("exhaustive_tune")).build(),
+        MIGRAPHX => migraphx()
+            .with_exhaustive_tune(on("exhaustive_tune"))
+            .build(),
         ROCM => ep::ROCm::default().with_device_id(id).build(),
         COREML => with(ep::CoreML::default(), options).build(),
         _ => return None,
@@ -170,7 +246,10 @@ pub(super) fn built_in(provider: &str, options: &[(String, String)]) -> Option<E
 /// MIGraphX, or the older ROCm provider where the loaded library has that one and not the other.
 pub(super) fn of_amd() -> &'static str {
     let is_here = |answer: ort::Result<bool>| answer.unwrap_or(false);
-    let (new, old) = (is_here(ep::MIGraphX::is_available()), is_here(ep::ROCm::is_available()));
+    let (new, old) = (
+        is_here(ep::MIGraphX::is_available()),
+        is_here(ep::ROCm::is_available()),
+    );
     if old && !new { ROCM } else { MIGRAPHX }
 }
 
@@ -204,7 +283,11 @@ pub(super) fn is_absence(reason: &str) -> bool {
 
 /// `site-packages/nvidia` beside `site-packages/onnxruntime/capi/libonnxruntime.so`.
 fn nvidia(library: &Path) -> Option<PathBuf> {
-    library.ancestors().nth(3).map(|site| site.join("nvidia")).filter(|folder| folder.is_dir())
+    library
+        .ancestors()
+        .nth(3)
+        .map(|site| site.join("nvidia"))
+        .filter(|folder| folder.is_dir())
 }
 
 /// Loads CUDA's and cuDNN's libraries of the environment for all that will ask for them by name, and gives their names.
@@ -221,23 +304,46 @@ fn preload(folder: &Path) -> Vec<String> {
             return loaded.into_iter().collect();
         }
         open.retain(|path| !now.contains(path));
-        loaded.extend(now.iter().filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())));
+        loaded.extend(
+            now.iter()
+                .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())),
+        );
     }
 }
 
 fn is_wanted(path: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    const WANTED: [&str; 8] =
-        ["libcudart", "libcublas", "libcudnn", "libcufft", "libcurand", "libnvrtc.", "libnvJitLink", "libnvinfer"];
+    let name = path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
+    const WANTED: [&str; 8] = [
+        "libcudart",
+        "libcublas",
+        "libcudnn",
+        "libcufft",
+        "libcurand",
+        "libnvrtc.",
+        "libnvJitLink",
+        "libnvinfer",
+    ];
     name.contains(".so.") && WANTED.iter().any(|start| name.starts_with(start))
 }
 
 /// Files in the folders named `lib` below a folder: wheels put them one or two levels deep.
 fn walk(folder: &Path) -> Vec<PathBuf> {
     let list = |folder: &Path| -> Vec<PathBuf> {
-        std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+        std::fs::read_dir(folder)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+            .collect()
     };
-    list(folder).iter().flat_map(|package| list(&package.join("lib"))).filter(|path| path.is_file()).collect()
+    list(folder)
+        .iter()
+        .flat_map(|package| list(&package.join("lib")))
+        .filter(|path| path.is_file())
+        .collect()
 }
 
 fn loads(name: &str) -> bool {
@@ -259,40 +365,64 @@ mod tests {
 
     fn params(more: serde_json::Value) -> Params {
         let mut params = json!({"library": "/nowhere/libonnxruntime.so"});
-        params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        params
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         Params::of(&params).unwrap()
     }
 
     #[test]
     fn fp32_is_not_tf32_unless_a_spec_says_so() {
-        let lease = json!({"id": "cuda:1", "name": "NVIDIA H200", "uuid": "GPU-1", "index": 0, "env": {}});
+        let lease =
+            json!({"id": "cuda:1", "name": "NVIDIA H200", "uuid": "GPU-1", "index": 0, "env": {}});
         let place = cuda(&params(json!({"device": "cuda:1", "lease": lease}))).unwrap();
         assert_eq!(place.options()["use_tf32"], "0");
         assert_eq!(place.more["tf32"], "off (NVIDIA_TF32_OVERRIDE=0)");
-        assert_eq!((place.requested.as_str(), place.actual.as_str()), ("cuda:1", "cuda:1"));
+        assert_eq!(
+            (place.requested.as_str(), place.actual.as_str()),
+            ("cuda:1", "cuda:1")
+        );
         let place = cuda(&params(json!({"lease": lease, "options": {"use_tf32": 1}}))).unwrap();
         assert_eq!(place.options()["use_tf32"], "1");
         assert_eq!(place.more["tf32"], "on (use_tf32)");
-        let error = cuda(&params(json!({"lease": lease, "options": {"use_tf23": 1}}))).err().unwrap();
-        assert_eq!(error.to_string(), "CUDA has no option `use_tf23`; did you mean `use_tf32`?");
+        let error = cuda(&params(json!({"lease": lease, "options": {"use_tf23": 1}})))
+            .err()
+            .unwrap();
+        assert_eq!(
+            error.to_string(),
+            "CUDA has no option `use_tf23`; did you mean `use_tf32`?"
+        );
     }
 
     #[test]
     fn without_a_device_nothing_is_tried() {
         for place in [cuda, rocm] {
             let error = place(&params(json!({}))).err().unwrap();
-            assert_eq!(Refusal::status_of(&error), JobStatus::Unavailable, "{error}");
+            assert_eq!(
+                Refusal::status_of(&error),
+                JobStatus::Unavailable,
+                "{error}"
+            );
         }
         let missing = cuda(&params(json!({"device": "tensorrt"}))).err().unwrap();
         assert_eq!(Refusal::status_of(&missing), JobStatus::Unavailable);
-        assert!(missing.to_string().starts_with("TensorRT is not here"), "{missing}");
+        assert!(
+            missing.to_string().starts_with("TensorRT is not here"),
+            "{missing}"
+        );
     }
 
     #[test]
     fn a_lease_that_the_process_was_not_started_with_is_refused() {
         let lease = json!({"id": "cuda:0", "name": "x", "index": 0, "env": {"ORCH_NO_SUCH_VARIABLE": "GPU-1"}});
         let error = cuda(&params(json!({"lease": lease}))).err().unwrap();
-        assert!(error.to_string().contains("ORCH_NO_SUCH_VARIABLE is not GPU-1"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("ORCH_NO_SUCH_VARIABLE is not GPU-1"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -306,7 +436,9 @@ mod tests {
             assert!(is_absence(absent), "{absent}");
         }
         assert!(!is_absence("CUDNN_STATUS_EXECUTION_FAILED"));
-        assert!(!is_absence("CUDA failure 700: an illegal memory access was encountered"));
+        assert!(!is_absence(
+            "CUDA failure 700: an illegal memory access was encountered"
+        ));
     }
 
     /// Two libraries, the first of which needs the second.
@@ -327,9 +459,16 @@ mod tests {
         };
         cc("libcudart.so.99", "int orch_b(void) { return 1; }", &[]);
         let needed = library.join("libcudart.so.99");
-        cc("libcublas.so.99", "int orch_b(void); int orch_a(void) { return orch_b(); }", &[needed.to_str().unwrap()]);
+        cc(
+            "libcublas.so.99",
+            "int orch_b(void); int orch_a(void) { return orch_b(); }",
+            &[needed.to_str().unwrap()],
+        );
         std::fs::write(library.join("libcudnn.so.99"), "no library").unwrap();
         std::fs::write(library.join("libother.so.1"), "not asked for").unwrap();
-        assert_eq!(preload(folder.path()), ["libcublas.so.99", "libcudart.so.99"]);
+        assert_eq!(
+            preload(folder.path()),
+            ["libcublas.so.99", "libcudart.so.99"]
+        );
     }
 }

@@ -30,7 +30,11 @@ pub(super) fn half(job: &Job, params: &Params) -> Result<JobOutput> {
             "ONNX Runtime {} has no such kernels on the CPU: it put {casts} casts into the model and computes in fp32",
             bench.host.version
         );
-        return Err(Refusal::with_facts(JobStatus::Unsupported, reason, json!({"casts": casts})));
+        return Err(Refusal::with_facts(
+            JobStatus::Unsupported,
+            reason,
+            json!({"casts": casts}),
+        ));
     }
     Ok(output)
 }
@@ -41,8 +45,16 @@ const CAST: &str = "InsertedPrecisionFreeCast_";
 /// What is to be said of a run of an fp16 model on the CPU, if it was not all computed in fp16.
 pub(super) fn cast_to_fp32(bench: &Bench<'_>, model: &Path) -> Result<Option<String>> {
     let nodes = bench.nodes(model)?;
-    let nodes: Vec<_> = nodes.iter().filter(|node| node.op_type() != "Cast").collect();
-    let is_forced = |node: &&&NodeProto| node.input.iter().chain(&node.output).any(|name| name.starts_with(CAST));
+    let nodes: Vec<_> = nodes
+        .iter()
+        .filter(|node| node.op_type() != "Cast")
+        .collect();
+    let is_forced = |node: &&&NodeProto| {
+        node.input
+            .iter()
+            .chain(&node.output)
+            .any(|name| name.starts_with(CAST))
+    };
     let forced = nodes.iter().filter(is_forced).count();
     Ok((forced > 0).then(|| {
         format!(

@@ -40,7 +40,8 @@ impl Message {
     /// The provider's word that it failed as a whole. Its list of the nodes that it refuses comes at the same level and
     /// is not one.
     pub(super) fn failure(&self) -> Option<String> {
-        let error = matches!(self.level, LogLevel::Error | LogLevel::Fatal) && self.place.contains("qnn");
+        let error =
+            matches!(self.level, LogLevel::Error | LogLevel::Fatal) && self.place.contains("qnn");
         (error && !self.text.contains("Unsupported nodes")).then(|| self.text.trim().to_owned())
     }
 }
@@ -52,34 +53,56 @@ impl Host {
     pub(super) fn load(library: &Path) -> Result<Self> {
         let load = || {
             let environment = ort::init_from(library)?.with_name("orch").build()?;
-            anyhow::Ok(Self { environment, version: version(library)? })
+            anyhow::Ok(Self {
+                environment,
+                version: version(library)?,
+            })
         };
         let place = library.display();
-        load().map_err(|e| Refusal::unavailable(format!("failed to load ONNX Runtime from `{place}`: {e}")))
+        load().map_err(|e| {
+            Refusal::unavailable(format!("failed to load ONNX Runtime from `{place}`: {e}"))
+        })
     }
 
     /// Adds a plugin provider and makes sure that it brought a device.
     pub(super) fn add_plugin(&self, provider: &str, library: &Path) -> Result<()> {
-        self.environment.register_ep_library(provider, library).map_err(|e| {
-            let name = provider.trim_end_matches("ExecutionProvider");
-            let place = library.display();
-            Refusal::unavailable(format!("failed to load the {name} provider from `{place}`: {}", e.message()))
-        })?;
+        self.environment
+            .register_ep_library(provider, library)
+            .map_err(|e| {
+                let name = provider.trim_end_matches("ExecutionProvider");
+                let place = library.display();
+                Refusal::unavailable(format!(
+                    "failed to load the {name} provider from `{place}`: {}",
+                    e.message()
+                ))
+            })?;
         if self.devices_of(provider).next().is_none() {
-            return Err(Refusal::unavailable(format!("`{}` was loaded and offers no device", library.display())));
+            return Err(Refusal::unavailable(format!(
+                "`{}` was loaded and offers no device",
+                library.display()
+            )));
         }
         Ok(())
     }
 
-    fn devices_of<'h>(&'h self, provider: &'h str) -> impl Iterator<Item = ort::device::Device<'h>> {
-        self.environment.devices().filter(move |device| device.ep().is_ok_and(|name| name == provider))
+    fn devices_of<'h>(
+        &'h self,
+        provider: &'h str,
+    ) -> impl Iterator<Item = ort::device::Device<'h>> {
+        self.environment
+            .devices()
+            .filter(move |device| device.ep().is_ok_and(|name| name == provider))
     }
 
     /// A session builder bound to one provider's device.
     ///
     /// The device is always named: with the crate's default policy every session is offered to every registered plugin,
     /// and a plain CPU session then fails for want of QNN options.
-    pub(super) fn builder(&self, provider: &str, options: &[(String, String)]) -> Result<SessionBuilder> {
+    pub(super) fn builder(
+        &self,
+        provider: &str,
+        options: &[(String, String)],
+    ) -> Result<SessionBuilder> {
         let builder = Session::builder(&self.environment).map_err(plain)?;
         let builder = match gpu::built_in(provider, options) {
             Some(own) => builder.with_execution_providers([own]).map_err(plain)?,
@@ -90,32 +113,52 @@ impl Host {
                 };
                 let npu = self.devices_of(provider).find(is_npu);
                 let device = npu.or_else(|| self.devices_of(provider).next());
-                let device = device.with_context(|| format!("ONNX Runtime offers no device of {provider}"))?;
-                let prefixed: Vec<_> =
-                    options.iter().map(|(name, value)| (format!("{provider}.{name}"), value.clone())).collect();
-                builder.with_devices([device], Some(&prefixed)).map_err(plain)?
+                let device = device
+                    .with_context(|| format!("ONNX Runtime offers no device of {provider}"))?;
+                let prefixed: Vec<_> = options
+                    .iter()
+                    .map(|(name, value)| (format!("{provider}.{name}"), value.clone()))
+                    .collect();
+                builder
+                    .with_devices([device], Some(&prefixed))
+                    .map_err(plain)?
             }
         };
-        let builder = builder.with_optimization_level(GraphOptimizationLevel::All).map_err(plain)?;
-        builder.with_config_entry("session.record_ep_graph_assignment_info", "1").map_err(plain)
+        let builder = builder
+            .with_optimization_level(GraphOptimizationLevel::All)
+            .map_err(plain)?;
+        builder
+            .with_config_entry("session.record_ep_graph_assignment_info", "1")
+            .map_err(plain)
     }
 }
 
 /// Makes it an error, rather than a slow run, when the provider does not take every node.
 pub(super) fn strict(builder: SessionBuilder) -> Result<SessionBuilder> {
-    builder.with_config_entry("session.disable_cpu_ep_fallback", "1").map_err(plain)
+    builder
+        .with_config_entry("session.disable_cpu_ep_fallback", "1")
+        .map_err(plain)
 }
 
 /// Collects what the session and its provider log, from `least` up.
-pub(super) fn listening(builder: SessionBuilder, least: LogLevel) -> Result<(SessionBuilder, Messages)> {
+pub(super) fn listening(
+    builder: SessionBuilder,
+    least: LogLevel,
+) -> Result<(SessionBuilder, Messages)> {
     let messages = Messages::default();
     let sink = Arc::clone(&messages);
     let builder = builder
-        .with_logger(Arc::new(move |level, _category: &str, _id: &str, place: &str, text: &str| {
-            if let Ok(mut sink) = sink.lock() {
-                sink.push(Message { level, place: place.to_owned(), text: text.to_owned() });
-            }
-        }))
+        .with_logger(Arc::new(
+            move |level, _category: &str, _id: &str, place: &str, text: &str| {
+                if let Ok(mut sink) = sink.lock() {
+                    sink.push(Message {
+                        level,
+                        place: place.to_owned(),
+                        text: text.to_owned(),
+                    });
+                }
+            },
+        ))
         .map_err(plain)?;
     Ok((builder.with_log_level(least).map_err(plain)?, messages))
 }
@@ -123,7 +166,10 @@ pub(super) fn listening(builder: SessionBuilder, least: LogLevel) -> Result<(Ses
 /// An error of the crate in its own words, without the builder that some of them carry; a model that ONNX Runtime has no
 /// code for is refused, whatever was being done with it.
 pub(super) fn plain<R>(error: ort::Error<R>) -> anyhow::Error {
-    told(error.code() == ort::ErrorCode::NotImplemented, error.message())
+    told(
+        error.code() == ort::ErrorCode::NotImplemented,
+        error.message(),
+    )
 }
 
 pub(super) fn told(not_implemented: bool, reason: &str) -> anyhow::Error {
@@ -132,7 +178,9 @@ pub(super) fn told(not_implemented: bool, reason: &str) -> anyhow::Error {
     }
     if not_implemented || refuses(reason) {
         // Of a failed assertion the place in the sources comes first.
-        let said = reason.rsplit_once(" was false. ").map_or(reason, |(_, said)| said);
+        let said = reason
+            .rsplit_once(" was false. ")
+            .map_or(reason, |(_, said)| said);
         return Refusal::because(JobStatus::Unsupported, said.trim());
     }
     anyhow::anyhow!("{reason}")
@@ -173,7 +221,9 @@ fn version(library: &Path) -> Result<String> {
     let handle = unsafe { libloading::Library::new(library) }?;
     // SAFETY: OrtGetApiBase is the C API's documented entry point, has this type, and never returns null.
     let text = unsafe {
-        let base = handle.get::<unsafe extern "C" fn() -> *const ort::sys::OrtApiBase>(b"OrtGetApiBase\0")?();
+        let base = handle
+            .get::<unsafe extern "C" fn() -> *const ort::sys::OrtApiBase>(b"OrtGetApiBase\0")?(
+        );
         CStr::from_ptr(((*base).GetVersionString)())
     };
     Ok(text.to_str()?.to_owned())

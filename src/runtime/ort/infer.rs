@@ -10,7 +10,12 @@ use crate::runtime::tensors::{Element, Tensor, Tensors};
 
 fn element(native: TensorElementType) -> anyhow::Result<Element> {
     let known = Element::of_onnx(::ort::sys::ONNXTensorElementDataType::from(native) as i32);
-    known.with_context(|| format!("tensors of type {native} are not handled; known: {}", Element::known()))
+    known.with_context(|| {
+        format!(
+            "tensors of type {native} are not handled; known: {}",
+            Element::known()
+        )
+    })
 }
 
 /// A session's inputs in its own order, allocated once and used for every inference.
@@ -21,8 +26,12 @@ impl Feed {
     pub(super) fn new(session: &Session, tensors: &Tensors) -> anyhow::Result<Self> {
         let wanted: Vec<_> = session.inputs().iter().map(|input| input.name()).collect();
         let given: Vec<_> = tensors.keys().map(String::as_str).collect();
-        let same = wanted.len() == given.len() && wanted.iter().all(|name| tensors.contains_key(*name));
-        ensure!(same, "the model takes the inputs {wanted:?}, and inputs.safetensors holds {given:?}");
+        let same =
+            wanted.len() == given.len() && wanted.iter().all(|name| tensors.contains_key(*name));
+        ensure!(
+            same,
+            "the model takes the inputs {wanted:?}, and inputs.safetensors holds {given:?}"
+        );
         let mut values = Vec::with_capacity(wanted.len());
         for input in session.inputs() {
             let value = native(input.dtype(), &tensors[input.name()]);
@@ -33,7 +42,9 @@ impl Feed {
 }
 
 pub(super) fn native(dtype: &ValueType, tensor: &Tensor) -> anyhow::Result<DynTensor> {
-    let ValueType::Tensor { ty, .. } = dtype else { bail!("is a {dtype}, not a tensor") };
+    let ValueType::Tensor { ty, .. } = dtype else {
+        bail!("is a {dtype}, not a tensor")
+    };
     ensure!(
         element(*ty)? == tensor.element(),
         "the model takes {}, and inputs.safetensors holds {}",
@@ -46,7 +57,9 @@ pub(super) fn native(dtype: &ValueType, tensor: &Tensor) -> anyhow::Result<DynTe
     if !bytes.is_empty() {
         // SAFETY: ONNX Runtime allocated the tensor in host memory for this type and shape, and `Tensor` guarantees
         // that its bytes fill the same shape of the same element size.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.data_ptr_mut().cast(), bytes.len()) };
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.data_ptr_mut().cast(), bytes.len())
+        };
     }
     Ok(value)
 }
@@ -69,7 +82,10 @@ pub(super) fn collect(outputs: Vec<DynValue>, names: &[String]) -> anyhow::Resul
     let mut tensors = Tensors::new();
     for (value, name) in outputs.into_iter().zip(names) {
         let tensor = read(value).with_context(|| format!("output `{name}`"))?;
-        ensure!(tensors.insert(name.clone(), tensor).is_none(), "the manifest names the output `{name}` twice");
+        ensure!(
+            tensors.insert(name.clone(), tensor).is_none(),
+            "the manifest names the output `{name}` twice"
+        );
     }
     Ok(tensors)
 }

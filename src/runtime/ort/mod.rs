@@ -47,7 +47,10 @@ const OPS: &[(&str, Op)] = &[
 pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
     let Some((name, op)) = OPS.iter().find(|(name, _)| *name == job.op) else {
         let hint = crate::base::suggest::hint(&job.op, OPS.iter().map(|(name, _)| *name));
-        return JobOutput::failed(JobStatus::Error, format!("ort has no operation `{}`; {hint}", job.op));
+        return JobOutput::failed(
+            JobStatus::Error,
+            format!("ort has no operation `{}`; {hint}", job.op),
+        );
     };
     progress(name);
     answer(Params::of(&job.params).and_then(|params| op(job, &params)))
@@ -87,7 +90,9 @@ impl Params {
     }
 
     fn ep_library(&self) -> Result<&Path> {
-        self.ep_library.as_deref().context("a plugin provider needs `ep_library`: the path of its library")
+        self.ep_library
+            .as_deref()
+            .context("a plugin provider needs `ep_library`: the path of its library")
     }
 }
 
@@ -99,21 +104,34 @@ mod tests {
     use crate::runtime::refusal::Refusal;
 
     fn refused(op: &str, params: Value) -> (JobStatus, String) {
-        let output = execute(&Job { op: op.to_owned(), params, ..Job::default() }, &|_| ());
+        let output = execute(
+            &Job {
+                op: op.to_owned(),
+                params,
+                ..Job::default()
+            },
+            &|_| (),
+        );
         (output.status, output.reason.unwrap())
     }
 
     #[test]
     fn an_unknown_operation_names_the_known_ones() {
         let told = "ort has no operation `compyle`; did you mean `compile`?";
-        assert_eq!(refused("compyle", json!({})), (JobStatus::Error, told.to_owned()));
+        assert_eq!(
+            refused("compyle", json!({})),
+            (JobStatus::Error, told.to_owned())
+        );
     }
 
     #[test]
     fn unknown_params_are_errors() {
         let (status, reason) = refused("run", json!({"library": "/x", "treads": 2}));
         assert_eq!(status, JobStatus::Error);
-        assert!(reason.starts_with("bad params of an ort job: unknown field `treads`"), "{reason}");
+        assert!(
+            reason.starts_with("bad params of an ort job: unknown field `treads`"),
+            "{reason}"
+        );
     }
 
     #[test]
@@ -133,7 +151,9 @@ mod tests {
              justification.",
         ];
         let status = |not_implemented, words: &str| {
-            Refusal::status_of(&host::told(not_implemented, words).context("failed to load model.onnx"))
+            Refusal::status_of(
+                &host::told(not_implemented, words).context("failed to load model.onnx"),
+            )
         };
         for words in words {
             assert_eq!(status(false, words), JobStatus::Unsupported, "{words}");
@@ -145,15 +165,34 @@ mod tests {
     #[test]
     fn exhausted_memory_is_told_from_other_errors() {
         for (text, status) in [
-            ("BFCArena: Failed to allocate memory for requested buffer of size 9", JobStatus::Oom),
+            (
+                "BFCArena: Failed to allocate memory for requested buffer of size 9",
+                JobStatus::Oom,
+            ),
             ("std::bad_alloc", JobStatus::Oom),
-            ("CUDA failure 2: out of memory ; GPU=0 ; hostname=h", JobStatus::Oom),
-            ("CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED ; GPU=0", JobStatus::Oom),
-            ("Available memory of 10 is smaller than requested bytes of 20", JobStatus::Oom),
-            ("CUDA failure 209: no kernel image is available", JobStatus::Error),
+            (
+                "CUDA failure 2: out of memory ; GPU=0 ; hostname=h",
+                JobStatus::Oom,
+            ),
+            (
+                "CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED ; GPU=0",
+                JobStatus::Oom,
+            ),
+            (
+                "Available memory of 10 is smaller than requested bytes of 20",
+                JobStatus::Oom,
+            ),
+            (
+                "CUDA failure 209: no kernel image is available",
+                JobStatus::Error,
+            ),
             ("no such node", JobStatus::Error),
         ] {
-            assert_eq!(Refusal::status_of(&host::told(false, text)), status, "{text}");
+            assert_eq!(
+                Refusal::status_of(&host::told(false, text)),
+                status,
+                "{text}"
+            );
         }
     }
 }

@@ -27,17 +27,26 @@ pub(super) struct Table {
 
 impl Table {
     /// The declared options in the provider's form, sorted, with what is always set.
-    pub(super) fn checked(&self, declared: &Map<String, Value>) -> Result<Vec<(String, String)>, String> {
-        let mut checked: Vec<_> =
-            self.always.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    pub(super) fn checked(
+        &self,
+        declared: &Map<String, Value>,
+    ) -> Result<Vec<(String, String)>, String> {
+        let mut checked: Vec<_> = self
+            .always
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
         for (name, value) in declared {
             let Some((_, allowed)) = self.options.iter().find(|(known, _)| known == name) else {
                 let hint = hint(name, self.options.iter().map(|(known, _)| *known));
                 return Err(format!("{} has no option `{name}`; {hint}", self.provider));
             };
-            let value = allowed
-                .checked(value)
-                .map_err(|text| format!("{}'s option `{name}` is `{text}`; allowed: {allowed}", self.provider))?;
+            let value = allowed.checked(value).map_err(|text| {
+                format!(
+                    "{}'s option `{name}` is `{text}`; allowed: {allowed}",
+                    self.provider
+                )
+            })?;
             checked.retain(|(other, _)| other != name);
             checked.push((name.clone(), value));
         }
@@ -58,9 +67,9 @@ impl Allowed {
         let fits = match self {
             Self::Words(words) => words.contains(&text.as_str()),
             // Only the plain decimal form: `060` and `+60` would be the same value under another key.
-            Self::Whole(low, high) => {
-                text.parse::<u64>().is_ok_and(|n| (*low..=*high).contains(&n) && n.to_string() == text)
-            }
+            Self::Whole(low, high) => text
+                .parse::<u64>()
+                .is_ok_and(|n| (*low..=*high).contains(&n) && n.to_string() == text),
         };
         if fits { Ok(text) } else { Err(text) }
     }

@@ -58,7 +58,13 @@ const PLACES: &[(&str, Open)] = &[
     ("rocm", |params| {
         let place = gpu::rocm(params)?;
         let host = Host::load(&params.library)?;
-        Ok((host, Place { provider: gpu::of_amd(), ..place }))
+        Ok((
+            host,
+            Place {
+                provider: gpu::of_amd(),
+                ..place
+            },
+        ))
     }),
     ("coreml", |params| {
         let place = gpu::coreml(params)?;
@@ -69,7 +75,14 @@ const PLACES: &[(&str, Open)] = &[
 impl Place {
     pub(super) fn new(provider: &'static str, requested: &str, actual: impl Into<String>) -> Self {
         let (requested, actual) = (requested.to_owned(), actual.into());
-        Self { provider, requested, actual, options: Vec::new(), lease: None, more: Map::new() }
+        Self {
+            provider,
+            requested,
+            actual,
+            options: Vec::new(),
+            lease: None,
+            more: Map::new(),
+        }
     }
 
     pub(super) fn with_fact(mut self, name: &str, value: Value) -> Self {
@@ -92,22 +105,38 @@ impl Place {
         let library = params.ep_library()?;
         let host = Host::load(&params.library)?;
         host.add_plugin(QNN, library)?;
-        Ok((host, Self { options, ..Self::new(QNN, "qnn-htp", qnn::actual_device()) }))
+        Ok((
+            host,
+            Self {
+                options,
+                ..Self::new(QNN, "qnn-htp", qnn::actual_device())
+            },
+        ))
     }
 
     /// The provider's options, as facts have them.
     pub(super) fn options(&self) -> Map<String, Value> {
-        self.options.iter().map(|(name, value)| (name.clone(), json!(value))).collect()
+        self.options
+            .iter()
+            .map(|(name, value)| (name.clone(), json!(value)))
+            .collect()
     }
 
     /// A builder whose session runs here or not at all.
     pub(super) fn builder(&self, host: &Host, threads: Option<usize>) -> Result<SessionBuilder> {
         let mut builder = self.lenient(host)?;
         if let Some(threads) = threads {
-            ensure!(threads > 0, "`threads` is 0: give a positive number, or leave it out");
+            ensure!(
+                threads > 0,
+                "`threads` is 0: give a positive number, or leave it out"
+            );
             builder = builder.with_intra_threads(threads).map_err(plain)?;
         }
-        if self.provider == CPU { Ok(builder) } else { strict(builder) }
+        if self.provider == CPU {
+            Ok(builder)
+        } else {
+            strict(builder)
+        }
     }
 
     fn lenient(&self, host: &Host) -> Result<SessionBuilder> {
@@ -119,14 +148,21 @@ impl Place {
         let mut facts = json!({"onnxruntime": host.version, "provider": self.provider});
         if let (QNN | WEBGPU, Some(library)) = (self.provider, &params.ep_library) {
             // The provider calls itself 0.1.0 in every release, so its content is what tells one from another.
-            let digest = Digest::of_file(library).with_context(|| format!("failed to read `{}`", library.display()))?;
+            let digest = Digest::of_file(library)
+                .with_context(|| format!("failed to read `{}`", library.display()))?;
             facts["provider_library"] = json!(digest);
         }
         facts["options"] = Value::Object(self.options());
         facts["graph_optimisation"] = json!(OPTIMISATION);
         facts["threads"] = json!(params.threads);
-        facts["cpu_fallback"] = json!(if self.provider == CPU { "not applicable" } else { "disabled" });
-        let Value::Object(mut facts) = facts else { unreachable!() };
+        facts["cpu_fallback"] = json!(if self.provider == CPU {
+            "not applicable"
+        } else {
+            "disabled"
+        });
+        let Value::Object(mut facts) = facts else {
+            unreachable!()
+        };
         facts.extend(self.more.clone());
         Ok(facts)
     }
@@ -140,7 +176,11 @@ impl Place {
     }
 
     /// Every node ran where it was asked to, and there was one. `nodes`: those of the optimised model.
-    pub(super) fn assert(&self, placement: &Placement, nodes: impl FnOnce() -> Result<Vec<NodeProto>>) -> Result<()> {
+    pub(super) fn assert(
+        &self,
+        placement: &Placement,
+        nodes: impl FnOnce() -> Result<Vec<NodeProto>>,
+    ) -> Result<()> {
         let (elsewhere, counts) = (placement.elsewhere(self.provider), placement.counts());
         let (status, reason) = if let Some(node) = elsewhere.first() {
             let reason = format!(
@@ -154,12 +194,19 @@ impl Place {
         } else if counts.is_empty() && self.provider != CPU {
             match nodes()?.is_empty() {
                 true => (JobStatus::Unsupported, folds_to_constants(self.provider)),
-                false => (JobStatus::Error, format!("no node of the model ran on {}", self.provider)),
+                false => (
+                    JobStatus::Error,
+                    format!("no node of the model ran on {}", self.provider),
+                ),
             }
         } else {
             return Ok(());
         };
-        Err(Refusal::with_facts(status, reason, json!({"placement": counts})))
+        Err(Refusal::with_facts(
+            status,
+            reason,
+            json!({"placement": counts}),
+        ))
     }
 }
 
@@ -173,13 +220,21 @@ pub(super) struct Bench<'p> {
 impl<'p> Bench<'p> {
     pub(super) fn open(params: &'p Params) -> Result<Self> {
         let (host, place) = Place::open(params)?;
-        Ok(Self { host, place, params })
+        Ok(Self {
+            host,
+            place,
+            params,
+        })
     }
 
     /// QNN, whatever `ep` says.
     pub(super) fn qnn(params: &'p Params) -> Result<Self> {
         let (host, place) = Place::qnn(params)?;
-        Ok(Self { host, place, params })
+        Ok(Self {
+            host,
+            place,
+            params,
+        })
     }
 
     /// A builder whose session may leave nodes to the CPU; used only to ask which.
@@ -188,7 +243,10 @@ impl<'p> Bench<'p> {
     }
 
     pub(super) fn session(&self, model: &Path) -> Result<Session> {
-        self.place.builder(&self.host, self.params.threads)?.commit_from_file(model).map_err(plain)
+        self.place
+            .builder(&self.host, self.params.threads)?
+            .commit_from_file(model)
+            .map_err(plain)
     }
 
     /// A session that computes node by node, as the file says: what a reference is made with.
@@ -218,15 +276,23 @@ impl<'p> Bench<'p> {
         &self,
         commit: impl FnOnce(&mut SessionBuilder) -> ::ort::Result<Session>,
     ) -> Result<Vec<NodeProto>> {
-        let folder =
-            tempfile::Builder::new().prefix("optimised-").tempdir_in(".").context("failed to make a folder")?;
+        let folder = tempfile::Builder::new()
+            .prefix("optimised-")
+            .tempdir_in(".")
+            .context("failed to make a folder")?;
         let written = folder.path().join("optimised.onnx");
         let builder = Place::new(CPU, "cpu", "cpu").builder(&self.host, self.params.threads)?;
         let mut builder = builder.with_optimized_model_path(&written).map_err(plain)?;
         // Weights go beside the graph: a message of protobuf ends at 2 GiB.
         for (key, value) in [
-            ("session.optimized_model_external_initializers_file_name", "weights"),
-            ("session.optimized_model_external_initializers_min_size_in_bytes", "1024"),
+            (
+                "session.optimized_model_external_initializers_file_name",
+                "weights",
+            ),
+            (
+                "session.optimized_model_external_initializers_min_size_in_bytes",
+                "1024",
+            ),
         ] {
             builder = builder.with_config_entry(key, value).map_err(plain)?;
         }

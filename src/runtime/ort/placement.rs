@@ -31,17 +31,26 @@ impl Placement {
         // the function of the C API that is documented to take it, and every status is consumed by `check`.
         unsafe {
             let (mut graphs, mut count) = (std::ptr::null::<*const OrtEpAssignedSubgraph>(), 0);
-            check((api.Session_GetEpGraphAssignmentInfo)(session.ptr(), &mut graphs, &mut count))?;
+            check((api.Session_GetEpGraphAssignmentInfo)(
+                session.ptr(),
+                &mut graphs,
+                &mut count,
+            ))?;
             for graph in slice(graphs, count) {
                 let provider = text(|out| (api.EpAssignedSubgraph_GetEpName)(*graph, out))?;
                 let (mut nodes, mut count) = (std::ptr::null::<*const OrtEpAssignedNode>(), 0);
-                check((api.EpAssignedSubgraph_GetNodes)(*graph, &mut nodes, &mut count))?;
+                check((api.EpAssignedSubgraph_GetNodes)(
+                    *graph, &mut nodes, &mut count,
+                ))?;
                 let taken = placement.0.entry(provider).or_default();
                 for node in slice(nodes, count) {
                     let name = text(|out| (api.EpAssignedNode_GetName)(*node, out))?;
                     let domain = text(|out| (api.EpAssignedNode_GetDomain)(*node, out))?;
                     let operator = text(|out| (api.EpAssignedNode_GetOperatorType)(*node, out))?;
-                    taken.push(Node { name, operator: qualified(&domain, operator) });
+                    taken.push(Node {
+                        name,
+                        operator: qualified(&domain, operator),
+                    });
                 }
             }
         }
@@ -50,17 +59,28 @@ impl Placement {
 
     /// Node counts per provider, as records hold them.
     pub(super) fn counts(&self) -> BTreeMap<String, u64> {
-        self.0.iter().map(|(provider, nodes)| (provider.clone(), nodes.len() as u64)).collect()
+        self.0
+            .iter()
+            .map(|(provider, nodes)| (provider.clone(), nodes.len() as u64))
+            .collect()
     }
 
     /// The nodes that anyone but `provider` took.
     pub(super) fn elsewhere(&self, provider: &str) -> Vec<&Node> {
-        self.0.iter().filter(|(name, _)| *name != provider).flat_map(|(_, nodes)| nodes).collect()
+        self.0
+            .iter()
+            .filter(|(name, _)| *name != provider)
+            .flat_map(|(_, nodes)| nodes)
+            .collect()
     }
 }
 
 fn qualified(domain: &str, operator: String) -> String {
-    if domain.is_empty() || domain == "ai.onnx" { operator } else { format!("{domain}.{operator}") }
+    if domain.is_empty() || domain == "ai.onnx" {
+        operator
+    } else {
+        format!("{domain}.{operator}")
+    }
 }
 
 fn check(status: OrtStatusPtr) -> anyhow::Result<()> {
@@ -72,7 +92,11 @@ fn check(status: OrtStatusPtr) -> anyhow::Result<()> {
 /// `array` must hold `count` pointers, or `count` be 0.
 unsafe fn slice<'a, T>(array: *const *const T, count: usize) -> &'a [*const T] {
     // SAFETY: by the caller's word; an empty list may come as a null pointer, which a slice may not be made of.
-    if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(array, count) } }
+    if count == 0 {
+        &[]
+    } else {
+        unsafe { std::slice::from_raw_parts(array, count) }
+    }
 }
 
 fn text(get: impl FnOnce(*mut *const c_char) -> OrtStatusPtr) -> anyhow::Result<String> {
@@ -82,7 +106,9 @@ fn text(get: impl FnOnce(*mut *const c_char) -> OrtStatusPtr) -> anyhow::Result<
         return Ok(String::new());
     }
     // SAFETY: the C API hands out NUL-terminated strings that live as long as the session.
-    Ok(unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned())
+    Ok(unsafe { CStr::from_ptr(pointer) }
+        .to_string_lossy()
+        .into_owned())
 }
 
 #[cfg(test)]
@@ -91,9 +117,15 @@ mod tests {
 
     #[test]
     fn elsewhere_is_whoever_was_not_asked() {
-        let node = |name: &str| Node { name: name.to_owned(), operator: "Erf".to_owned() };
+        let node = |name: &str| Node {
+            name: name.to_owned(),
+            operator: "Erf".to_owned(),
+        };
         let placement = Placement(BTreeMap::from([
-            ("QNNExecutionProvider".to_owned(), vec![node("a"), node("b")]),
+            (
+                "QNNExecutionProvider".to_owned(),
+                vec![node("a"), node("b")],
+            ),
             ("CPUExecutionProvider".to_owned(), vec![node("c")]),
         ]));
         assert_eq!(placement.elsewhere("QNNExecutionProvider"), [&node("c")]);
@@ -103,6 +135,9 @@ mod tests {
     #[test]
     fn only_foreign_domains_are_spelled_out() {
         assert_eq!(qualified("", "Erf".to_owned()), "Erf");
-        assert_eq!(qualified("com.microsoft", "Gelu".to_owned()), "com.microsoft.Gelu");
+        assert_eq!(
+            qualified("com.microsoft", "Gelu".to_owned()),
+            "com.microsoft.Gelu"
+        );
     }
 }

@@ -46,7 +46,9 @@ pub(super) fn profile(job: &Job, params: &Params) -> Result<JobOutput> {
     let inputs = tensors::read(&artefact.join(tensors::INPUTS))?;
     let model = model_file(artefact)?;
     let builder = bench.place.builder(&bench.host, params.threads)?;
-    let mut builder = builder.with_profiling(job.out.join("trace")).map_err(plain)?;
+    let mut builder = builder
+        .with_profiling(job.out.join("trace"))
+        .map_err(plain)?;
     let mut session = builder.commit_from_file(&model).map_err(plain)?;
     let placement = bench.placement(&session, &model)?;
     let feed = Feed::new(&session, &inputs)?;
@@ -60,19 +62,41 @@ pub(super) fn profile(job: &Job, params: &Params) -> Result<JobOutput> {
     }
     let wall_ms = clock.elapsed().as_secs_f64() * 1e3;
     let trace = session.end_profiling().map_err(plain)?;
-    let trace = std::fs::read(&trace).with_context(|| format!("failed to read the profiler's `{trace}`"))?;
-    let events: Vec<Event> = serde_json::from_slice(&trace).context("the profiler's trace cannot be read")?;
-    of_events(&events, count, wall_ms, format!("ONNX Runtime {}'s profiler", bench.host.version))?.write(&job.out)?;
-    Ok(JobOutput::ok(json!({"placement": placement.counts()}), None))
+    let trace = std::fs::read(&trace)
+        .with_context(|| format!("failed to read the profiler's `{trace}`"))?;
+    let events: Vec<Event> =
+        serde_json::from_slice(&trace).context("the profiler's trace cannot be read")?;
+    of_events(
+        &events,
+        count,
+        wall_ms,
+        format!("ONNX Runtime {}'s profiler", bench.host.version),
+    )?
+    .write(&job.out)?;
+    Ok(JobOutput::ok(
+        json!({"placement": placement.counts()}),
+        None,
+    ))
 }
 
 /// Of the last `count` calls.
 fn of_events(events: &[Event], count: u32, wall_ms: f64, by: String) -> Result<Profile> {
-    let mut calls: Vec<u64> = events.iter().filter(|event| event.name == CALL).map(|event| event.ts).collect();
+    let mut calls: Vec<u64> = events
+        .iter()
+        .filter(|event| event.name == CALL)
+        .map(|event| event.ts)
+        .collect();
     calls.sort_unstable();
-    let begin = *calls.iter().rev().nth(count as usize - 1).context("the profiler saw fewer calls than were made")?;
+    let begin = *calls
+        .iter()
+        .rev()
+        .nth(count as usize - 1)
+        .context("the profiler saw fewer calls than were made")?;
     let mut taken: BTreeMap<_, Vec<f64>> = BTreeMap::new();
-    for event in events.iter().filter(|event| event.cat == "Node" && event.ts >= begin) {
+    for event in events
+        .iter()
+        .filter(|event| event.cat == "Node" && event.ts >= begin)
+    {
         if let Some(name) = event.name.strip_suffix(WORK) {
             let key = (name, &*event.args.op_name, &*event.args.provider);
             taken.entry(key).or_default().push(event.dur as f64 / 1e3);
@@ -108,7 +132,10 @@ mod tests {
         let events: Vec<Event> = serde_json::from_value(all).unwrap();
         let profile = of_events(&events, 2, 0.1, "test".into()).unwrap();
         assert_eq!(profile.operators.len(), 1);
-        assert_eq!((&*profile.operators[0].name, profile.operators[0].ms), ("a", 0.006));
+        assert_eq!(
+            (&*profile.operators[0].name, profile.operators[0].ms),
+            ("a", 0.006)
+        );
         assert!(of_events(&events, 4, 0.1, "test".into()).is_err());
     }
 }

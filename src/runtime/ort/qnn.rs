@@ -29,9 +29,15 @@ const TABLE: Table = Table {
                 "sustained_high_performance",
             ]),
         ),
-        ("htp_graph_finalization_optimization_mode", Words(&["0", "1", "2", "3"])),
+        (
+            "htp_graph_finalization_optimization_mode",
+            Words(&["0", "1", "2", "3"]),
+        ),
         ("vtcm_mb", Whole(1, 64)),
-        ("qnn_context_priority", Words(&["low", "normal", "normal_high", "high"])),
+        (
+            "qnn_context_priority",
+            Words(&["low", "normal", "normal_high", "high"]),
+        ),
         ("enable_htp_fp16_precision", Words(SWITCH)),
         ("enable_htp_fp16_clamp_overflow", Words(SWITCH)),
         ("enable_htp_spill_fill_buffer", Words(SWITCH)),
@@ -54,7 +60,11 @@ pub fn options(declared: &Map<String, Value>) -> Result<Vec<(String, String)>, S
 /// The kernel's number of this machine's chip; None where the emulator runs, which takes every chip's contexts.
 pub fn soc_here() -> Option<String> {
     let told = || std::fs::read_to_string("/sys/devices/soc0/soc_id").ok();
-    if cfg!(target_arch = "x86_64") { None } else { told() }
+    if cfg!(target_arch = "x86_64") {
+        None
+    } else {
+        told()
+    }
 }
 
 /// Whether a context for the target's `soc_model` is one for this chip, as far as both are known. The vendor's library
@@ -65,10 +75,17 @@ pub fn fits(declared: &Map<String, Value>, soc_id: Option<&str>) -> Result<(), S
         other => other.and_then(Value::as_u64),
     };
     let here = soc_id.and_then(|id| snapdragon::by_id(id.trim().parse().ok()?));
-    match (asked, here.and_then(|chip| Some((chip, u64::from(chip.soc_model?))))) {
+    match (
+        asked,
+        here.and_then(|chip| Some((chip, u64::from(chip.soc_model?)))),
+    ) {
         (Some(asked), Some((chip, model))) if asked != model => {
-            let other = snapdragon::by_model(asked).map_or_else(|| "another chip".to_owned(), Chip::name);
-            Err(format!("the target's soc_model {asked} is {other}; this is {}: soc_model {model}", chip.name()))
+            let other =
+                snapdragon::by_model(asked).map_or_else(|| "another chip".to_owned(), Chip::name);
+            Err(format!(
+                "the target's soc_model {asked} is {other}; this is {}: soc_model {model}",
+                chip.name()
+            ))
         }
         _ => Ok(()),
     }
@@ -76,7 +93,11 @@ pub fn fits(declared: &Map<String, Value>, soc_id: Option<&str>) -> Result<(), S
 
 /// What really executes a QNN session on this machine: off a Snapdragon it is the vendor's emulator, and is called so.
 pub fn actual_device() -> &'static str {
-    if cfg!(target_arch = "x86_64") { "qnn-htp-emulator" } else { "qnn-htp" }
+    if cfg!(target_arch = "x86_64") {
+        "qnn-htp-emulator"
+    } else {
+        "qnn-htp"
+    }
 }
 
 #[cfg(test)]
@@ -93,15 +114,31 @@ mod tests {
 
     #[test]
     fn the_backend_is_always_set_and_the_order_is_stable() {
-        let pairs = given(json!({"vtcm_mb": 4, "soc_model": 60, "offload_graph_io_quantization": false})).unwrap();
-        let pairs: Vec<_> = pairs.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        assert_eq!(pairs, ["backend_type=htp", "offload_graph_io_quantization=0", "soc_model=60", "vtcm_mb=4"]);
+        let pairs =
+            given(json!({"vtcm_mb": 4, "soc_model": 60, "offload_graph_io_quantization": false}))
+                .unwrap();
+        let pairs: Vec<_> = pairs
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        assert_eq!(
+            pairs,
+            [
+                "backend_type=htp",
+                "offload_graph_io_quantization=0",
+                "soc_model=60",
+                "vtcm_mb=4"
+            ]
+        );
     }
 
     #[test]
     fn slips_are_named_with_what_is_allowed() {
         let error = |value| given(value).unwrap_err();
-        assert_eq!(error(json!({"soc_modle": 60})), "QNN has no option `soc_modle`; did you mean `soc_model`?");
+        assert_eq!(
+            error(json!({"soc_modle": 60})),
+            "QNN has no option `soc_modle`; did you mean `soc_model`?"
+        );
         assert_eq!(
             error(json!({"soc_model": 60, "backend_type": "saver"})),
             "QNN's option `backend_type` is `saver`; allowed: htp"
@@ -111,12 +148,19 @@ mod tests {
             "QNN's option `soc_model` is `-1`; allowed: a whole number from 1 to 9999"
         );
         assert!(error(json!({"soc_model": "060"})).contains("`060`"));
-        assert!(error(json!({"soc_model": 60, "htp_performance_mode": "wild"})).contains("allowed: burst, balanced"));
+        assert!(
+            error(json!({"soc_model": 60, "htp_performance_mode": "wild"}))
+                .contains("allowed: burst, balanced")
+        );
     }
 
     #[test]
     fn the_chip_must_be_named() {
-        assert!(given(json!({})).unwrap_err().contains("needs the option `soc_model`"));
+        assert!(
+            given(json!({}))
+                .unwrap_err()
+                .contains("needs the option `soc_model`")
+        );
     }
 
     #[test]
@@ -129,9 +173,15 @@ mod tests {
         assert!(fits(json!("60"), Some("555")).is_ok() && fits(json!(60), Some("555")).is_ok());
         // Unknown on either side, or the emulator: nothing is claimed.
         assert!(
-            fits(json!(43), Some("1")).is_ok() && fits(json!(43), Some("498")).is_ok() && fits(json!(43), None).is_ok()
+            fits(json!(43), Some("1")).is_ok()
+                && fits(json!(43), Some("498")).is_ok()
+                && fits(json!(43), None).is_ok()
         );
-        assert!(fits(json!(9998), Some("555")).unwrap_err().contains("is another chip; this is X1E80100"));
+        assert!(
+            fits(json!(9998), Some("555"))
+                .unwrap_err()
+                .contains("is another chip; this is X1E80100")
+        );
     }
 
     #[test]

@@ -40,32 +40,49 @@ pub(super) fn run_at(job: &Job, bench: &Bench<'_>) -> Result<JobOutput> {
     let model = model_file(artefact)?;
 
     let mut facts = bench.facts()?;
-    let meter = place.lease.as_ref().map(|lease| vram::Meter::start(lease, measured.is_some()));
+    let meter = place
+        .lease
+        .as_ref()
+        .map(|lease| vram::Meter::start(lease, measured.is_some()));
     let load = || {
         let session = bench.session(&model)?;
         let feed = Feed::new(&session, &inputs)?;
         Ok((session, feed))
     };
     let ((mut session, _), outputs, timings) =
-        measure::run(measured.as_ref(), load, |(session, feed)| infer(session, feed))
-            .map_err(|error| explained(error, bench, &model))?;
+        measure::run(measured.as_ref(), load, |(session, feed)| {
+            infer(session, feed)
+        })
+        .map_err(|error| explained(error, bench, &model))?;
 
-    let device = meter.as_ref().filter(|_| measured.is_some()).and_then(vram::Meter::state);
+    let device = meter
+        .as_ref()
+        .filter(|_| measured.is_some())
+        .and_then(vram::Meter::state);
     let placement = bench.placement(&session, &model)?;
     facts.insert("placement".to_owned(), json!(placement.counts()));
-    tensors::write(&job.out.join(tensors::OUTPUTS), &collect(outputs, &manifest.outputs)?)?;
+    tensors::write(
+        &job.out.join(tensors::OUTPUTS),
+        &collect(outputs, &manifest.outputs)?,
+    )?;
     let mut again = |inputs: &Tensors| again(&mut session, &manifest.outputs, inputs);
     tensors::run_control(artefact, &job.out, &mut again)?;
     let held = meter.and_then(|meter| meter.held());
     // After the memory was looked at: the decoder is another model.
     let open = |of| Cached::open(of, bench);
     let decoding = generation::run_with_cache(job, artefact, measured.as_ref(), open, &mut again)?;
-    let mut raw = timings.and_decoding(decoding).on(place.sync(), &place.requested, &place.actual);
+    let mut raw = timings
+        .and_decoding(decoding)
+        .on(place.sync(), &place.requested, &place.actual);
     raw.placement = placement.counts();
     raw.device = device;
     if place.provider == CPU {
         cpu::note(&mut facts);
-        if manifest.rest.get("precision").is_some_and(|precision| precision == "fp16") {
+        if manifest
+            .rest
+            .get("precision")
+            .is_some_and(|precision| precision == "fp16")
+        {
             let told = half::cast_to_fp32(bench, &model)?;
             facts.extend(told.map(|told| ("cast_to_fp32".to_owned(), json!(told))));
         }
@@ -84,9 +101,13 @@ fn run_loop(job: &Job, bench: &Bench<'_>, looped: &Loop) -> Result<JobOutput> {
     let inputs = tensors::read(&artefact.join(tensors::INPUTS))?;
     let components = looped.components(artefact)?;
     let open = |component: &Component| bench.session(&model_file(&component.tree)?);
-    let infer =
-        |session: &mut Session, manifest: &Manifest, inputs: &Tensors| again(session, &manifest.outputs, inputs);
-    let meter = place.lease.as_ref().map(|lease| vram::Meter::start(lease, measured.is_some()));
+    let infer = |session: &mut Session, manifest: &Manifest, inputs: &Tensors| {
+        again(session, &manifest.outputs, inputs)
+    };
+    let meter = place
+        .lease
+        .as_ref()
+        .map(|lease| vram::Meter::start(lease, measured.is_some()));
     let ran = looped.measure(&components, &inputs, measured.as_ref(), open, infer);
     let (mut sessions, outputs, timings) = ran.map_err(|error| {
         let refused = components.iter().find(|component| open(component).is_err());
@@ -103,17 +124,29 @@ fn run_loop(job: &Job, bench: &Bench<'_>, looped: &Loop) -> Result<JobOutput> {
         for (place, nodes) in bench.placement(session, &model)?.counts() {
             *counts.entry(place).or_default() += nodes;
         }
-        let is_half = component.manifest.rest.get("precision").is_some_and(|precision| precision == "fp16");
+        let is_half = component
+            .manifest
+            .rest
+            .get("precision")
+            .is_some_and(|precision| precision == "fp16");
         if place.provider == CPU
             && is_half
             && let Some(told) = half::cast_to_fp32(bench, &model)?
         {
-            facts.insert("cast_to_fp32".to_owned(), json!(format!("{}: {told}", component.name)));
+            facts.insert(
+                "cast_to_fp32".to_owned(),
+                json!(format!("{}: {told}", component.name)),
+            );
         }
     }
     facts.insert("placement".to_owned(), json!(counts));
-    facts.insert("components".to_owned(), json!(sessions.keys().collect::<Vec<_>>()));
-    looped.write(job, artefact, outputs, |inputs| looped.run_loaded(&mut sessions, inputs, infer))?;
+    facts.insert(
+        "components".to_owned(),
+        json!(sessions.keys().collect::<Vec<_>>()),
+    );
+    looped.write(job, artefact, outputs, |inputs| {
+        looped.run_loaded(&mut sessions, inputs, infer)
+    })?;
     let mut raw = timings.on(place.sync(), &place.requested, &place.actual);
     raw.placement = counts;
     if place.provider == CPU {
@@ -132,7 +165,10 @@ fn again(session: &mut Session, outputs: &[String], inputs: &Tensors) -> Result<
     collect(infer(session, &feed)?, outputs)
 }
 
-const BY: Witness = Witness { name: "onnxruntime cpu", is_tested: false };
+const BY: Witness = Witness {
+    name: "onnxruntime cpu",
+    is_tested: false,
+};
 
 /// `reference`: what the model gives on its inputs and on the control's, once each, on the CPU.
 pub(super) fn reference(job: &Job, params: &Params) -> Result<JobOutput> {
@@ -144,7 +180,10 @@ pub(super) fn reference(job: &Job, params: &Params) -> Result<JobOutput> {
     let start = |manifest: &Manifest| {
         let mut session = bench.as_written(&model_file(artefact)?)?;
         let outputs = manifest.outputs.clone();
-        Ok(Box::new(move |inputs: &Tensors| again(&mut session, &outputs, inputs)) as Box<Infer<'_>>)
+        Ok(
+            Box::new(move |inputs: &Tensors| again(&mut session, &outputs, inputs))
+                as Box<Infer<'_>>,
+        )
     };
     let found = control::reference(artefact, &job.out, &BY, start)?;
     let mut facts = bench.facts()?;
@@ -156,10 +195,20 @@ pub(super) fn reference(job: &Job, params: &Params) -> Result<JobOutput> {
 /// The model of an artefact tree: a compiled one before the ONNX that it may lie beside.
 pub(super) fn model_file(artefact: &Path) -> Result<PathBuf> {
     let manifest = Manifest::read(artefact).ok();
-    let named = manifest.as_ref().and_then(|manifest| manifest.rest.get("model")).and_then(Value::as_str);
+    let named = manifest
+        .as_ref()
+        .and_then(|manifest| manifest.rest.get("model"))
+        .and_then(Value::as_str);
     let candidates = named.into_iter().chain(["model_ctx.onnx", "model.onnx"]);
-    let found = candidates.map(|name| artefact.join(name)).find(|path| path.is_file());
-    found.with_context(|| format!("neither model_ctx.onnx nor model.onnx is in `{}`", artefact.display()))
+    let found = candidates
+        .map(|name| artefact.join(name))
+        .find(|path| path.is_file());
+    found.with_context(|| {
+        format!(
+            "neither model_ctx.onnx nor model.onnx is in `{}`",
+            artefact.display()
+        )
+    })
 }
 
 /// An error of a strict session, with the nodes that it is about where the provider left some.
@@ -180,9 +229,13 @@ fn explained(error: anyhow::Error, bench: &Bench<'_>, model: &Path) -> anyhow::E
     let examined = || examine(bench.lenient()?, provider, &std::fs::read(model)?);
     match examined() {
         // A context binary was accepted as a whole when it was compiled; other models meet the provider here first.
-        Ok(Verdict::Refused(why)) if provider != QNN => Refusal::because(JobStatus::Unsupported, why),
+        Ok(Verdict::Refused(why)) if provider != QNN => {
+            Refusal::because(JobStatus::Unsupported, why)
+        }
         Ok(Verdict::Refused(why)) => Refusal::because(status, format!("{why} ({said})")),
-        Ok(Verdict::Broken(why)) if !said.contains(&why) => Refusal::because(status, format!("{said}: {why}")),
+        Ok(Verdict::Broken(why)) if !said.contains(&why) => {
+            Refusal::because(status, format!("{said}: {why}"))
+        }
         _ => error,
     }
 }

@@ -28,8 +28,14 @@ const TABLE: Table = Table {
         ("preferredLayout", Words(&["NCHW", "NHWC"])),
         ("enableInt64", Words(SWITCH)),
         ("enableGraphCapture", Words(SWITCH)),
-        ("validationMode", Words(&["disabled", "wgpuOnly", "basic", "full"])),
-        ("storageBufferCacheMode", Words(&["disabled", "lazyRelease", "simple", "bucket"])),
+        (
+            "validationMode",
+            Words(&["disabled", "wgpuOnly", "basic", "full"]),
+        ),
+        (
+            "storageBufferCacheMode",
+            Words(&["disabled", "lazyRelease", "simple", "bucket"]),
+        ),
     ],
 };
 
@@ -45,28 +51,51 @@ pub(super) fn place(params: &Params) -> Result<Place> {
     }
     if !cfg!(target_os = "linux") {
         // Metal and Direct3D have one adapter by default, and it is a GPU.
-        return Ok(Place { options, ..Place::new(WEBGPU, asked, "webgpu") });
+        return Ok(Place {
+            options,
+            ..Place::new(WEBGPU, asked, "webgpu")
+        });
     }
-    let adapters = adapters(asked, params.vulkan.as_deref())
-        .map_err(|why| Refusal::unavailable(format!("WebGPU needs Vulkan, and there is none here: {why}")))?;
+    let adapters = adapters(asked, params.vulkan.as_deref()).map_err(|why| {
+        Refusal::unavailable(format!(
+            "WebGPU needs Vulkan, and there is none here: {why}"
+        ))
+    })?;
     let Some(adapter) = adapters.first() else {
-        return Err(Refusal::unavailable("WebGPU needs Vulkan, and its drivers list no device"));
+        return Err(Refusal::unavailable(
+            "WebGPU needs Vulkan, and its drivers list no device",
+        ));
     };
     let software = adapter.is_software();
     if asked == "gpu" && software {
-        return Err(Refusal::unavailable(format!("no GPU has a Vulkan driver: it lists only {}", adapter.name)));
+        return Err(Refusal::unavailable(format!(
+            "no GPU has a Vulkan driver: it lists only {}",
+            adapter.name
+        )));
     }
     if asked == "software" && !software {
-        return Err(Refusal::unavailable(format!("SwiftShader is not here, and Vulkan lists {}", adapter.name)));
+        return Err(Refusal::unavailable(format!(
+            "SwiftShader is not here, and Vulkan lists {}",
+            adapter.name
+        )));
     }
     if software {
         // SAFETY: no other thread of this process reads the environment: nothing was loaded that starts one, but for a
         // Vulkan driver, which read its own when it was asked.
         unsafe { std::env::set_var("ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER", "1") };
     }
-    let actual = if software { "webgpu-software" } else { "webgpu" };
-    let place = Place { options, ..Place::new(WEBGPU, asked, actual) };
-    Ok(place.with_fact("adapter", described(adapter)).with_fact("adapters_seen", json!(adapters.len())))
+    let actual = if software {
+        "webgpu-software"
+    } else {
+        "webgpu"
+    };
+    let place = Place {
+        options,
+        ..Place::new(WEBGPU, asked, actual)
+    };
+    Ok(place
+        .with_fact("adapter", described(adapter))
+        .with_fact("adapters_seen", json!(adapters.len())))
 }
 
 fn described(adapter: &Adapter) -> serde_json::Value {
@@ -76,7 +105,9 @@ fn described(adapter: &Adapter) -> serde_json::Value {
 /// The adapters that the provider will see: a GPU's where it has a driver and one may be used, SwiftShader's otherwise.
 fn adapters(asked: &str, swiftshader: Option<&Path>) -> Result<Vec<Adapter>, String> {
     let system = vulkan::adapters(Path::new(vulkan::LOADER));
-    let is_gpu = system.as_ref().is_ok_and(|found| found.iter().any(|adapter| !adapter.is_software()));
+    let is_gpu = system
+        .as_ref()
+        .is_ok_and(|found| found.iter().any(|adapter| !adapter.is_software()));
     match swiftshader.filter(|folder| folder.is_dir()) {
         Some(folder) if asked == "software" || (asked == "webgpu" && !is_gpu) => {
             vulkan::adapters(&vulkan::in_software(folder))
@@ -90,14 +121,20 @@ mod tests {
     use super::*;
 
     fn refused(params: serde_json::Value) -> String {
-        place(&Params::of(&params).unwrap()).err().unwrap().to_string()
+        place(&Params::of(&params).unwrap())
+            .err()
+            .unwrap()
+            .to_string()
     }
 
     #[test]
     fn slips_are_named_before_anything_is_loaded() {
         let base = |more: serde_json::Value| {
             let mut params = json!({"library": "/x", "ep": "webgpu"});
-            params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            params
+                .as_object_mut()
+                .unwrap()
+                .extend(more.as_object().unwrap().clone());
             params
         };
         assert_eq!(
@@ -105,6 +142,9 @@ mod tests {
             "WebGPU has no device `sofware`; did you mean `software`?"
         );
         let error = refused(base(json!({"options": {"forceCpuNodeNames": "a"}})));
-        assert!(error.starts_with("WebGPU has no option `forceCpuNodeNames`"), "{error}");
+        assert!(
+            error.starts_with("WebGPU has no option `forceCpuNodeNames`"),
+            "{error}"
+        );
     }
 }

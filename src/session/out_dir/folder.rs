@@ -29,7 +29,10 @@ pub struct Named {
 
 impl Named {
     pub fn below(&self, out_dir: &Path) -> PathBuf {
-        out_dir.join("artefacts").join(&self.model).join(&self.artefact)
+        out_dir
+            .join("artefacts")
+            .join(&self.model)
+            .join(&self.artefact)
     }
 }
 
@@ -78,10 +81,22 @@ pub struct Spot<'a> {
 impl Spot<'_> {
     /// Hands out the tree, or says how to get it if it has more bytes than `most`. Copies: a program that rewrites them must not reach
     /// the store.
-    pub(super) fn hand_out(self, most: u64, get: impl FnOnce() -> String, handed: &mut Handed) -> anyhow::Result<()> {
-        let Self { store, tree, folder, .. } = self;
+    pub(super) fn hand_out(
+        self,
+        most: u64,
+        get: impl FnOnce() -> String,
+        handed: &mut Handed,
+    ) -> anyhow::Result<()> {
+        let Self {
+            store,
+            tree,
+            folder,
+            ..
+        } = self;
         // What was not copied for another reason than its size may be by now.
-        let stays = |get: &Option<String>| get.is_none() || store.manifest(&tree).is_ok_and(|tree| tree.size() > most);
+        let stays = |get: &Option<String>| {
+            get.is_none() || store.manifest(&tree).is_ok_and(|tree| tree.size() > most)
+        };
         if !self.make_room(stays, handed)? {
             return Ok(());
         }
@@ -89,7 +104,10 @@ impl Spot<'_> {
         if manifest.size() > most {
             let get = get();
             let size = bytes(manifest.size());
-            handed.told.push(format!("`{}` is not copied, for its {size}: `{get}` does", folder.display()));
+            handed.told.push(format!(
+                "`{}` is not copied, for its {size}: `{get}` does",
+                folder.display()
+            ));
             self.say_how(get)?;
         } else {
             self.lay()?;
@@ -108,9 +126,15 @@ impl Spot<'_> {
     }
 
     /// False if nothing is to be put there: it is as it should be, or somebody else's.
-    fn make_room(&self, stays: impl FnOnce(&Option<String>) -> bool, handed: &mut Handed) -> anyhow::Result<bool> {
+    fn make_room(
+        &self,
+        stays: impl FnOnce(&Option<String>) -> bool,
+        handed: &mut Handed,
+    ) -> anyhow::Result<bool> {
         match look(self.store, self.folder)? {
-            Found::Ours(told) if self.is_told_by(&told) && stays(&told.get) => placed(self.folder, handed)?,
+            Found::Ours(told) if self.is_told_by(&told) && stays(&told.get) => {
+                placed(self.folder, handed)?
+            }
             Found::Foreign => handed.stays(self.folder),
             found => {
                 clear(self.folder, &found, handed)?;
@@ -126,7 +150,12 @@ impl Spot<'_> {
 
     fn say_how(self, get: String) -> anyhow::Result<()> {
         fs::create_dir_all(self.folder)?;
-        let told = Told { named: self.named, tree: self.tree, files: Some(BTreeMap::new()), get: Some(get) };
+        let told = Told {
+            named: self.named,
+            tree: self.tree,
+            files: Some(BTreeMap::new()),
+            get: Some(get),
+        };
         Ok(tell(self.folder, &told)?)
     }
 
@@ -143,17 +172,41 @@ impl Spot<'_> {
 
     /// The mark comes first, so that a killed process leaves nothing that looks like somebody else's.
     fn lay(self) -> anyhow::Result<()> {
-        let Self { store, tree, folder, named } = self;
+        let Self {
+            store,
+            tree,
+            folder,
+            named,
+        } = self;
         fs::create_dir_all(folder)?;
-        let mut told = Told { named, tree, files: None, get: None };
+        let mut told = Told {
+            named,
+            tree,
+            files: None,
+            get: None,
+        };
         fs::write(folder.join(TOLD), serde_json::to_vec(&told)?)?;
         whole(store, &tree, store.lay_out(&tree, folder, LaidAs::Copies))?;
         let laid = |file: ManifestFile| -> io::Result<_> {
             let at = folder.join(&file.path);
             let sha256 = sha256(fs::File::open(&at)?)?;
-            Ok((file.path, Laid { digest: file.digest, sha256, stamp: Stamp::of(&at)? }))
+            Ok((
+                file.path,
+                Laid {
+                    digest: file.digest,
+                    sha256,
+                    stamp: Stamp::of(&at)?,
+                },
+            ))
         };
-        told.files = Some(store.manifest(&tree)?.files.into_iter().map(laid).collect::<io::Result<_>>()?);
+        told.files = Some(
+            store
+                .manifest(&tree)?
+                .files
+                .into_iter()
+                .map(laid)
+                .collect::<io::Result<_>>()?,
+        );
         Ok(tell(folder, &told)?)
     }
 }
@@ -195,23 +248,44 @@ fn look(store: &DiskStore, folder: &Path) -> io::Result<Found> {
             !entry.as_ref().is_ok_and(is_passed)
         })
         .collect::<Result<_, _>>()?;
-    let told = fs::read(folder.join(TOLD)).ok().and_then(|text| serde_json::from_slice::<Told>(&text).ok());
+    let told = fs::read(folder.join(TOLD))
+        .ok()
+        .and_then(|text| serde_json::from_slice::<Told>(&text).ok());
     let Some(mut told) = told else {
         // The label of another orch, or none any more: what the store holds can be had again.
         let is_held = |entry: &walkdir::DirEntry| {
-            entry.file_type().is_file() && Digest::of_file(entry.path()).is_ok_and(|digest| store.holds(&digest))
+            entry.file_type().is_file()
+                && Digest::of_file(entry.path()).is_ok_and(|digest| store.holds(&digest))
         };
-        return Ok(if files.iter().all(is_held) { Found::Begun } else { Found::Foreign });
+        return Ok(if files.iter().all(is_held) {
+            Found::Begun
+        } else {
+            Found::Foreign
+        });
     };
     let Some(laid) = &mut told.files else {
         // What orch lays out is read-only from the first byte on, and so was what it linked.
-        let is_ours = |entry: &walkdir::DirEntry| entry.metadata().is_ok_and(|meta| meta.permissions().readonly());
-        return Ok(if files.iter().all(is_ours) { Found::Begun } else { Found::Edited });
+        let is_ours = |entry: &walkdir::DirEntry| {
+            entry
+                .metadata()
+                .is_ok_and(|meta| meta.permissions().readonly())
+        };
+        return Ok(if files.iter().all(is_ours) {
+            Found::Begun
+        } else {
+            Found::Edited
+        });
     };
     let mut is_moved = false;
     for entry in &files {
-        let name = entry.path().strip_prefix(folder).unwrap_or(entry.path()).to_string_lossy();
-        let Some(laid) = laid.get_mut(&*name).filter(|_| entry.file_type().is_file()) else { return Ok(Found::Edited) };
+        let name = entry
+            .path()
+            .strip_prefix(folder)
+            .unwrap_or(entry.path())
+            .to_string_lossy();
+        let Some(laid) = laid.get_mut(&*name).filter(|_| entry.file_type().is_file()) else {
+            return Ok(Found::Edited);
+        };
         let stamp = Stamp::from(&entry.metadata()?);
         if laid.stamp != stamp {
             if Digest::of_file(entry.path())? != laid.digest {

@@ -14,7 +14,8 @@ use crate::step::generate;
 use crate::store::DiskStore;
 
 /// The first line of the list of what was handed out.
-const TITLE: &str = "# What orch put here, with the digest (BLAKE3) of each. What differs by now was edited.\n";
+const TITLE: &str =
+    "# What orch put here, with the digest (BLAKE3) of each. What differs by now was edited.\n";
 
 /// A folder with a list of what orch put there.
 pub(super) struct Listed {
@@ -29,13 +30,22 @@ impl Listed {
         let text = fs::read_to_string(folder.join(mark::NAME)).unwrap_or_default();
         let mut known: BTreeMap<String, Vec<Digest>> = BTreeMap::new();
         for (digest, name) in text.lines().filter_map(|line| line.split_once("  ")) {
-            known.entry(name.to_owned()).or_default().extend(digest.parse::<Digest>());
+            known
+                .entry(name.to_owned())
+                .or_default()
+                .extend(digest.parse::<Digest>());
         }
-        Self { folder, known, is_changed: false }
+        Self {
+            folder,
+            known,
+            is_changed: false,
+        }
     }
 
     pub(super) fn knows(&self, name: &str, digest: &Digest) -> bool {
-        self.known.get(name).is_some_and(|known| known.contains(digest))
+        self.known
+            .get(name)
+            .is_some_and(|known| known.contains(digest))
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
@@ -62,7 +72,10 @@ impl Listed {
     }
 
     /// Writes down what will lie here soon, besides what lies here now.
-    pub(super) fn announce<'a>(&mut self, files: impl IntoIterator<Item = (&'a str, Digest)>) -> anyhow::Result<()> {
+    pub(super) fn announce<'a>(
+        &mut self,
+        files: impl IntoIterator<Item = (&'a str, Digest)>,
+    ) -> anyhow::Result<()> {
         for (name, digest) in files {
             self.known.entry(name.to_owned()).or_default().push(digest);
         }
@@ -80,7 +93,8 @@ impl Listed {
         // What the store holds was made by orch, and can be had again.
         let is_held = |old: &[u8]| store.holds(&Digest::of(&generate::as_made(old)));
         for file in whole(store, tree, store.check_tree(tree))?.files {
-            let bytes = filled(whole(store, tree, store.read_file(tree, &file.path))?.unwrap_or_default());
+            let bytes =
+                filled(whole(store, tree, store.read_file(tree, &file.path))?.unwrap_or_default());
             self.put(&file.path, &bytes, is_held, handed)?;
         }
         Ok(())
@@ -108,7 +122,9 @@ impl Listed {
                 }
                 bfs::write_atomic(&to, bytes).with_context(failed)?;
             }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => bfs::write_atomic(&to, bytes).with_context(failed)?,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                bfs::write_atomic(&to, bytes).with_context(failed)?
+            }
             Err(_) => {
                 handed.stays(&to);
                 return Ok(());
@@ -121,7 +137,11 @@ impl Listed {
 
     /// Writes down what lies here now.
     pub(super) fn close(self) -> anyhow::Result<()> {
-        if self.is_changed { self.write() } else { Ok(()) }
+        if self.is_changed {
+            self.write()
+        } else {
+            Ok(())
+        }
     }
 
     fn write(&self) -> anyhow::Result<()> {
@@ -132,6 +152,7 @@ impl Listed {
             }
         }
         let list = self.folder.join(mark::NAME);
-        bfs::write_atomic(&list, text.as_bytes()).with_context(|| format!("failed to write `{}`", list.display()))
+        bfs::write_atomic(&list, text.as_bytes())
+            .with_context(|| format!("failed to write `{}`", list.display()))
     }
 }

@@ -30,7 +30,10 @@ use listed::Listed;
 const MOST: u64 = 256 << 20;
 
 /// So that `ruff format --check` knows the form in which tests are written.
-const RUFF: (&str, &[u8]) = ("ruff.toml", b"# The generated tests are as Ruff formats them.\nline-length = 120\n");
+const RUFF: (&str, &[u8]) = (
+    "ruff.toml",
+    b"# The generated tests are as Ruff formats them.\nline-length = 120\n",
+);
 
 /// What became of handing out.
 #[derive(Debug, Default)]
@@ -48,7 +51,9 @@ pub struct Handed {
 impl Handed {
     fn stays(&mut self, path: &Path) {
         let path = path.display();
-        self.told.push(format!("`{path}` is not orch's, so it stays; move it away, or name another --out-dir"));
+        self.told.push(format!(
+            "`{path}` is not orch's, so it stays; move it away, or name another --out-dir"
+        ));
         self.in_the_way = true;
     }
 }
@@ -61,7 +66,12 @@ pub(super) fn hand_out(
     locations: &Locations,
     has_pages: bool,
 ) -> anyhow::Result<Handed> {
-    let Context { plan, store, options, .. } = *context;
+    let Context {
+        plan,
+        store,
+        options,
+        ..
+    } = *context;
     let (out_dir, again) = (&options.out_dir, options.again());
     let below = absolute(out_dir)?;
     let mut handed = Handed::default();
@@ -84,28 +94,53 @@ pub(super) fn hand_out(
             let at = named.below(&below);
             let name = &plan.step(id).name;
             let to = named.below(out_dir).display().to_string();
-            let spot = Spot { store, tree: digest, folder: &at, named };
+            let spot = Spot {
+                store,
+                tree: digest,
+                folder: &at,
+                named,
+            };
             let laid = if finished.absent.contains(&digest) {
                 stayed += 1;
                 let get = format!("{again} --download all --step {}", shell::quoted(name));
                 spot.leave(get, &mut handed)
             } else {
-                let (spec, name, to) = (shell::word(&options.spec), shell::word(name), shell::word(&to));
-                let get = || format!("orch output{} --spec {spec} {name} --to {to}", locations.flags());
+                let (spec, name, to) = (
+                    shell::word(&options.spec),
+                    shell::word(name),
+                    shell::word(&to),
+                );
+                let get = || {
+                    format!(
+                        "orch output{} --spec {spec} {name} --to {to}",
+                        locations.flags()
+                    )
+                };
                 spot.hand_out(MOST, get, &mut handed)
             };
             laid.with_context(|| format!("failed to hand out `{}`", at.display()))?;
         }
         if let Some(digest) = output(planned.test) {
             let again = format!("{again} --case {}", shell::quoted(&planned.case.id()));
-            tests.put_all(store, &digest, |text| generate::handed_out(text, &again, &trees), &mut handed)?;
+            tests.put_all(
+                store,
+                &digest,
+                |text| generate::handed_out(text, &again, &trees),
+                &mut handed,
+            )?;
         }
     }
     if stayed > 0 {
         let what = figures::counted(stayed, "artefact");
-        handed.told.push(format!("{what} stayed on the executor: `{again} --download all` fetches what is missing"));
+        handed.told.push(format!(
+            "{what} stayed on the executor: `{again} --download all` fetches what is missing"
+        ));
     }
-    let models: BTreeSet<&str> = plan.cases.iter().map(|planned| planned.case.model.as_str()).collect();
+    let models: BTreeSet<&str> = plan
+        .cases
+        .iter()
+        .map(|planned| planned.case.model.as_str())
+        .collect();
     for model in models {
         let (name, text) = generate::for_all_platforms(model)?;
         tests.put(&name, text.as_bytes(), |_| false, &mut handed)?;
@@ -129,7 +164,9 @@ fn page(out_dir: &Path, folder: &str) -> PathBuf {
 
 /// The steps whose trees generated tests load, and under which names they look for them.
 pub fn loaded(plan: &Plan) -> impl Iterator<Item = (StepId, Named)> {
-    plan.cases.iter().flat_map(|planned| loaded_by(plan, planned))
+    plan.cases
+        .iter()
+        .flat_map(|planned| loaded_by(plan, planned))
 }
 
 /// The trees that one case's test loads.
@@ -145,7 +182,13 @@ fn loaded_by(plan: &Plan, planned: &PlannedCase) -> Vec<(StepId, Named)> {
             "model" => "model",
             _ => continue,
         };
-        found.push((*from, Named { model: test.instance.clone(), artefact: artefact.into() }));
+        found.push((
+            *from,
+            Named {
+                model: test.instance.clone(),
+                artefact: artefact.into(),
+            },
+        ));
     }
     found
 }
@@ -153,10 +196,16 @@ fn loaded_by(plan: &Plan, planned: &PlannedCase) -> Vec<(StepId, Named)> {
 /// Whether handing out failed for a tree that was found damaged, or that another process collected meanwhile. The store has
 /// forgotten it, so that performing the plan once more makes it again.
 pub(super) fn is_lost(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| matches!(cause.downcast_ref(), Some(StoreError::Damaged { .. })))
+    error
+        .chain()
+        .any(|cause| matches!(cause.downcast_ref(), Some(StoreError::Damaged { .. })))
 }
 
-fn whole<T>(store: &DiskStore, digest: &Digest, found: Result<T, StoreError>) -> Result<T, StoreError> {
+fn whole<T>(
+    store: &DiskStore,
+    digest: &Digest,
+    found: Result<T, StoreError>,
+) -> Result<T, StoreError> {
     if matches!(found, Err(StoreError::Damaged { .. })) && !store.is_read_only() {
         store.discard_tree(digest)?;
     }
@@ -166,11 +215,21 @@ fn whole<T>(store: &DiskStore, digest: &Digest, found: Result<T, StoreError>) ->
 /// Gives what somebody edited another name beside its own: `onnx.edited`, `onnx.edited-2`.
 fn put_aside(path: &Path, handed: &mut Handed) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let mut names = (1..).map(|n| if n == 1 { format!("{name}.edited") } else { format!("{name}.edited-{n}") });
+    let mut names = (1..).map(|n| {
+        if n == 1 {
+            format!("{name}.edited")
+        } else {
+            format!("{name}.edited-{n}")
+        }
+    });
     let free = names.find(|name| fs::symlink_metadata(path.with_file_name(name)).is_err());
     let aside = path.with_file_name(free.expect("BUG: there is always another number"));
     fs::rename(path, &aside)?;
-    handed.told.push(format!("`{}` was edited: it is `{}` now", path.display(), aside.display()));
+    handed.told.push(format!(
+        "`{}` was edited: it is `{}` now",
+        path.display(),
+        aside.display()
+    ));
     Ok(())
 }
 

@@ -19,12 +19,21 @@ const WHOLE: &str = "(of a whole spec)";
 /// Where pages go. Those of all of a spec are replaced by such pages only: those of a part have a folder of their own beside them.
 pub(super) fn folder(out_dir: &Path, is_part: bool) -> &'static str {
     let report = "report";
-    let has_whole = || Listed::open(out_dir.join(report)).names().any(|name| name == WHOLE);
-    if is_part && has_whole() { "part" } else { report }
+    let has_whole = || {
+        Listed::open(out_dir.join(report))
+            .names()
+            .any(|name| name == WHOLE)
+    };
+    if is_part && has_whole() {
+        "part"
+    } else {
+        report
+    }
 }
 
 pub(super) fn show(doc: &ReportDoc, folder: PathBuf, handed: &mut Handed) -> anyhow::Result<()> {
-    fs::create_dir_all(&folder).with_context(|| format!("failed to make `{}`", folder.display()))?;
+    fs::create_dir_all(&folder)
+        .with_context(|| format!("failed to make `{}`", folder.display()))?;
     // Another orch may be at it. Where folders cannot be locked, the last one's pages stand.
     let _lock = File::open(&folder).and_then(|file| file.lock().map(|()| file));
     let (mut listed, shown) = (Listed::open(folder), report::shown(doc));

@@ -21,9 +21,16 @@ pub fn place(files: &Files, folder: &Path, handed: &mut Handed) -> anyhow::Resul
         !(listed.knows(name, &digest) && listed.is_as_left(name))
     };
     let new: Vec<_> = files.iter().filter(is_new).collect();
-    let gone: Vec<String> = listed.names().filter(|name| !files.contains_key(*name)).map(str::to_owned).collect();
+    let gone: Vec<String> = listed
+        .names()
+        .filter(|name| !files.contains_key(*name))
+        .map(str::to_owned)
+        .collect();
     if !new.is_empty() {
-        listed.announce(new.iter().map(|(name, text)| (name.as_str(), Digest::of(text.as_bytes()))))?;
+        listed.announce(
+            new.iter()
+                .map(|(name, text)| (name.as_str(), Digest::of(text.as_bytes()))),
+        )?;
     }
     for (name, text) in &new {
         listed.put(name, text.as_bytes(), |_| false, handed)?;
@@ -31,7 +38,8 @@ pub fn place(files: &Files, folder: &Path, handed: &mut Handed) -> anyhow::Resul
     for name in &gone {
         if listed.is_as_left(name) {
             let path = folder.join(name);
-            fs::remove_file(&path).with_context(|| format!("failed to remove `{}`", path.display()))?;
+            fs::remove_file(&path)
+                .with_context(|| format!("failed to remove `{}`", path.display()))?;
             remove_empty(folder, path.parent().map(Path::to_owned));
         }
         listed.set(name, None);

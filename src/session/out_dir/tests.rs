@@ -29,13 +29,23 @@ impl Scene {
     }
 
     fn spot(&self, tree: &Digest) -> Spot<'_> {
-        let named = Named { model: "bert".into(), artefact: "onnx".into() };
-        Spot { store: &self.store, tree: *tree, folder: &self.folder, named }
+        let named = Named {
+            model: "bert".into(),
+            artefact: "onnx".into(),
+        };
+        Spot {
+            store: &self.store,
+            tree: *tree,
+            folder: &self.folder,
+            named,
+        }
     }
 
     fn hand_out(&self, tree: &Digest, most: u64) -> Handed {
         let mut handed = Handed::default();
-        self.spot(tree).hand_out(most, || "orch output x".to_owned(), &mut handed).unwrap();
+        self.spot(tree)
+            .hand_out(most, || "orch output x".to_owned(), &mut handed)
+            .unwrap();
         handed
     }
 
@@ -57,17 +67,29 @@ fn a_program_that_rewrites_what_it_was_handed_does_not_reach_the_store() {
     assert_eq!(fs::metadata(&file).unwrap().nlink(), 1);
     // As it should be: left alone, also where a copy of the folder has other stamps.
     scene.hand_out(&tree, MOST);
-    fs::File::open(&file).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+    fs::File::open(&file)
+        .unwrap()
+        .set_modified(std::time::UNIX_EPOCH)
+        .unwrap();
     assert!(scene.hand_out(&tree, MOST).told.is_empty());
     assert_eq!(scene.inode(), inode);
     // Whoever is stronger than permissions.
     fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
     fs::write(&file, "two").unwrap();
-    assert_eq!(scene.store.read_file(&tree, "weights").unwrap().unwrap(), b"one");
+    assert_eq!(
+        scene.store.read_file(&tree, "weights").unwrap().unwrap(),
+        b"one"
+    );
     let told = scene.hand_out(&tree, MOST).told;
-    assert!(told.len() == 1 && told[0].contains("was edited"), "{told:?}");
+    assert!(
+        told.len() == 1 && told[0].contains("was edited"),
+        "{told:?}"
+    );
     assert_eq!(scene.weights(), "one");
-    assert_eq!(fs::read_to_string(scene.folder.with_file_name("onnx.edited").join("weights")).unwrap(), "two");
+    assert_eq!(
+        fs::read_to_string(scene.folder.with_file_name("onnx.edited").join("weights")).unwrap(),
+        "two"
+    );
 }
 
 #[test]
@@ -77,14 +99,20 @@ fn what_orch_did_not_make_stays() {
     fs::create_dir_all(&scene.folder).unwrap();
     fs::write(scene.folder.join("weights"), "mine").unwrap();
     let handed = scene.hand_out(&one, MOST);
-    assert!(handed.in_the_way && handed.told[0].contains("is not orch's"), "{handed:?}");
+    assert!(
+        handed.in_the_way && handed.told[0].contains("is not orch's"),
+        "{handed:?}"
+    );
     assert_eq!(scene.weights(), "mine");
     // A folder of orch's with a file more in it.
     fs::remove_dir_all(&scene.folder).unwrap();
     scene.hand_out(&one, MOST);
     fs::write(scene.folder.join("sub/notes"), "mine").unwrap();
     assert!(scene.hand_out(&two, MOST).told[0].contains("was edited"));
-    assert_eq!(fs::read_to_string(scene.folder.with_file_name("onnx.edited").join("sub/notes")).unwrap(), "mine");
+    assert_eq!(
+        fs::read_to_string(scene.folder.with_file_name("onnx.edited").join("sub/notes")).unwrap(),
+        "mine"
+    );
     assert_eq!(scene.weights(), "two");
 }
 
@@ -92,17 +120,27 @@ fn what_orch_did_not_make_stays() {
 fn what_orch_began_or_linked_is_made_anew() {
     let scene = Scene::new();
     let (one, two) = (scene.tree("one"), scene.tree("two"));
-    scene.store.lay_out(&one, &scene.folder, crate::store::LaidAs::Links).unwrap();
+    scene
+        .store
+        .lay_out(&one, &scene.folder, crate::store::LaidAs::Links)
+        .unwrap();
     let old = format!(r#"{{"model":"bert","artefact":"onnx","tree":"{one}"}}"#);
     fs::write(scene.folder.join("orch.json"), old).unwrap();
     assert!(scene.hand_out(&one, MOST).told.is_empty());
-    assert_eq!(fs::metadata(scene.folder.join("weights")).unwrap().nlink(), 1);
+    assert_eq!(
+        fs::metadata(scene.folder.join("weights")).unwrap().nlink(),
+        1
+    );
     assert!(scene.hand_out(&two, MOST).told.is_empty());
     fs::remove_file(scene.folder.join("weights")).unwrap();
     assert!(scene.hand_out(&two, MOST).told.is_empty());
     assert_eq!(scene.weights(), "two");
     // A label that says nothing to this orch, around nothing but the store's own.
-    fs::write(scene.folder.join("orch.json"), r#"{"tree":"","files":{"weights":"5e"}}"#).unwrap();
+    fs::write(
+        scene.folder.join("orch.json"),
+        r#"{"tree":"","files":{"weights":"5e"}}"#,
+    )
+    .unwrap();
     let handed = scene.hand_out(&one, MOST);
     assert!(handed.told.is_empty() && !handed.in_the_way, "{handed:?}");
     assert_eq!(scene.weights(), "one");
@@ -113,13 +151,20 @@ fn a_large_tree_is_copied_on_demand_and_goes_when_it_is_outdated() {
     let scene = Scene::new();
     let (one, two) = (scene.tree("one"), scene.tree("two"));
     assert!(scene.hand_out(&one, 3).told[0].contains("`orch output x` does"));
-    assert!(fs::read_to_string(scene.folder.join("orch.json")).unwrap().contains(r#""get":"orch output x""#));
+    assert!(
+        fs::read_to_string(scene.folder.join("orch.json"))
+            .unwrap()
+            .contains(r#""get":"orch output x""#)
+    );
     assert!(scene.hand_out(&one, 3).told.is_empty() && !scene.folder.join("weights").exists());
     assert!(scene.spot(&one).fill(&mut Handed::default()).unwrap());
     assert!(scene.hand_out(&one, 3).told.is_empty());
     assert_eq!(scene.weights(), "one");
     scene.hand_out(&two, 3);
-    assert!(!scene.folder.join("weights").exists(), "it is no longer what the spec makes");
+    assert!(
+        !scene.folder.join("weights").exists(),
+        "it is no longer what the spec makes"
+    );
 }
 
 fn doc() -> crate::report::ReportDoc {
@@ -135,7 +180,13 @@ fn show(doc: &crate::report::ReportDoc, folder: &Path) -> Handed {
 #[test]
 fn whoever_is_killed_between_two_pages_leaves_none_that_looks_edited() {
     let dir = tempfile::tempdir().unwrap();
-    let (old, new) = (doc(), crate::report::ReportDoc { spec: "another.yaml".into(), ..doc() });
+    let (old, new) = (
+        doc(),
+        crate::report::ReportDoc {
+            spec: "another.yaml".into(),
+            ..doc()
+        },
+    );
     assert_eq!(show(&old, dir.path()).placed.len(), 4);
     let html = dir.path().join("index.html");
     let page = fs::read(&html).unwrap();
@@ -144,14 +195,24 @@ fn whoever_is_killed_between_two_pages_leaves_none_that_looks_edited() {
     let before = fs::read_to_string(&list).unwrap();
     show(&new, dir.path());
     let after = fs::read_to_string(&list).unwrap();
-    let announced = before.lines().chain(after.lines()).filter(|line| !line.contains("what the pages show"));
-    fs::write(&list, announced.fold(String::new(), |text, line| text + line + "\n")).unwrap();
+    let announced = before
+        .lines()
+        .chain(after.lines())
+        .filter(|line| !line.contains("what the pages show"));
+    fs::write(
+        &list,
+        announced.fold(String::new(), |text, line| text + line + "\n"),
+    )
+    .unwrap();
     let made = fs::read(&html).unwrap();
     for half in [&page, &made] {
         fs::write(&html, half).unwrap();
         let list_then = fs::read(&list).unwrap();
         let handed = show(&old, dir.path());
-        assert!(handed.told.is_empty() && fs::read(&html).unwrap() == page, "{handed:?}");
+        assert!(
+            handed.told.is_empty() && fs::read(&html).unwrap() == page,
+            "{handed:?}"
+        );
         assert_eq!(fs::read_to_string(&list).unwrap(), before);
         fs::write(&list, list_then).unwrap();
     }
@@ -166,9 +227,16 @@ fn a_page_that_is_somebody_elses_stays_and_the_others_are_written_once() {
     assert!(show(&doc(), dir.path()).in_the_way);
     let first = inode();
     let mut doc = doc();
-    (doc.summary.seconds, doc.summary.executed, doc.cases[0].cached) = (7.0, 7, !doc.cases[0].cached);
+    (
+        doc.summary.seconds,
+        doc.summary.executed,
+        doc.cases[0].cached,
+    ) = (7.0, 7, !doc.cases[0].cached);
     assert!(show(&doc, dir.path()).in_the_way);
-    assert_eq!((inode(), fs::read_to_string(&html).unwrap()), (first, "mine".to_owned()));
+    assert_eq!(
+        (inode(), fs::read_to_string(&html).unwrap()),
+        (first, "mine".to_owned())
+    );
     doc.cases[0].reason = Some("another".into());
     show(&doc, dir.path());
     assert_ne!(inode(), first);

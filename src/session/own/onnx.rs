@@ -18,10 +18,19 @@ pub(super) fn row(path: &Path, name: &str, written: &str) -> anyhow::Result<Stri
     }
     let (mut sizes, mut inputs) = (BTreeMap::new(), String::new());
     for port in onnx_file::ports(path)? {
-        let shape: Vec<_> =
-            port.sizes.iter().enumerate().map(|(axis, size)| written_size(axis, size, &mut sizes)).collect();
+        let shape: Vec<_> = port
+            .sizes
+            .iter()
+            .enumerate()
+            .map(|(axis, size)| written_size(axis, size, &mut sizes))
+            .collect();
         let (dtype, fill) = (port.element.word(), fill(&port));
-        writeln!(inputs, "      {}: {{dtype: {dtype}, shape: [{}], {fill}}}", quoted(&port.name), shape.join(", "))?;
+        writeln!(
+            inputs,
+            "      {}: {{dtype: {dtype}, shape: [{}], {fill}}}",
+            quoted(&port.name),
+            shape.join(", ")
+        )?;
     }
     let mut row = format!("  {}:\n    onnx: {}\n", quoted(name), quoted(written));
     if !facts.external.is_empty() {
@@ -29,7 +38,10 @@ pub(super) fn row(path: &Path, name: &str, written: &str) -> anyhow::Result<Stri
         writeln!(row, "    external: [{}]", files.join(", "))?;
     }
     if !sizes.is_empty() {
-        let sizes: Vec<_> = sizes.iter().map(|(name, size)| format!("{}: {size}", quoted(name))).collect();
+        let sizes: Vec<_> = sizes
+            .iter()
+            .map(|(name, size)| format!("{}: {size}", quoted(name)))
+            .collect();
         writeln!(row, "    dims: {{{}}}", sizes.join(", "))?;
     }
     match inputs.is_empty() {
@@ -47,7 +59,9 @@ fn written_size(axis: usize, size: &Size, sizes: &mut BTreeMap<String, u64>) -> 
         Size::Open => open.to_string(),
         Size::Named(name) => {
             let is_batch = name.to_lowercase().contains("batch");
-            sizes.entry(name.clone()).or_insert(if is_batch { 1 } else { open });
+            sizes
+                .entry(name.clone())
+                .or_insert(if is_batch { 1 } else { open });
             quoted(name)
         }
     }
@@ -57,7 +71,9 @@ fn written_size(axis: usize, size: &Size, sizes: &mut BTreeMap<String, u64>) -> 
 fn fill(port: &Port) -> String {
     let is = |word: &str| port.name.to_lowercase().contains(word);
     match (port.element, port.vocabulary) {
-        (Element::Float16 | Element::Bfloat16 | Element::Float32 | Element::Float64, _) => "normal: [0, 1]".into(),
+        (Element::Float16 | Element::Bfloat16 | Element::Float32 | Element::Float64, _) => {
+            "normal: [0, 1]".into()
+        }
         (Element::Bool, _) => "value: true".into(),
         (_, Some(rows)) => format!("randint: [0, {rows}]"),
         _ if is("mask") => "value: 1".into(),
@@ -69,7 +85,14 @@ fn fill(port: &Port) -> String {
 /// A text as YAML reads it back.
 fn quoted(text: &str) -> String {
     let is_plain = text.starts_with(|c: char| c.is_ascii_alphabetic() || "./".contains(c))
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c))
-        && !["true", "false", "null", "yes", "no", "on", "off", "y", "n"].contains(&text.to_lowercase().as_str());
-    if is_plain { text.to_owned() } else { serde_json::Value::from(text).to_string() }
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c))
+        && !["true", "false", "null", "yes", "no", "on", "off", "y", "n"]
+            .contains(&text.to_lowercase().as_str());
+    if is_plain {
+        text.to_owned()
+    } else {
+        serde_json::Value::from(text).to_string()
+    }
 }

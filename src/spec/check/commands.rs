@@ -17,8 +17,10 @@ const DEFAULT_TIMEOUT_SECONDS: u64 = 600;
 
 /// The commands of all files.
 pub(super) fn all(sources: &mut [Source], sink: &mut Sink) -> Commands {
-    let mut parts =
-        sources.iter_mut().map(|source| std::mem::take(&mut source.commands)).filter(|part| !part.is_empty());
+    let mut parts = sources
+        .iter_mut()
+        .map(|source| std::mem::take(&mut source.commands))
+        .filter(|part| !part.is_empty());
     let mut all = parts.next().unwrap_or_default();
     for (name, command) in parts.flatten() {
         if let Some(before) = all.get(&name) {
@@ -34,7 +36,10 @@ pub(super) fn all(sources: &mut [Source], sink: &mut Sink) -> Commands {
 /// Reads and checks one row.
 pub(in crate::spec) fn row(key: &Key, node: &Node, folder: &Path, sink: &mut Sink) -> Command {
     let raw = raw::Command::read(node, key, sink);
-    let name = At { value: Arc::from(&*key.text), span: sink.span(key.pos) };
+    let name = At {
+        value: Arc::from(&*key.text),
+        span: sink.span(key.pos),
+    };
     super::good_name(&name, "command", sink);
     // Even a row that could not be read declares its name.
     match raw {
@@ -77,17 +82,40 @@ fn command(name: At<Arc<str>>, raw: raw::Command, folder: &Path, sink: &mut Sink
     outputs(&raw, &inputs, sink);
     for name in raw.env.items() {
         if name.value.is_empty() || name.value.contains(['=', '\0']) {
-            let message = format!("`{}` is not a valid name of an environment variable", name.value);
-            sink.error_hint(name.span, message, "give names only; their values come from the environment");
+            let message = format!(
+                "`{}` is not a valid name of an environment variable",
+                name.value
+            );
+            sink.error_hint(
+                name.span,
+                message,
+                "give names only; their values come from the environment",
+            );
         }
     }
     let timeout_seconds = raw.timeout_seconds.or(DEFAULT_TIMEOUT_SECONDS);
-    for code in raw.transient.items().iter().filter(|code| !(1..256).contains(&code.value)) {
-        sink.error(code.span, format!("{} is not an exit code of a failure: use 1 to 255", code.value));
+    for code in raw
+        .transient
+        .items()
+        .iter()
+        .filter(|code| !(1..256).contains(&code.value))
+    {
+        sink.error(
+            code.span,
+            format!(
+                "{} is not an exit code of a failure: use 1 to 255",
+                code.value
+            ),
+        );
     }
     let retries = raw.retries.cloned();
     let memory = raw.memory.value().map(|memory| memory.0);
-    let transient = raw.transient.items().iter().map(|code| code.value).collect();
+    let transient = raw
+        .transient
+        .items()
+        .iter()
+        .map(|code| code.value)
+        .collect();
     let does = if raw.write.is_absent() {
         // The order of outputs and of variables has no meaning.
         let sorted = |texts: Box<[Arc<str>]>| {
@@ -98,8 +126,18 @@ fn command(name: At<Arc<str>>, raw: raw::Command, folder: &Path, sink: &mut Sink
         };
         let (outputs, env) = (sorted(texts(raw.outputs)), sorted(texts(raw.env)));
         let network = raw.network.or(false);
-        let writable = sorted(texts(raw.writable)).iter().map(|path| (path.clone(), absolute(folder, path))).collect();
-        Does::Run(Arc::new(Program { argv: texts(raw.argv), outputs, env, transient, network, writable }))
+        let writable = sorted(texts(raw.writable))
+            .iter()
+            .map(|path| (path.clone(), absolute(folder, path)))
+            .collect();
+        Does::Run(Arc::new(Program {
+            argv: texts(raw.argv),
+            outputs,
+            env,
+            transient,
+            network,
+            writable,
+        }))
     } else {
         Does::Write(Arc::new(written(&raw, sink)))
     };
@@ -124,12 +162,23 @@ fn texts(field: Field<List<Arc<str>>>) -> Box<[Arc<str>]> {
 fn outputs(raw: &raw::Command, inputs: &[(Arc<str>, CommandInput)], sink: &mut Sink) {
     // Looking through the inputs for each of many outputs would take the square of their number.
     let many = raw.outputs.items().len() > 8 && inputs.len() > 8;
-    let names: HashSet<&str> = if many { inputs.iter().map(|(name, _)| &**name).collect() } else { HashSet::new() };
+    let names: HashSet<&str> = if many {
+        inputs.iter().map(|(name, _)| &**name).collect()
+    } else {
+        HashSet::new()
+    };
     for output in raw.outputs.items() {
         inside(&output.value, output.span, sink);
         let name = &*output.value;
-        if if many { names.contains(name) } else { inputs.iter().any(|(input, _)| &**input == name) } {
-            sink.error(output.span, format!("`{name}` is also an input: a step must not change what it reads"));
+        if if many {
+            names.contains(name)
+        } else {
+            inputs.iter().any(|(input, _)| &**input == name)
+        } {
+            sink.error(
+                output.span,
+                format!("`{name}` is also an input: a step must not change what it reads"),
+            );
         }
     }
 }
@@ -144,13 +193,21 @@ fn one_of_two(name: &At<Arc<str>>, raw: &raw::Command, sink: &mut Sink) {
         ),
         (false, false) => {
             let message = format!("`{}` has both `argv` and `write`", name.value);
-            sink.error_hint(name.span, message, "keep one; another step can read what the first one made");
+            sink.error_hint(
+                name.span,
+                message,
+                "keep one; another step can read what the first one made",
+            );
         }
         (true, false) => {
             for (key, span) in raw.written().into_iter().filter(|(key, _)| *key != "write") {
                 if let Some(span) = span {
                     let message = format!("`{key}` cannot be combined with `write`");
-                    sink.error_hint(span, message, "the files that it writes are its outputs, and it reads nothing");
+                    sink.error_hint(
+                        span,
+                        message,
+                        "the files that it writes are its outputs, and it reads nothing",
+                    );
                 }
             }
         }
@@ -163,7 +220,9 @@ fn one_of_two(name: &At<Arc<str>>, raw: &raw::Command, sink: &mut Sink) {
 
 /// The files of `write`: inside the step's folder, and none within another.
 fn written(raw: &raw::Command, sink: &mut Sink) -> Files {
-    let Some(given) = raw.write.given() else { return Files(Box::default()) };
+    let Some(given) = raw.write.given() else {
+        return Files(Box::default());
+    };
     if given.value.0.is_empty() {
         sink.error(given.span, "`write` must not be empty");
     }
@@ -173,10 +232,19 @@ fn written(raw: &raw::Command, sink: &mut Sink) -> Files {
         inside(&path.value, path.span, sink);
         let place: PathBuf = Path::new(&*path.value).components().collect();
         // Sorted by component, a folder comes right before its content.
-        let before = places.range(..=place.clone()).next_back().filter(|(before, _)| place.starts_with(before));
-        let after = places.range(place.clone()..).next().filter(|(after, _)| after.starts_with(&place));
+        let before = places
+            .range(..=place.clone())
+            .next_back()
+            .filter(|(before, _)| place.starts_with(before));
+        let after = places
+            .range(place.clone()..)
+            .next()
+            .filter(|(after, _)| after.starts_with(&place));
         if let Some((_, other)) = before.or(after) {
-            sink.error(path.span, format!("`{}` and `{other}` cannot both be files", path.value));
+            sink.error(
+                path.span,
+                format!("`{}` and `{other}` cannot both be files", path.value),
+            );
         }
         places.insert(place, &path.value);
         if let Some(text) = text {
@@ -186,7 +254,13 @@ fn written(raw: &raw::Command, sink: &mut Sink) -> Files {
     Files(files.into())
 }
 
-fn input(raw: &raw::CommandInput, span: Span, name: &str, folder: &Path, sink: &mut Sink) -> Option<CommandInput> {
+fn input(
+    raw: &raw::CommandInput,
+    span: Span,
+    name: &str,
+    folder: &Path,
+    sink: &mut Sink,
+) -> Option<CommandInput> {
     if raw.file.is_absent() == raw.step.is_absent() {
         sink.error_hint(
             span,
@@ -204,9 +278,14 @@ fn input(raw: &raw::CommandInput, span: Span, name: &str, folder: &Path, sink: &
 
 /// As [`super::absolute`], and faster for plain paths.
 fn absolute(folder: &Path, file: &str) -> Arc<Path> {
-    let is_plain = !file.is_empty() && !file.starts_with(['/', '.']) && !file.contains("/.") && !file.contains("//");
+    let is_plain = !file.is_empty()
+        && !file.starts_with(['/', '.'])
+        && !file.contains("/.")
+        && !file.contains("//");
     match folder.to_str() {
-        Some(folder) if is_plain && !folder.ends_with('/') => Path::new(&[folder, "/", file].concat()).into(),
+        Some(folder) if is_plain && !folder.ends_with('/') => {
+            Path::new(&[folder, "/", file].concat()).into()
+        }
         _ => super::absolute(folder, file).into(),
     }
 }
@@ -214,8 +293,16 @@ fn absolute(folder: &Path, file: &str) -> Arc<Path> {
 /// A command's files live in its working directory, and in a tree.
 fn inside(path: &str, span: Span, sink: &mut Sink) {
     if let Some(what) = tree_path::fault(path) {
-        let shown = if path.len() > 100 { "this" } else { &format!("`{}`", path.escape_debug()) };
+        let shown = if path.len() > 100 {
+            "this"
+        } else {
+            &format!("`{}`", path.escape_debug())
+        };
         let hint = "use a path relative to the working directory, e.g. `out/a.txt`";
-        sink.error_hint(span, format!("{shown} cannot be the path of a step's file: {what}"), hint);
+        sink.error_hint(
+            span,
+            format!("{shown} cannot be the path of a step's file: {what}"),
+            hint,
+        );
     }
 }

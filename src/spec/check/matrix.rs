@@ -24,7 +24,11 @@ impl<'a> Names<'a> {
         let family = |row: &Row<'a, raw::Model>| {
             // A ready file may leave it out.
             let is_usual = row.value.family.is_absent() && row.value.class.is_absent();
-            if is_usual { Some(models::OTHER) } else { row.value.family.value().map(String::as_str) }
+            if is_usual {
+                Some(models::OTHER)
+            } else {
+                row.value.family.value().map(String::as_str)
+            }
         };
         let precisions = |row: &Row<'a, raw::Target>| match row.value.half.value() {
             Some(half) => Some(half.precisions().to_vec()),
@@ -33,7 +37,10 @@ impl<'a> Names<'a> {
                 Some(list.items.iter().map(|at| at.value).collect())
             }
         };
-        Self { models: models.each(family), targets: targets.each(precisions) }
+        Self {
+            models: models.each(family),
+            targets: targets.each(precisions),
+        }
     }
 
     fn model_names(&self) -> Vec<&'a str> {
@@ -45,7 +52,11 @@ impl<'a> Names<'a> {
     }
 
     fn families(&self) -> Vec<&'a str> {
-        let mut families: Vec<_> = self.models.iter().filter_map(|(_, family)| *family).collect();
+        let mut families: Vec<_> = self
+            .models
+            .iter()
+            .filter_map(|(_, family)| *family)
+            .collect();
         families.sort_unstable();
         families.dedup();
         families
@@ -53,7 +64,9 @@ impl<'a> Names<'a> {
 }
 
 pub(super) fn matrix(raw: Option<&raw::Matrix>, names: &Names<'_>, sink: &mut Sink) -> MatrixSpec {
-    let Some(raw) = raw else { return MatrixSpec::default() };
+    let Some(raw) = raw else {
+        return MatrixSpec::default();
+    };
     let models = globs(&raw.models, "model", &names.model_names(), sink);
     let targets = globs(&raw.targets, "target", &names.target_names(), sink);
     let mut axes = IndexMap::new();
@@ -67,16 +80,42 @@ pub(super) fn matrix(raw: Option<&raw::Matrix>, names: &Names<'_>, sink: &mut Si
         (Some(models), Some(targets)) => Some((models.as_slice(), targets.as_slice())),
         _ => None,
     };
-    let exclude = raw.exclude.items().iter().filter_map(|at| rule(at, product, names, true, sink)).collect();
+    let exclude = raw
+        .exclude
+        .items()
+        .iter()
+        .filter_map(|at| rule(at, product, names, true, sink))
+        .collect();
     let everything = Some((&[][..], &[][..]));
-    let include = raw.include.items().iter().filter_map(|at| rule(at, everything, names, false, sink)).collect();
-    let expect = raw.expect.items().iter().filter_map(|at| expect(at, names, sink).map(Arc::new)).collect();
+    let include = raw
+        .include
+        .items()
+        .iter()
+        .filter_map(|at| rule(at, everything, names, false, sink))
+        .collect();
+    let expect = raw
+        .expect
+        .items()
+        .iter()
+        .filter_map(|at| expect(at, names, sink).map(Arc::new))
+        .collect();
     let (models, targets) = (models.unwrap_or_default(), targets.unwrap_or_default());
-    MatrixSpec { models, targets, axes, exclude, include, expect }
+    MatrixSpec {
+        models,
+        targets,
+        axes,
+        exclude,
+        include,
+        expect,
+    }
 }
 
 /// The orders of targets by family, of families and targets that exist.
-pub(super) fn prefer(rows: &Rows<List<String>>, names: &Names<'_>, sink: &mut Sink) -> IndexMap<String, Vec<String>> {
+pub(super) fn prefer(
+    rows: &Rows<List<String>>,
+    names: &Names<'_>,
+    sink: &mut Sink,
+) -> IndexMap<String, Vec<String>> {
     // Orders may be given for kinds of models that the spec does not have yet.
     let mut families = [&names.families()[..], models::FAMILIES].concat();
     families.sort_unstable();
@@ -88,18 +127,34 @@ pub(super) fn prefer(rows: &Rows<List<String>>, names: &Names<'_>, sink: &mut Si
             super::unknown("family", family, &[&families[..], &["any"]].concat(), sink);
         }
         let Some(list) = list else { continue };
-        for name in list.value.items.iter().filter(|name| !targets.contains(&name.value.as_str())) {
+        for name in list
+            .value
+            .items
+            .iter()
+            .filter(|name| !targets.contains(&name.value.as_str()))
+        {
             super::unknown("target", name, &targets, sink);
         }
-        prefer.insert(family.value.clone(), list.value.items.iter().map(|at| at.value.clone()).collect());
+        prefer.insert(
+            family.value.clone(),
+            list.value.items.iter().map(|at| at.value.clone()).collect(),
+        );
     }
     prefer
 }
 
 /// None if one of them was reported.
-fn globs(field: &Field<List<String>>, what: &str, names: &[&str], sink: &mut Sink) -> Option<Vec<String>> {
+fn globs(
+    field: &Field<List<String>>,
+    what: &str,
+    names: &[&str],
+    sink: &mut Sink,
+) -> Option<Vec<String>> {
     super::not_empty(field, &format!("{what}s"), sink);
-    let mut sound = !field.is_bad() && field.value().is_none_or(|list| list.whole && !list.items.is_empty());
+    let mut sound = !field.is_bad()
+        && field
+            .value()
+            .is_none_or(|list| list.whole && !list.items.is_empty());
     for pattern in field.items() {
         sound &= matches_some(pattern, what, names, sink);
     }
@@ -110,7 +165,11 @@ fn matches_some(pattern: &At<String>, what: &str, names: &[&str], sink: &mut Sin
     let found = names.iter().any(|name| glob::matches(&pattern.value, name));
     if !found {
         let hint = suggest::hint(&pattern.value, names.iter().copied());
-        sink.error_unknown(pattern.span, format!("no {what} matches `{}`", pattern.value), hint);
+        sink.error_unknown(
+            pattern.span,
+            format!("no {what} matches `{}`", pattern.value),
+            hint,
+        );
     }
     found
 }
@@ -137,9 +196,17 @@ fn rule(
 ) -> Option<Rule> {
     let raw = &at.value;
     let what = if exclude { "exclude" } else { "include" };
-    if raw.model.is_absent() && raw.family.is_absent() && raw.target.is_absent() && raw.precision.is_absent() {
+    if raw.model.is_absent()
+        && raw.family.is_absent()
+        && raw.target.is_absent()
+        && raw.precision.is_absent()
+    {
         let hint = "add `model`, `family`, `target` or `precision`";
-        sink.error_hint(at.span, format!("this `{what}` rule matches everything"), hint);
+        sink.error_hint(
+            at.span,
+            format!("this `{what}` rule matches everything"),
+            hint,
+        );
         return None;
     }
     if exclude && is_blank(&raw.reason) {
@@ -168,10 +235,22 @@ fn expect(at: &At<raw::Expect>, names: &Names<'_>, sink: &mut Sink) -> Option<Ex
         return None;
     }
     if !raw.reason.is_absent() && is_blank(&raw.reason) {
-        sink.error_hint(at.span, "an expectation needs a reason", "say why these cases do not pass, or name the issue");
+        sink.error_hint(
+            at.span,
+            "an expectation needs a reason",
+            "say why these cases do not pass, or name the issue",
+        );
     }
-    if let Some(since) = raw.since.given().filter(|at| at.value.parse::<jiff::civil::Date>().is_err()) {
-        sink.error_hint(since.span, format!("`{}` is not a date", since.value), "write it as `2026-01-31`");
+    if let Some(since) = raw
+        .since
+        .given()
+        .filter(|at| at.value.parse::<jiff::civil::Date>().is_err())
+    {
+        sink.error_hint(
+            since.span,
+            format!("`{}` is not a date", since.value),
+            "write it as `2026-01-31`",
+        );
     }
     let globs = [&raw.model, &raw.family, &raw.target];
     let (rule, _) = matching(globs, &raw.precision, at.span, &raw.reason, names, sink);
@@ -217,14 +296,25 @@ fn matching(
 }
 
 fn is_blank(reason: &Field<String>) -> bool {
-    reason.is_absent() || reason.value().is_some_and(|reason| reason.trim().is_empty())
+    reason.is_absent()
+        || reason
+            .value()
+            .is_some_and(|reason| reason.trim().is_empty())
 }
 
 /// The product is a full one, so a rule matches a case if it matches a model and, separately, a target's precision.
-fn meets_a_case(rule: &Rule, (models, targets): Product<'_>, names: &Names<'_>, exclude: bool) -> bool {
+fn meets_a_case(
+    rule: &Rule,
+    (models, targets): Product<'_>,
+    names: &Names<'_>,
+    exclude: bool,
+) -> bool {
     let model = names.models.iter().any(|(name, family)| {
         glob::any(models, name)
-            && rule.model.as_ref().is_none_or(|pattern| glob::matches(pattern, name))
+            && rule
+                .model
+                .as_ref()
+                .is_none_or(|pattern| glob::matches(pattern, name))
             && match (&rule.family, family) {
                 (Some(pattern), Some(family)) => glob::matches(pattern, family),
                 // An unknown family was reported already, and the rule may have meant it.
@@ -233,7 +323,10 @@ fn meets_a_case(rule: &Rule, (models, targets): Product<'_>, names: &Names<'_>, 
     });
     let target = names.targets.iter().any(|(name, precisions)| {
         glob::any(targets, name)
-            && rule.target.as_ref().is_none_or(|pattern| glob::matches(pattern, name))
+            && rule
+                .target
+                .as_ref()
+                .is_none_or(|pattern| glob::matches(pattern, name))
             && match (rule.precision, precisions) {
                 // An inclusion may name a precision that the target does not list.
                 (Some(precision), Some(precisions)) if exclude => precisions.contains(&precision),

@@ -47,13 +47,21 @@ impl<'a, T> Section<'a, T> {
     }
 }
 
-pub(super) fn spec(root: PathBuf, files: Vec<SourceFile>, mut sources: Vec<Source>, sink: &mut Sink) -> Spec {
+pub(super) fn spec(
+    root: PathBuf,
+    files: Vec<SourceFile>,
+    mut sources: Vec<Source>,
+    sink: &mut Sink,
+) -> Spec {
     let commands = commands::all(&mut sources, sink);
     let raw_pipelines = section(&sources, |file| &file.pipelines, "pipeline", sink);
     let raw_targets = section(&sources, |file| &file.targets, "target", sink);
     let raw_models = section(&sources, |file| &file.models, "model", sink);
 
-    let tolerances = targets::tolerances(sources.iter().map(|source| &source.content.tolerances), sink);
+    let tolerances = targets::tolerances(
+        sources.iter().map(|source| &source.content.tolerances),
+        sink,
+    );
     let measure = match once(&sources, |file| &file.measure, "measure", sink) {
         Some(given) => targets::general_measure(given, sink),
         None => targets::DEFAULT_MEASURE,
@@ -63,19 +71,47 @@ pub(super) fn spec(root: PathBuf, files: Vec<SourceFile>, mut sources: Vec<Sourc
     for source in &sources {
         at_least_one(&source.content.max_parameters, "max_parameters", sink);
     }
-    let most = once(&sources, |file| &file.max_parameters, "max_parameters", sink).copied();
+    let most = once(
+        &sources,
+        |file| &file.max_parameters,
+        "max_parameters",
+        sink,
+    )
+    .copied();
     let models = models::models(&raw_models, &raw_pipelines, &tolerances, most, sink);
-    if models.values().any(|model| model.pipeline == models::TENSORS) {
+    if models
+        .values()
+        .any(|model| model.pipeline == models::TENSORS)
+    {
         let name = || models::TENSORS.to_owned();
-        let tensors = || Pipeline { tasks: vec![name()], template: name(), tokens: BTreeMap::new() };
-        pipelines.entry(models::TENSORS.to_owned()).or_insert_with(tensors);
+        let tensors = || Pipeline {
+            tasks: vec![name()],
+            template: name(),
+            tokens: BTreeMap::new(),
+        };
+        pipelines
+            .entry(models::TENSORS.to_owned())
+            .or_insert_with(tensors);
     }
     let matrix = once(&sources, |file| &file.matrix, "matrix", sink);
     let names = matrix::Names::of(&raw_models, &raw_targets);
     let matrix = matrix::matrix(matrix, &names, sink);
     let prefer = once(&sources, |file| &file.prefer, "prefer", sink);
-    let prefer = prefer.map(|rows| matrix::prefer(rows, &names, sink)).unwrap_or_default();
-    Spec { root, files, models, pipelines, targets, tolerances, measure, matrix, prefer, commands }
+    let prefer = prefer
+        .map(|rows| matrix::prefer(rows, &names, sink))
+        .unwrap_or_default();
+    Spec {
+        root,
+        files,
+        models,
+        pipelines,
+        targets,
+        tolerances,
+        measure,
+        matrix,
+        prefer,
+        commands,
+    }
 }
 
 fn section<'a, T>(
@@ -85,7 +121,10 @@ fn section<'a, T>(
     sink: &mut Sink,
 ) -> Section<'a, T> {
     let mut first: BTreeMap<&str, Span> = BTreeMap::new();
-    let mut section = Section { rows: Vec::new(), names: Vec::new() };
+    let mut section = Section {
+        rows: Vec::new(),
+        names: Vec::new(),
+    };
     for source in sources {
         sink.incomplete |= pick(&source.content).is_bad();
         for (name, value) in pick(&source.content).rows().iter() {
@@ -93,7 +132,10 @@ fn section<'a, T>(
                 // Twice in one file is a duplicate key, and was reported as such.
                 if before.file != name.span.file {
                     let before = sink.loc(before);
-                    sink.error(name.span, format!("{what} `{}` is already declared at {before}", name.value));
+                    sink.error(
+                        name.span,
+                        format!("{what} `{}` is already declared at {before}", name.value),
+                    );
                 }
                 continue;
             }
@@ -101,7 +143,11 @@ fn section<'a, T>(
             section.names.push(&name.value);
             good_name(name, what, sink);
             if let Some(value) = value {
-                section.rows.push(Row { name, value: &value.value, folder: &source.folder });
+                section.rows.push(Row {
+                    name,
+                    value: &value.value,
+                    folder: &source.folder,
+                });
             }
         }
     }
@@ -109,9 +155,17 @@ fn section<'a, T>(
 }
 
 /// A part that may stand in one file only.
-fn once<'a, T>(sources: &'a [Source], pick: fn(&File) -> &Field<T>, what: &str, sink: &mut Sink) -> Option<&'a T> {
+fn once<'a, T>(
+    sources: &'a [Source],
+    pick: fn(&File) -> &Field<T>,
+    what: &str,
+    sink: &mut Sink,
+) -> Option<&'a T> {
     let mut first: Option<&At<T>> = None;
-    for given in sources.iter().filter_map(|source| pick(&source.content).given()) {
+    for given in sources
+        .iter()
+        .filter_map(|source| pick(&source.content).given())
+    {
         match first {
             Some(before) => {
                 let before = sink.loc(before.span);
@@ -139,19 +193,29 @@ fn absolute(folder: &Path, path: &str) -> PathBuf {
 }
 
 fn not_empty<T>(field: &Field<List<T>>, key: &str, sink: &mut Sink) {
-    if let Some(list) = field.given().filter(|list| list.value.items.is_empty() && list.value.whole) {
+    if let Some(list) = field
+        .given()
+        .filter(|list| list.value.items.is_empty() && list.value.whole)
+    {
         sink.error(list.span, format!("`{key}` must not be empty"));
     }
 }
 
 fn at_least_one(field: &Field<u64>, key: &str, sink: &mut Sink) {
-    field.must(sink, |value| *value > 0, |_| format!("`{key}` must be at least 1"));
+    field.must(
+        sink,
+        |value| *value > 0,
+        |_| format!("`{key}` must be at least 1"),
+    );
 }
 
 /// Reports duplicates in a list.
 fn repeated<T: PartialEq>(items: &[At<T>], told: impl Fn(&T) -> String, sink: &mut Sink) {
     for (index, item) in items.iter().enumerate() {
-        if items[..index].iter().any(|before| before.value == item.value) {
+        if items[..index]
+            .iter()
+            .any(|before| before.value == item.value)
+        {
             sink.error(item.span, format!("{} is listed twice", told(&item.value)));
         }
     }
@@ -163,10 +227,18 @@ fn tokens(row: &raw::Pipeline, sink: &mut Sink) -> BTreeMap<String, Vec<String>>
     let mut tokens = BTreeMap::new();
     for (task, outputs) in row.tokens.rows() {
         if !row.tasks.is_bad() && !tasks.contains(&task.value) {
-            unknown("task", task, &tasks.iter().map(String::as_str).collect::<Vec<_>>(), sink);
+            unknown(
+                "task",
+                task,
+                &tasks.iter().map(String::as_str).collect::<Vec<_>>(),
+                sink,
+            );
         }
         let outputs = outputs.iter().flat_map(|list| &list.value.items);
-        tokens.insert(task.value.clone(), outputs.map(|at| at.value.clone()).collect());
+        tokens.insert(
+            task.value.clone(),
+            outputs.map(|at| at.value.clone()).collect(),
+        );
     }
     tokens
 }
@@ -176,13 +248,28 @@ fn pipelines(section: &Section<'_, raw::Pipeline>, sink: &mut Sink) -> IndexMap<
     for row in &section.rows {
         let name = row.name.value.clone();
         not_empty(&row.value.tasks, "tasks", sink);
-        row.value.tasks.items().iter().for_each(|task| plain_name(task, "task", sink));
-        row.value.description.given().into_iter().for_each(|text| one_line(text, "description", sink));
+        row.value
+            .tasks
+            .items()
+            .iter()
+            .for_each(|task| plain_name(task, "task", sink));
+        row.value
+            .description
+            .given()
+            .into_iter()
+            .for_each(|text| one_line(text, "description", sink));
         if let Some(template) = row.value.template.given() {
             good_name(template, "template", sink);
         }
         let template = row.value.template.cloned().unwrap_or_else(|| name.clone());
-        pipelines.insert(name, Pipeline { tasks: texts(&row.value.tasks), template, tokens: tokens(row.value, sink) });
+        pipelines.insert(
+            name,
+            Pipeline {
+                tasks: texts(&row.value.tasks),
+                template,
+                tokens: tokens(row.value, sink),
+            },
+        );
     }
     pipelines
 }

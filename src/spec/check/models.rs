@@ -103,16 +103,33 @@ fn is_ready(raw: &raw::Model) -> bool {
 }
 
 fn names(raw: &raw::Model, sink: &mut Sink) {
-    let lists = [(raw.outputs.items(), "output"), (raw.tags.items(), "tag"), (raw.external.items(), "external file")];
+    let lists = [
+        (raw.outputs.items(), "output"),
+        (raw.tags.items(), "tag"),
+        (raw.external.items(), "external file"),
+    ];
     for (names, what) in lists {
         names.iter().for_each(|name| plain_name(name, what, sink));
     }
     for (field, what) in [(&raw.family, "family"), (&raw.task, "task")] {
-        field.given().into_iter().for_each(|name| plain_name(name, what, sink));
+        field
+            .given()
+            .into_iter()
+            .for_each(|name| plain_name(name, what, sink));
     }
-    let inputs = raw.inputs.value().into_iter().flat_map(|rows| rows.0.iter().map(|(name, _)| (name, "input")));
-    let dims = raw.dims.value().into_iter().flat_map(|rows| rows.0.iter().map(|(name, _)| (name, "dim")));
-    inputs.chain(dims).for_each(|(name, what)| plain_name(name, what, sink));
+    let inputs = raw
+        .inputs
+        .value()
+        .into_iter()
+        .flat_map(|rows| rows.0.iter().map(|(name, _)| (name, "input")));
+    let dims = raw
+        .dims
+        .value()
+        .into_iter()
+        .flat_map(|rows| rows.0.iter().map(|(name, _)| (name, "dim")));
+    inputs
+        .chain(dims)
+        .for_each(|(name, what)| plain_name(name, what, sink));
 }
 
 /// What a model is for: its family, task and pipeline. A ready file has defaults for all three; for others they must be given.
@@ -124,7 +141,11 @@ fn usage(
 ) -> Option<(String, String, String)> {
     let raw = row.value;
     let is_ready = is_ready(raw);
-    for (key, field) in [("family", &raw.family), ("task", &raw.task), ("pipeline", &raw.pipeline)] {
+    for (key, field) in [
+        ("family", &raw.family),
+        ("task", &raw.task),
+        ("pipeline", &raw.pipeline),
+    ] {
         if field.is_absent() && !is_ready {
             sink.error(row.name.span, format!("`{}` lacks `{key}`", row.name.value));
         }
@@ -134,7 +155,10 @@ fn usage(
         _ => field.cloned(),
     };
     let pipeline = or(&raw.pipeline, TENSORS);
-    let own = pipelines.rows.iter().find(|row| Some(&row.name.value) == pipeline.as_ref());
+    let own = pipelines
+        .rows
+        .iter()
+        .find(|row| Some(&row.name.value) == pipeline.as_ref());
     let first = own.and_then(|own| texts(&own.value.tasks).into_iter().next());
     let task = or(&raw.task, first.as_deref().unwrap_or(TENSORS));
     agree(raw, pipelines, sink);
@@ -147,7 +171,9 @@ fn usage(
 
 /// The pipeline exists and does the task.
 fn agree(raw: &raw::Model, pipelines: &Section<'_, raw::Pipeline>, sink: &mut Sink) {
-    let Some(pipeline) = raw.pipeline.given() else { return };
+    let Some(pipeline) = raw.pipeline.given() else {
+        return;
+    };
     if !pipelines.names.contains(&pipeline.value.as_str()) {
         if pipeline.value != TENSORS {
             unknown("pipeline", pipeline, &pipelines.names, sink);
@@ -155,20 +181,38 @@ fn agree(raw: &raw::Model, pipelines: &Section<'_, raw::Pipeline>, sink: &mut Si
         return;
     }
     let tasks = |row: &Row<'_, raw::Pipeline>| texts(&row.value.tasks);
-    let Some(own) = pipelines.rows.iter().find(|row| row.name.value == pipeline.value) else { return };
+    let Some(own) = pipelines
+        .rows
+        .iter()
+        .find(|row| row.name.value == pipeline.value)
+    else {
+        return;
+    };
     let Some(task) = raw.task.given() else { return };
     if own.value.tasks.given().is_none() || tasks(own).contains(&task.value) {
         return;
     }
-    let other = pipelines.rows.iter().find(|row| tasks(row).contains(&task.value));
+    let other = pipelines
+        .rows
+        .iter()
+        .find(|row| tasks(row).contains(&task.value));
     match other {
         Some(other) => {
             let message = format!("pipeline `{}` has no task `{}`", pipeline.value, task.value);
-            sink.error_hint(task.span, message, format!("pipeline `{}` has it", other.name.value));
+            sink.error_hint(
+                task.span,
+                message,
+                format!("pipeline `{}` has it", other.name.value),
+            );
         }
         None => {
             let all: Vec<String> = pipelines.rows.iter().flat_map(tasks).collect();
-            unknown("task", task, &all.iter().map(String::as_str).collect::<Vec<_>>(), sink);
+            unknown(
+                "task",
+                task,
+                &all.iter().map(String::as_str).collect::<Vec<_>>(),
+                sink,
+            );
         }
     }
 }
@@ -177,20 +221,34 @@ fn dims(raw: &raw::Model, sink: &mut Sink) -> BTreeMap<String, u64> {
     let mut dims = BTreeMap::new();
     for (name, size) in raw.dims.rows().iter() {
         if let Some(size) = size.as_ref().filter(|size| size.value == 0) {
-            sink.error(size.span, format!("dim `{}` must be at least 1", name.value));
+            sink.error(
+                size.span,
+                format!("dim `{}` must be at least 1", name.value),
+            );
         }
         // A size that was reported as wrong still declares its name.
-        dims.insert(name.value.clone(), size.as_ref().map_or(1, |size| size.value));
+        dims.insert(
+            name.value.clone(),
+            size.as_ref().map_or(1, |size| size.value),
+        );
     }
     dims
 }
 
-fn inputs(row: &Row<'_, raw::Model>, dims: &mut BTreeMap<String, u64>, sink: &mut Sink) -> IndexMap<String, Input> {
+fn inputs(
+    row: &Row<'_, raw::Model>,
+    dims: &mut BTreeMap<String, u64>,
+    sink: &mut Sink,
+) -> IndexMap<String, Input> {
     let raw = row.value;
     let declared = dims.clone();
     let from_file = !raw.inputs_from.is_absent();
     if let (true, Some(given)) = (from_file, span(&raw.inputs)) {
-        sink.error_hint(given, "`inputs_from` replaces `inputs`", "keep one of the two");
+        sink.error_hint(
+            given,
+            "`inputs_from` replaces `inputs`",
+            "keep one of the two",
+        );
     }
     let empty = raw.inputs.value().is_some_and(|rows| rows.0.is_empty());
     let is_ready = is_ready(raw);
@@ -199,7 +257,11 @@ fn inputs(row: &Row<'_, raw::Model>, dims: &mut BTreeMap<String, u64>, sink: &mu
             true => "add `inputs` or `inputs_from`; `inputs: {}` for a model that takes none",
             false => "add `inputs`",
         };
-        sink.error_hint(row.name.span, format!("model `{}` has no inputs", row.name.value), hint);
+        sink.error_hint(
+            row.name.span,
+            format!("model `{}` has no inputs", row.name.value),
+            hint,
+        );
     }
     let no_processor = match (raw.class.is_absent(), raw.weights.value()) {
         (true, _) if !is_ready => Some("a model with `compose` has none"),
@@ -210,7 +272,8 @@ fn inputs(row: &Row<'_, raw::Model>, dims: &mut BTreeMap<String, u64>, sink: &mu
     let mut inputs = IndexMap::new();
     for (name, value) in raw.inputs.rows().iter() {
         if let Some(value) = value
-            && let Some(input) = inputs::input(name, &value.value, dims, row.folder, no_processor, sink)
+            && let Some(input) =
+                inputs::input(name, &value.value, dims, row.folder, no_processor, sink)
         {
             inputs.insert(name.value.clone(), input);
         }
@@ -221,8 +284,14 @@ fn inputs(row: &Row<'_, raw::Model>, dims: &mut BTreeMap<String, u64>, sink: &mu
 
 /// A dim that no shape uses is a mistake: usually a shape has a number instead of the name.
 fn unused_dims(raw: &raw::Model, declared: &BTreeMap<String, u64>, sink: &mut Sink) {
-    let Some(inputs) = raw.inputs.value() else { return };
-    let sizes = inputs.0.iter().filter_map(|(_, input)| Some(input.as_ref()?.value.shape.items())).flatten();
+    let Some(inputs) = raw.inputs.value() else {
+        return;
+    };
+    let sizes = inputs
+        .0
+        .iter()
+        .filter_map(|(_, input)| Some(input.as_ref()?.value.shape.items()))
+        .flatten();
     let used: Vec<&str> = sizes
         .filter_map(|size| match &size.value {
             Size::Named(name) => Some(name.as_str()),
@@ -233,24 +302,39 @@ fn unused_dims(raw: &raw::Model, declared: &BTreeMap<String, u64>, sink: &mut Si
         let usual = DEFAULT_DIMS.iter().any(|(usual, _)| *usual == name.value);
         if !usual && declared.contains_key(&name.value) && !used.contains(&name.value.as_str()) {
             let hint = "use its name in a shape, or remove it";
-            sink.error_hint(name.span, format!("no input's shape uses the dim `{}`", name.value), hint);
+            sink.error_hint(
+                name.span,
+                format!("no input's shape uses the dim `{}`", name.value),
+                hint,
+            );
         }
     }
 }
 
 /// It is said where there are recipes that make several sets.
 fn calibration_sets(raw: &raw::Model, sink: &mut Sink) -> u32 {
-    let Some(sets) = raw.calibration_sets.given() else { return DEFAULT_CALIBRATION_SETS };
+    let Some(sets) = raw.calibration_sets.given() else {
+        return DEFAULT_CALIBRATION_SETS;
+    };
     if !CALIBRATION_SETS.contains(&sets.value) {
         let (least, most) = (CALIBRATION_SETS.start(), CALIBRATION_SETS.end());
-        let hint = format!("from {least} to {most}; without the field it is {DEFAULT_CALIBRATION_SETS}");
-        sink.error_hint(sets.span, format!("nothing is calibrated on {} sets of inputs", sets.value), hint);
+        let hint =
+            format!("from {least} to {most}; without the field it is {DEFAULT_CALIBRATION_SETS}");
+        sink.error_hint(
+            sets.span,
+            format!("nothing is calibrated on {} sets of inputs", sets.value),
+            hint,
+        );
     }
     let mut inputs = raw.inputs.rows().iter();
     let has_recipe = |input: &raw::Input| !inputs::is_processed(input);
     if !inputs.any(|(_, input)| input.as_ref().is_none_or(|input| has_recipe(&input.value))) {
         let hint = "take it out: without recipes, calibration takes the inputs that there are";
-        sink.error_hint(sets.span, "no input of this model has a recipe that makes further sets".to_owned(), hint);
+        sink.error_hint(
+            sets.span,
+            "no input of this model has a recipe that makes further sets".to_owned(),
+            hint,
+        );
     }
     sets.value
 }
@@ -263,12 +347,18 @@ fn generate(
     sink: &mut Sink,
 ) -> Option<u32> {
     let given = raw.generate.given()?;
-    let ids = ["decoder_input_ids", "input_ids"].into_iter().find_map(|name| Some((name, inputs.get(name)?)));
+    let ids = ["decoder_input_ids", "input_ids"]
+        .into_iter()
+        .find_map(|name| Some((name, inputs.get(name)?)));
     let Some((name, Input { shape, .. })) = ids.filter(|(_, input)| input.shape.len() == 2) else {
         // Inputs that are wrong were reported.
         if !inputs.is_empty() {
             let hint = "declare them as rows of token ids, or leave `generate` out";
-            sink.error_hint(given.span, "`generate` needs the input `input_ids` or `decoder_input_ids`", hint);
+            sink.error_hint(
+                given.span,
+                "`generate` needs the input `input_ids` or `decoder_input_ids`",
+                hint,
+            );
         }
         return None;
     };
@@ -277,15 +367,27 @@ fn generate(
         Dim::Named(name) => dims.get(name).copied().unwrap_or(u64::MAX),
     };
     if given.value == 0 || u64::from(given.value) > length {
-        let message = format!("`generate: {}` does not fit: `{name}` is {length} long", given.value);
-        sink.error_hint(given.span, message, format!("from 1 to {length} tokens, or longer `{name}`"));
+        let message = format!(
+            "`generate: {}` does not fit: `{name}` is {length} long",
+            given.value
+        );
+        sink.error_hint(
+            given.span,
+            message,
+            format!("from 1 to {length} tokens, or longer `{name}`"),
+        );
     }
     Some(given.value)
 }
 
 fn export(raw: &raw::Model, sink: &mut Sink) -> Export {
-    let mut export = Export { routes: DEFAULT_ROUTES.to_vec(), opset: DEFAULT_OPSET };
-    let Some(given) = raw.export.value() else { return export };
+    let mut export = Export {
+        routes: DEFAULT_ROUTES.to_vec(),
+        opset: DEFAULT_OPSET,
+    };
+    let Some(given) = raw.export.value() else {
+        return export;
+    };
     super::not_empty(&given.routes, "routes", sink);
     let routes = given.routes.items();
     repeated(routes, |route| format!("route `{}`", route.word()), sink);
@@ -296,7 +398,11 @@ fn export(raw: &raw::Model, sink: &mut Sink) -> Export {
         export.opset = opset.value;
         if !OPSETS.contains(&opset.value) {
             let message = format!("opset {} is none that is known", opset.value);
-            sink.error_hint(opset.span, message, format!("from {} to {}", OPSETS.start(), OPSETS.end()));
+            sink.error_hint(
+                opset.span,
+                message,
+                format!("from {} to {}", OPSETS.start(), OPSETS.end()),
+            );
         }
     }
     export
@@ -309,7 +415,9 @@ mod tests {
     /// `python/orch_py/zoo/families.py` gives a type its family.
     #[test]
     fn the_families_of_transformers_are_known() {
-        let strange = |(_, family): &(&str, Option<&str>)| family.is_some_and(|own| !super::FAMILIES.contains(&own));
+        let strange = |(_, family): &(&str, Option<&str>)| {
+            family.is_some_and(|own| !super::FAMILIES.contains(&own))
+        };
         assert_eq!(classes::types().find(strange), None);
     }
 }

@@ -33,11 +33,22 @@ const OF_BOTH: &[&str] = &["config"];
 
 /// Exactly one of the five sources, and nothing that belongs to another.
 /// `most` is the general `max_parameters`.
-pub(super) fn source(row: &Row<'_, raw::Model>, most: Option<u64>, sink: &mut Sink) -> Option<Source> {
+pub(super) fn source(
+    row: &Row<'_, raw::Model>,
+    most: Option<u64>,
+    sink: &mut Sink,
+) -> Option<Source> {
     let raw = row.value;
-    let all =
-        [("class", &raw.class), ("onnx", &raw.onnx), ("openvino", &raw.openvino), ("torchscript", &raw.torchscript)];
-    let given: Vec<(&str, &Field<String>)> = all.into_iter().filter(|(_, field)| !field.is_absent()).collect();
+    let all = [
+        ("class", &raw.class),
+        ("onnx", &raw.onnx),
+        ("openvino", &raw.openvino),
+        ("torchscript", &raw.torchscript),
+    ];
+    let given: Vec<(&str, &Field<String>)> = all
+        .into_iter()
+        .filter(|(_, field)| !field.is_absent())
+        .collect();
     let (key, field) = match (&given[..], raw.compose.is_absent()) {
         ([], false) => return composed(row, sink),
         ([one], true) => *one,
@@ -50,8 +61,17 @@ pub(super) fn source(row: &Row<'_, raw::Model>, most: Option<u64>, sink: &mut Si
         _ => {
             let more = Some("compose").filter(|_| !raw.compose.is_absent());
             let keys: Vec<_> = given.iter().map(|(key, _)| *key).chain(more).collect();
-            let message = format!("model `{}` has {} sources: `{}`", row.name.value, keys.len(), keys.join("`, `"));
-            sink.error_hint(row.name.span, message, "keep one; add more models for the others");
+            let message = format!(
+                "model `{}` has {} sources: `{}`",
+                row.name.value,
+                keys.len(),
+                keys.join("`, `")
+            );
+            sink.error_hint(
+                row.name.span,
+                message,
+                "keep one; add more models for the others",
+            );
             return None;
         }
     };
@@ -66,9 +86,12 @@ pub(super) fn source(row: &Row<'_, raw::Model>, most: Option<u64>, sink: &mut Si
     if format != ReadyFormat::Onnx {
         foreign(raw, &["external"], "a model from an ONNX file", key, sink);
         if raw.expected.is_absent() {
-            let hint =
-                "only the runtime that is tested could compute what the file is to give; add `expected: outputs.npz`";
-            sink.error_hint(row.name.span, format!("model `{}` lacks `expected`", row.name.value), hint);
+            let hint = "only the runtime that is tested could compute what the file is to give; add `expected: outputs.npz`";
+            sink.error_hint(
+                row.name.span,
+                format!("model `{}` lacks `expected`", row.name.value),
+                hint,
+            );
         }
     }
     let path = |field: &Field<String>| field.value().map(|path| absolute(row.folder, path));
@@ -85,23 +108,57 @@ pub(super) fn source(row: &Row<'_, raw::Model>, most: Option<u64>, sink: &mut Si
 fn composed(row: &Row<'_, raw::Model>, sink: &mut Sink) -> Option<Source> {
     let raw = row.value;
     foreign(raw, OF_FILES, "a model from a ready file", "compose", sink);
-    let of_classes: Vec<_> = OF_CLASSES.iter().copied().filter(|key| !OF_BOTH.contains(key)).collect();
-    foreign(raw, &of_classes, "a model made from `class`", "compose", sink);
+    let of_classes: Vec<_> = OF_CLASSES
+        .iter()
+        .copied()
+        .filter(|key| !OF_BOTH.contains(key))
+        .collect();
+    foreign(
+        raw,
+        &of_classes,
+        "a model made from `class`",
+        "compose",
+        sink,
+    );
     let how = raw.compose.cloned()?;
     let given = raw.components.rows();
-    let named = given.iter().filter_map(|(part, model)| Some((part.value.clone(), model.as_ref()?.value.clone())));
+    let named = given
+        .iter()
+        .filter_map(|(part, model)| Some((part.value.clone(), model.as_ref()?.value.clone())));
     let components: IndexMap<_, _> = named.collect();
     let parts = how.parts();
-    for (part, _) in given.iter().filter(|(part, _)| !parts.contains(&part.value.as_str())) {
+    for (part, _) in given
+        .iter()
+        .filter(|(part, _)| !parts.contains(&part.value.as_str()))
+    {
         super::unknown("component", part, parts, sink);
     }
-    let missing: Vec<_> = parts.iter().filter(|part| !components.contains_key(**part)).copied().collect();
+    let missing: Vec<_> = parts
+        .iter()
+        .filter(|part| !components.contains_key(**part))
+        .copied()
+        .collect();
     if !missing.is_empty() && !raw.components.is_bad() {
-        let message = format!("model `{}` lacks the components `{}`", row.name.value, missing.join("`, `"));
-        sink.error_hint(row.name.span, message, "name a model for each: `components: {unet: my-unet}`");
+        let message = format!(
+            "model `{}` lacks the components `{}`",
+            row.name.value,
+            missing.join("`, `")
+        );
+        sink.error_hint(
+            row.name.span,
+            message,
+            "name a model for each: `components: {unet: my-unet}`",
+        );
     }
-    let config = raw.config.value().map_or_else(|| serde_json::json!({}), |config| config.0.clone());
-    Some(Source::Composed { how, components, config })
+    let config = raw
+        .config
+        .value()
+        .map_or_else(|| serde_json::json!({}), |config| config.0.clone());
+    Some(Source::Composed {
+        how,
+        components,
+        config,
+    })
 }
 
 /// Components are models made from `class`, and have sizes of their own.
@@ -111,17 +168,32 @@ pub(super) fn components(section: &Section<'_, raw::Model>, sink: &mut Sink) {
             let Some(model) = model else { continue };
             if !section.names.contains(&model.value.as_str()) {
                 super::unknown("model", model, &section.names, sink);
-            } else if section.rows.iter().any(|row| row.name.value == model.value && row.value.class.is_absent()) {
+            } else if section
+                .rows
+                .iter()
+                .any(|row| row.name.value == model.value && row.value.class.is_absent())
+            {
                 let message = format!("component `{}` is not made from `class`", model.value);
-                sink.error_hint(model.span, message, "orch converts each component from its class");
+                sink.error_hint(
+                    model.span,
+                    message,
+                    "orch converts each component from its class",
+                );
             }
         }
         let inputs = row.value.inputs.rows();
-        let inputs = inputs.iter().filter_map(|(_, input)| input.as_ref()).filter(|_| !row.value.compose.is_absent());
+        let inputs = inputs
+            .iter()
+            .filter_map(|(_, input)| input.as_ref())
+            .filter(|_| !row.value.compose.is_absent());
         for size in inputs.flat_map(|input| input.value.shape.items()) {
             if let Size::Named(name) = &size.value {
                 let message = format!("`{name}` cannot be a size of a model with `compose`");
-                sink.error_hint(size.span, message, "write the number: its components have sizes of their own");
+                sink.error_hint(
+                    size.span,
+                    message,
+                    "write the number: its components have sizes of their own",
+                );
             }
         }
     }
@@ -134,9 +206,16 @@ pub(super) fn span<T>(field: &Field<T>) -> Option<Span> {
 
 /// Keys that have no effect with this source are refused, and not ignored.
 fn foreign(raw: &raw::Model, keys: &[&str], owner: &str, source: &str, sink: &mut Sink) {
-    for (key, span) in raw.written().into_iter().filter(|(key, _)| keys.contains(key)) {
+    for (key, span) in raw
+        .written()
+        .into_iter()
+        .filter(|(key, _)| keys.contains(key))
+    {
         if let Some(span) = span {
-            sink.error(span, format!("`{key}` belongs to {owner}; this one has `{source}`"));
+            sink.error(
+                span,
+                format!("`{key}` belongs to {owner}; this one has `{source}`"),
+            );
         }
     }
 }
@@ -149,10 +228,18 @@ fn class(row: &Row<'_, raw::Model>, most: Option<u64>, sink: &mut Sink) -> Optio
     let identifier = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if class.value.is_empty() || !class.value.chars().all(identifier) {
         let message = format!("`{}` is not the name of a Python class", class.value);
-        sink.error_hint(class.span, message, "give the class alone, e.g. `BertForMaskedLM`");
+        sink.error_hint(
+            class.span,
+            message,
+            "give the class alone, e.g. `BertForMaskedLM`",
+        );
     } else if !classes::is_known(&class.value) {
         // Also with code of the checkpoint's own: that is loaded through one of transformers' `Auto` classes.
-        let message = format!("transformers {} has no model class `{}`", classes::version(), class.value);
+        let message = format!(
+            "transformers {} has no model class `{}`",
+            classes::version(),
+            class.value
+        );
         sink.error_hint(class.span, message, classes::hint(&class.value));
     }
     let hub = hub(raw, sink);
@@ -162,14 +249,24 @@ fn class(row: &Row<'_, raw::Model>, most: Option<u64>, sink: &mut Sink) -> Optio
         Some(at) => at.value,
     };
     if weights == RawWeights::Seeded && classes::chooses(&class.value) {
-        let message = format!("`{}` chooses a class from a checkpoint, and seeded weights have none", class.value);
-        sink.error_hint(class.span, message, "write the class itself, e.g. `BertForMaskedLM`");
+        let message = format!(
+            "`{}` chooses a class from a checkpoint, and seeded weights have none",
+            class.value
+        );
+        sink.error_hint(
+            class.span,
+            message,
+            "write the class itself, e.g. `BertForMaskedLM`",
+        );
     }
     weights_agree(row, weights, sink);
     super::at_least_one(&raw.max_parameters, "max_parameters", sink);
     Some(Source::Transformers {
         class: class.value.clone(),
-        config: raw.config.value().map_or_else(|| serde_json::json!({}), |config| config.0.clone()),
+        config: raw
+            .config
+            .value()
+            .map_or_else(|| serde_json::json!({}), |config| config.0.clone()),
         weights: match weights {
             RawWeights::Seeded => Weights::Seeded,
             RawWeights::Hub => Weights::Hub,
@@ -196,7 +293,11 @@ fn weights_agree(row: &Row<'_, raw::Model>, weights: RawWeights, sink: &mut Sink
                 let id = hub.value.id.value().map_or("<id>", String::as_str);
                 let message = "`weights: hub` needs `hub.revision`: a branch moves, and then the same spec tests \
                                other weights";
-                sink.error_hint(hub.span, message, format!("print it: git ls-remote https://huggingface.co/{id} HEAD"));
+                sink.error_hint(
+                    hub.span,
+                    message,
+                    format!("print it: git ls-remote https://huggingface.co/{id} HEAD"),
+                );
             }
             _ => {}
         }
@@ -208,41 +309,74 @@ fn weights_agree(row: &Row<'_, raw::Model>, weights: RawWeights, sink: &mut Sink
     if let (true, Some(path)) = (weights != RawWeights::Path, span(&raw.path)) {
         sink.error_hint(
             path,
-            format!("`path` has an effect with `weights: path` only; here they are `{}`", weights.word()),
+            format!(
+                "`path` has an effect with `weights: path` only; here they are `{}`",
+                weights.word()
+            ),
             "add `weights: path` or remove it",
         );
     }
     if let (true, Some(config)) = (weights != RawWeights::Seeded, span(&raw.config)) {
         let hint = "hub and path weights bring their own config";
-        sink.error_hint(config, "`config` has an effect with seeded weights only", hint);
+        sink.error_hint(
+            config,
+            "`config` has an effect with seeded weights only",
+            hint,
+        );
     }
     if let (true, Some(unused)) = (weights == RawWeights::Seeded, span(&raw.unused_weights)) {
         let hint = "seeded weights are made for the class; remove it";
-        sink.error_hint(unused, "`unused_weights` has an effect with hub and path weights only", hint);
+        sink.error_hint(
+            unused,
+            "`unused_weights` has an effect with hub and path weights only",
+            hint,
+        );
     }
-    if let Some(trust) = raw.trust_remote_code.given().filter(|at| at.value && weights == RawWeights::Seeded) {
+    if let Some(trust) = raw
+        .trust_remote_code
+        .given()
+        .filter(|at| at.value && weights == RawWeights::Seeded)
+    {
         let hint = "seeded weights run only transformers' own code; remove it";
-        sink.error_hint(trust.span, "`trust_remote_code` has an effect with hub and path weights only", hint);
+        sink.error_hint(
+            trust.span,
+            "`trust_remote_code` has an effect with hub and path weights only",
+            hint,
+        );
     }
 }
 
 fn hub(raw: &raw::Model, sink: &mut Sink) -> Option<Hub> {
     let hub = &raw.hub.given()?.value;
     if let Some(id) = hub.id.given() {
-        let part =
-            |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
+        let part = |part: &str| {
+            !part.is_empty()
+                && part
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
+        };
         if id.value.split('/').count() > 2 || !id.value.split('/').all(part) {
             let message = format!("`{}` is not a Hub id", id.value);
-            sink.error_hint(id.span, message, "it looks like `google-bert/bert-base-uncased`");
+            sink.error_hint(
+                id.span,
+                message,
+                "it looks like `google-bert/bert-base-uncased`",
+            );
         }
     }
     if let Some(revision) = hub.revision.given() {
         let hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
         if revision.value.len() != 40 || !revision.value.chars().all(hex) {
-            let message = format!("revision `{}` is not a commit: 40 hexadecimal digits, lower case", revision.value);
+            let message = format!(
+                "revision `{}` is not a commit: 40 hexadecimal digits, lower case",
+                revision.value
+            );
             let hint = "a branch or tag can move; print the commit: git ls-remote https://huggingface.co/<id>";
             sink.error_hint(revision.span, message, hint);
         }
     }
-    Some(Hub { id: hub.id.value()?.clone(), revision: hub.revision.cloned() })
+    Some(Hub {
+        id: hub.id.value()?.clone(),
+        revision: hub.revision.cloned(),
+    })
 }

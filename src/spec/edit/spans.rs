@@ -25,13 +25,19 @@ pub(super) struct Item {
 
 impl<'t> Layout<'t> {
     pub(super) fn new(text: &'t str) -> Self {
-        let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        let starts = std::iter::once(0)
+            .chain(text.match_indices('\n').map(|(at, _)| at + 1))
+            .collect();
         Self { text, starts }
     }
 
     fn line(&self, number: usize) -> Option<&'t str> {
         let start = *self.starts.get(number)?;
-        let end = self.starts.get(number + 1).copied().unwrap_or(self.text.len());
+        let end = self
+            .starts
+            .get(number + 1)
+            .copied()
+            .unwrap_or(self.text.len());
         Some(&self.text[start..end])
     }
 
@@ -40,21 +46,36 @@ impl<'t> Layout<'t> {
     }
 
     fn offset(&self, pos: Pos) -> Result<usize, String> {
-        let line = (pos.line as usize).checked_sub(1).and_then(|number| self.line(number));
+        let line = (pos.line as usize)
+            .checked_sub(1)
+            .and_then(|number| self.line(number));
         let line = line.ok_or("a place is beyond the text")?;
-        let column = line.char_indices().nth(pos.column as usize - 1).map_or(line.len(), |(at, _)| at);
+        let column = line
+            .char_indices()
+            .nth(pos.column as usize - 1)
+            .map_or(line.len(), |(at, _)| at);
         Ok(self.starts[pos.line as usize - 1] + column)
     }
 
     /// The whole lines of a range, with their ends.
     pub(super) fn lines(&self, range: &Range<usize>) -> Range<usize> {
-        let (first, last) = (self.number(range.start), self.number(range.end.saturating_sub(1).max(range.start)));
-        self.starts[first]..self.starts.get(last + 1).copied().unwrap_or(self.text.len())
+        let (first, last) = (
+            self.number(range.start),
+            self.number(range.end.saturating_sub(1).max(range.start)),
+        );
+        self.starts[first]
+            ..self
+                .starts
+                .get(last + 1)
+                .copied()
+                .unwrap_or(self.text.len())
     }
 
     pub(super) fn after_colon(&self, key: Pos) -> Result<usize, String> {
         let at = self.offset(key)?;
-        let colon = self.text[at..].find(':').filter(|colon| !self.text[at..at + colon].contains('\n'));
+        let colon = self.text[at..]
+            .find(':')
+            .filter(|colon| !self.text[at..at + colon].contains('\n'));
         Ok(at + colon.ok_or("a key has no colon on its line")? + 1)
     }
 
@@ -66,7 +87,9 @@ impl<'t> Layout<'t> {
 
     /// A plain or quoted scalar on one line.
     pub(super) fn scalar(&self, node: &Node) -> Result<Range<usize>, String> {
-        let Value::Text(value) = &node.value else { return Err("a status is no text".to_owned()) };
+        let Value::Text(value) = &node.value else {
+            return Err("a status is no text".to_owned());
+        };
         let at = self.offset(node.pos)?;
         let rest = &self.text[at..];
         let len = match rest.chars().next() {
@@ -88,15 +111,33 @@ impl<'t> Layout<'t> {
             let item = |node: &Node| {
                 let start = self.offset(node.pos)?;
                 if !self.text[start..].starts_with('{') {
-                    return Err(format!("the row at line {} is not in braces", node.pos.line));
+                    return Err(format!(
+                        "the row at line {} is not in braces",
+                        node.pos.line
+                    ));
                 }
-                Ok(Item { range: start..self.closing(start)?, indent: String::new() })
+                Ok(Item {
+                    range: start..self.closing(start)?,
+                    indent: String::new(),
+                })
             };
-            return Ok(Items { rows: nodes.iter().map(item).collect::<Result<_, _>>()?, is_flow: true, whole });
+            return Ok(Items {
+                rows: nodes.iter().map(item).collect::<Result<_, _>>()?,
+                is_flow: true,
+                whole,
+            });
         }
-        let rows = nodes.iter().map(|node| self.block_item(node)).collect::<Result<Vec<_>, _>>()?;
-        let whole = rows.first().map_or(at, |row| row.range.start)..rows.last().map_or(at, |row| row.range.end);
-        Ok(Items { rows, is_flow: false, whole })
+        let rows = nodes
+            .iter()
+            .map(|node| self.block_item(node))
+            .collect::<Result<Vec<_>, _>>()?;
+        let whole = rows.first().map_or(at, |row| row.range.start)
+            ..rows.last().map_or(at, |row| row.range.end);
+        Ok(Items {
+            rows,
+            is_flow: false,
+            whole,
+        })
     }
 
     /// From its dash to the end of the last line that is deeper than the dash and says something.
@@ -105,7 +146,10 @@ impl<'t> Layout<'t> {
         let line = self.line(number).unwrap_or_default();
         let depth = line.len() - line.trim_start_matches(' ').len();
         if !line[depth..].starts_with("- ") {
-            return Err(format!("the row at line {} does not begin with its dash", node.pos.line));
+            return Err(format!(
+                "the row at line {} does not begin with its dash",
+                node.pos.line
+            ));
         }
         let mut last = number;
         for at in number + 1..self.starts.len() {
@@ -119,7 +163,10 @@ impl<'t> Layout<'t> {
             }
         }
         let end = self.starts[last] + self.line(last).unwrap_or_default().trim_end().len();
-        Ok(Item { range: self.starts[number] + depth..end, indent: " ".repeat(depth) })
+        Ok(Item {
+            range: self.starts[number] + depth..end,
+            indent: " ".repeat(depth),
+        })
     }
 
     /// Behind the bracket that closes the one at `open`.
@@ -139,7 +186,11 @@ impl<'t> Layout<'t> {
                 quote @ (b'"' | b'\'') if b" ,:[{\n".contains(&bytes[at - 1]) => {
                     at += 1;
                     while at < bytes.len() && bytes[at] != quote {
-                        at += if quote == b'"' && bytes[at] == b'\\' { 2 } else { 1 };
+                        at += if quote == b'"' && bytes[at] == b'\\' {
+                            2
+                        } else {
+                            1
+                        };
                     }
                 }
                 b'#' if bytes[at - 1].is_ascii_whitespace() => {
@@ -153,8 +204,15 @@ impl<'t> Layout<'t> {
     }
 
     /// Gives a matrix that has none a key `expect` with these rows.
-    pub(super) fn with_key(&self, key: Pos, matrix: &Node, rows: &[String]) -> Result<String, String> {
-        let Value::Map(entries) = &matrix.value else { return Err("`matrix` is no mapping".to_owned()) };
+    pub(super) fn with_key(
+        &self,
+        key: Pos,
+        matrix: &Node,
+        rows: &[String],
+    ) -> Result<String, String> {
+        let Value::Map(entries) = &matrix.value else {
+            return Err("`matrix` is no mapping".to_owned());
+        };
         let at = self.offset(matrix.pos)?;
         if self.text[at..].starts_with('{') {
             let end = self.closing(at)? - 1;
@@ -163,14 +221,22 @@ impl<'t> Layout<'t> {
             let text = format!("{comma}expect: [{}]", rows.join(", "));
             return apply(self.text, vec![(end_of_said..end_of_said, text)]);
         }
-        let Some((first, _)) = entries.first() else { return Err("`matrix` is empty".to_owned()) };
+        let Some((first, _)) = entries.first() else {
+            return Err("`matrix` is empty".to_owned());
+        };
         if !self.is_block_key(first.pos) || first.pos.line <= key.line {
             return Err("`matrix` does not begin on a line of its own".to_owned());
         }
         let indent = " ".repeat(first.pos.column as usize - 1);
-        let lines: String = rows.iter().map(|row| format!("{indent}  - {row}\n")).collect();
+        let lines: String = rows
+            .iter()
+            .map(|row| format!("{indent}  - {row}\n"))
+            .collect();
         let at = self.starts[first.pos.line as usize - 1];
-        apply(self.text, vec![(at..at, format!("{indent}expect:\n{lines}"))])
+        apply(
+            self.text,
+            vec![(at..at, format!("{indent}expect:\n{lines}"))],
+        )
     }
 }
 

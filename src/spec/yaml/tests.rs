@@ -12,14 +12,29 @@ fn tree(text: &str) -> serde_json::Value {
 fn scalars_are_what_yaml_1_2_says() {
     assert_eq!(
         tree("[no, on, y, true, ~, 1, -1, 0x10, 1.0e-3, '1', 18446744073709551615, 1e3]"),
-        serde_json::json!(["no", "on", "y", true, null, 1, -1, 16, 1e-3, "1", u64::MAX, 1000.0])
+        serde_json::json!([
+            "no",
+            "on",
+            "y",
+            true,
+            null,
+            1,
+            -1,
+            16,
+            1e-3,
+            "1",
+            u64::MAX,
+            1000.0
+        ])
     );
 }
 
 #[test]
 fn own_keys_win_over_merged_ones_and_the_first_merge_over_the_next() {
     assert_eq!(
-        tree("a: &a {x: 1, y: 1}\nb: &b {x: 2, z: 2}\nc: {<<: [*a, *b], y: 3}\nd:\n  <<: *b\n  x: 4\n")["c"],
+        tree(
+            "a: &a {x: 1, y: 1}\nb: &b {x: 2, z: 2}\nc: {<<: [*a, *b], y: 3}\nd:\n  <<: *b\n  x: 4\n"
+        )["c"],
         serde_json::json!({"y": 3, "x": 1, "z": 2})
     );
 }
@@ -27,20 +42,52 @@ fn own_keys_win_over_merged_ones_and_the_first_merge_over_the_next() {
 #[test]
 fn values_know_where_they_stand_also_by_way_of_an_alias() {
     let (node, _) = parse("ä: &a {key: value}\nb: *a\n");
-    let Value::Map(top) = node.unwrap().value else { panic!() };
+    let Value::Map(top) = node.unwrap().value else {
+        panic!()
+    };
     for (key, node) in &top {
-        let Value::Map(inner) = &node.value else { panic!() };
+        let Value::Map(inner) = &node.value else {
+            panic!()
+        };
         let (inner_key, inner_value) = &inner[0];
-        assert_eq!(inner_key.pos, Pos { line: 1, column: 8, len: 3 }, "by way of {}", key.text);
-        assert_eq!(inner_value.pos, Pos { line: 1, column: 13, len: 5 }, "by way of {}", key.text);
+        assert_eq!(
+            inner_key.pos,
+            Pos {
+                line: 1,
+                column: 8,
+                len: 3
+            },
+            "by way of {}",
+            key.text
+        );
+        assert_eq!(
+            inner_value.pos,
+            Pos {
+                line: 1,
+                column: 13,
+                len: 5
+            },
+            "by way of {}",
+            key.text
+        );
     }
-    assert_eq!(top[1].0.pos, Pos { line: 2, column: 1, len: 1 });
+    assert_eq!(
+        top[1].0.pos,
+        Pos {
+            line: 2,
+            column: 1,
+            len: 1
+        }
+    );
 }
 
 #[test]
 fn every_duplicate_key_is_found_and_the_rest_still_read() {
     let (node, errors) = parse("a: {b: 1, b: 2}\nc: &c {d: 1}\na: 3\ne: {<<: *c, d: 2}\n");
-    let places: Vec<_> = errors.iter().map(|error| (error.pos.line, error.pos.column)).collect();
+    let places: Vec<_> = errors
+        .iter()
+        .map(|error| (error.pos.line, error.pos.column))
+        .collect();
     assert_eq!(places, [(1, 11), (3, 1)]);
     assert!(node.is_some());
 }
@@ -66,20 +113,28 @@ fn what_is_not_yaml_is_refused_with_its_place() {
 /// Honest suites are large; only what aliases multiply is bounded tightly.
 #[test]
 fn a_large_document_is_read() {
-    let rows: String = (0..35_000).map(|row| format!("m{row}: {{a: 1, b: [x, y]}}\n")).collect();
+    let rows: String = (0..35_000)
+        .map(|row| format!("m{row}: {{a: 1, b: [x, y]}}\n"))
+        .collect();
     let (node, errors) = parse(&rows);
     assert!(errors.is_empty(), "{errors:?}");
-    let Value::Map(entries) = node.unwrap().value else { panic!() };
+    let Value::Map(entries) = node.unwrap().value else {
+        panic!()
+    };
     assert_eq!(entries.len(), 35_000);
 }
 
 /// One anchor that every row refers to is how large suites are written.
 #[test]
 fn many_aliases_of_one_anchor_are_read() {
-    let rows: String = (0..60_000).map(|row| format!("m{row}: {{<<: *usual, b: {row}}}\n")).collect();
+    let rows: String = (0..60_000)
+        .map(|row| format!("m{row}: {{<<: *usual, b: {row}}}\n"))
+        .collect();
     let text = format!("x-usual: &usual {{a: 1, c: 2}}\n{rows}");
     let (node, errors) = parse(&text);
     assert!(errors.is_empty(), "{errors:?}");
-    let Some(Value::Map(entries)) = node.map(|node| node.value) else { panic!() };
+    let Some(Value::Map(entries)) = node.map(|node| node.value) else {
+        panic!()
+    };
     assert_eq!(entries.len(), 60_001);
 }

@@ -27,77 +27,287 @@ fn pipelines() -> Vec<(&'static str, &'static str, Vec<InputSummary>)> {
     let pixels = || input("pixel_values", Element::Float32, &[1, 3, 32, 32]);
     let sound = || input("input_values", Element::Float32, &[1, 1600]);
     let features = || input("input_features", Element::Float32, &[1, 80, 100]);
-    let of_text = ["text-generation", "text-classification", "token-classification", "feature-extraction", "another"];
-    let of_pixels = ["object-detection", "semantic-segmentation", "depth-estimation", "image-feature-extraction"];
-    let of_both = ["zero-shot-image-classification", "zero-shot-video-classification", "visual-question-answering"];
-    let of_sound = ["audio-classification", "audio-feature-extraction", "audio-tokenization"];
+    let of_text = [
+        "text-generation",
+        "text-classification",
+        "token-classification",
+        "feature-extraction",
+        "another",
+    ];
+    let of_pixels = [
+        "object-detection",
+        "semantic-segmentation",
+        "depth-estimation",
+        "image-feature-extraction",
+    ];
+    let of_both = [
+        "zero-shot-image-classification",
+        "zero-shot-video-classification",
+        "visual-question-answering",
+    ];
+    let of_sound = [
+        "audio-classification",
+        "audio-feature-extraction",
+        "audio-tokenization",
+    ];
     let all: [(_, &[&'static str], _); 13] = [
         ("text", &of_text, vec![ids(), mask()]),
-        ("text", &["fill-mask", "question-answering"], vec![ids(), mask()]),
-        ("text", &["text2text-generation"], vec![ids(), mask(), decoder()]),
+        (
+            "text",
+            &["fill-mask", "question-answering"],
+            vec![ids(), mask()],
+        ),
+        (
+            "text",
+            &["text2text-generation"],
+            vec![ids(), mask(), decoder()],
+        ),
         ("vision", &of_pixels, vec![pixels()]),
         ("vision", &["image-classification"], vec![pixels()]),
         ("vision-text", &of_both, vec![ids(), pixels(), mask()]),
         ("audio", &["automatic-speech-recognition"], vec![sound()]),
-        ("audio", &["automatic-speech-recognition"], vec![features(), decoder()]),
+        (
+            "audio",
+            &["automatic-speech-recognition"],
+            vec![features(), decoder()],
+        ),
         ("audio", &of_sound, vec![sound()]),
-        ("audio", &["zero-shot-audio-classification"], vec![ids(), features(), mask()]),
-        ("multimodal", &["image-text-to-text"], vec![ids(), pixels(), mask()]),
+        (
+            "audio",
+            &["zero-shot-audio-classification"],
+            vec![ids(), features(), mask()],
+        ),
+        (
+            "multimodal",
+            &["image-text-to-text"],
+            vec![ids(), pixels(), mask()],
+        ),
         ("mixture-of-experts", &of_text, vec![ids(), mask()]),
         ("state-space", &of_text, vec![ids(), mask()]),
     ];
-    let all = all
-        .into_iter()
-        .flat_map(|(pipeline, tasks, inputs)| tasks.iter().map(move |task| (pipeline, *task, inputs.clone())));
+    let all = all.into_iter().flat_map(|(pipeline, tasks, inputs)| {
+        tasks
+            .iter()
+            .map(move |task| (pipeline, *task, inputs.clone()))
+    });
     all.chain(composed::pipelines()).collect()
 }
 
 /// Target, runtime, backend, device, artefact and its variant, precision.
 const TARGETS: &[Row] = &[
-    ("cpu", "ort", "cpu", "cpu", &onnx::ARTEFACT, "onnx", Precision::Fp32),
-    ("cuda", "ort", "cuda", "cuda", &onnx::ARTEFACT, "onnx", Precision::Fp32),
-    ("rocm", "ort", "rocm", "rocm", &onnx::ARTEFACT, "onnx", Precision::Fp32),
-    ("openvino", "openvino", "openvino", "CPU", &openvino::ARTEFACT, "openvino-fp16", Precision::Fp16),
-    ("openvino", "openvino", "openvino", "CPU", &openvino::ARTEFACT, "openvino-int8", Precision::Int8),
-    ("qnn", "ort", "qnn", "htp", &qnn::ARTEFACT, "qnn-fp16", Precision::Fp16),
-    ("openvino", "openvino", "openvino", "CPU", &openvino::ARTEFACT, "openvino-int4", Precision::Int4),
-    ("qnn", "ort", "qnn", "htp", &qnn::ARTEFACT, "qnn-a16w8", Precision::A16w8),
-    ("qnn-android", "android", "qnn-android", "htp", &qnn::ARTEFACT, "qnn-android-fp16", Precision::Fp16),
-    ("torch-cpu", "torch", "cpu", "cpu", &torch::ARTEFACT, "torchscript", Precision::Fp32),
-    ("mps", "torch", "mps", "mps", &torch::ARTEFACT, "torchscript", Precision::Fp32),
-    ("eager-cpu", "python", "cpu", "cpu", &python::ARTEFACT, "model", Precision::Fp32),
-    ("eager-cuda", "python", "cuda", "cuda", &python::ARTEFACT, "model", Precision::Bf16),
-    ("coreml", "ort", "mps", "all", &onnx::ARTEFACT, "onnx", Precision::Fp32),
-    ("webgpu", "ort", "webgpu", "webgpu", &onnx::ARTEFACT, "onnx", Precision::Fp32),
-    ("webgpu-browser", "browser", "webgpu-browser", "webgpu", &onnx::ARTEFACT, "onnx", Precision::Fp32),
-    ("webnn", "browser", "webnn", "cpu", &onnx::ARTEFACT, "onnx", Precision::Fp32),
-    ("tasks", "transformers-js", "cpu", "wasm", &transformers_js::ARTEFACT, "transformers-js", Precision::Fp32),
+    (
+        "cpu",
+        "ort",
+        "cpu",
+        "cpu",
+        &onnx::ARTEFACT,
+        "onnx",
+        Precision::Fp32,
+    ),
+    (
+        "cuda",
+        "ort",
+        "cuda",
+        "cuda",
+        &onnx::ARTEFACT,
+        "onnx",
+        Precision::Fp32,
+    ),
+    (
+        "rocm",
+        "ort",
+        "rocm",
+        "rocm",
+        &onnx::ARTEFACT,
+        "onnx",
+        Precision::Fp32,
+    ),
+    (
+        "openvino",
+        "openvino",
+        "openvino",
+        "CPU",
+        &openvino::ARTEFACT,
+        "openvino-fp16",
+        Precision::Fp16,
+    ),
+    (
+        "openvino",
+        "openvino",
+        "openvino",
+        "CPU",
+        &openvino::ARTEFACT,
+        "openvino-int8",
+        Precision::Int8,
+    ),
+    (
+        "qnn",
+        "ort",
+        "qnn",
+        "htp",
+        &qnn::ARTEFACT,
+        "qnn-fp16",
+        Precision::Fp16,
+    ),
+    (
+        "openvino",
+        "openvino",
+        "openvino",
+        "CPU",
+        &openvino::ARTEFACT,
+        "openvino-int4",
+        Precision::Int4,
+    ),
+    (
+        "qnn",
+        "ort",
+        "qnn",
+        "htp",
+        &qnn::ARTEFACT,
+        "qnn-a16w8",
+        Precision::A16w8,
+    ),
+    (
+        "qnn-android",
+        "android",
+        "qnn-android",
+        "htp",
+        &qnn::ARTEFACT,
+        "qnn-android-fp16",
+        Precision::Fp16,
+    ),
+    (
+        "torch-cpu",
+        "torch",
+        "cpu",
+        "cpu",
+        &torch::ARTEFACT,
+        "torchscript",
+        Precision::Fp32,
+    ),
+    (
+        "mps",
+        "torch",
+        "mps",
+        "mps",
+        &torch::ARTEFACT,
+        "torchscript",
+        Precision::Fp32,
+    ),
+    (
+        "eager-cpu",
+        "python",
+        "cpu",
+        "cpu",
+        &python::ARTEFACT,
+        "model",
+        Precision::Fp32,
+    ),
+    (
+        "eager-cuda",
+        "python",
+        "cuda",
+        "cuda",
+        &python::ARTEFACT,
+        "model",
+        Precision::Bf16,
+    ),
+    (
+        "coreml",
+        "ort",
+        "mps",
+        "all",
+        &onnx::ARTEFACT,
+        "onnx",
+        Precision::Fp32,
+    ),
+    (
+        "webgpu",
+        "ort",
+        "webgpu",
+        "webgpu",
+        &onnx::ARTEFACT,
+        "onnx",
+        Precision::Fp32,
+    ),
+    (
+        "webgpu-browser",
+        "browser",
+        "webgpu-browser",
+        "webgpu",
+        &onnx::ARTEFACT,
+        "onnx",
+        Precision::Fp32,
+    ),
+    (
+        "webnn",
+        "browser",
+        "webnn",
+        "cpu",
+        &onnx::ARTEFACT,
+        "onnx",
+        Precision::Fp32,
+    ),
+    (
+        "tasks",
+        "transformers-js",
+        "cpu",
+        "wasm",
+        &transformers_js::ARTEFACT,
+        "transformers-js",
+        Precision::Fp32,
+    ),
 ];
 
-type Row = (&'static str, &'static str, &'static str, &'static str, &'static Artefact, &'static str, Precision);
+type Row = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static Artefact,
+    &'static str,
+    Precision,
+);
 
 /// Those, and one for every other pair of the catalogue.
 fn targets() -> Vec<Row> {
-    let pairs = RUNTIMES.iter().flat_map(|runtime| runtime.pairs.iter().map(|pair| (runtime.name, pair)));
+    let pairs = RUNTIMES
+        .iter()
+        .flat_map(|runtime| runtime.pairs.iter().map(|pair| (runtime.name, pair)));
     let others = pairs.filter(|(runtime, pair)| {
-        !TARGETS.iter().any(|(_, known, backend, ..)| known == runtime && *backend == pair.backend.name)
+        !TARGETS
+            .iter()
+            .any(|(_, known, backend, ..)| known == runtime && *backend == pair.backend.name)
     });
     let other = others.map(|(runtime, pair)| {
         let (backend, artefact) = (pair.backend.name, pair.loads[0]);
-        (runtime, runtime, backend, backend, artefact, artefact.name, (artefact.precisions)(false)[0])
+        (
+            runtime,
+            runtime,
+            backend,
+            backend,
+            artefact,
+            artefact.name,
+            (artefact.precisions)(false)[0],
+        )
     });
     TARGETS.iter().copied().chain(other).collect()
 }
 
 fn input(name: &str, dtype: Element, shape: &[u64]) -> InputSummary {
-    InputSummary { name: name.to_owned(), dtype, shape: shape.to_vec() }
+    InputSummary {
+        name: name.to_owned(),
+        dtype,
+        shape: shape.to_vec(),
+    }
 }
 
 fn contexts() -> Vec<TestContext> {
     let mut all = Vec::new();
     for (pipeline, task, inputs) in pipelines() {
         let components = composed::components(task);
-        let runs = |runtime: &str| components.is_empty() || Runtime::named(runtime).unwrap().composes;
+        let runs =
+            |runtime: &str| components.is_empty() || Runtime::named(runtime).unwrap().composes;
         for (target, runtime, backend, device, artefact, artefact_variant, precision) in targets() {
             if !runs(runtime) {
                 continue;
@@ -125,7 +335,11 @@ fn contexts() -> Vec<TestContext> {
                 outputs: Vec::new(),
                 tokens: Vec::new(),
                 tolerance: Some(Tolerance::usual(Precision::Fp32)),
-                measure: TestMeasure::Times { warmup: 3, samples: 20, max_seconds: 10.0 },
+                measure: TestMeasure::Times {
+                    warmup: 3,
+                    samples: 20,
+                    max_seconds: 10.0,
+                },
                 options: match runtime {
                     "openvino" => BTreeMap::from([("num_streams".to_owned(), json!(1))]),
                     _ if backend == "qnn" => BTreeMap::from([("soc_model".to_owned(), json!(60))]),
@@ -143,14 +357,18 @@ fn contexts() -> Vec<TestContext> {
 }
 
 fn context(task: &str, target: &str) -> TestContext {
-    contexts().into_iter().find(|ctx| ctx.task == task && ctx.target == target).unwrap()
+    contexts()
+        .into_iter()
+        .find(|ctx| ctx.task == task && ctx.target == target)
+        .unwrap()
 }
 
 #[test]
 fn every_pipeline_renders_on_every_hardware() {
     let folder = std::env::var_os("ORCH_GENERATED").map(PathBuf::from);
     for (number, ctx) in contexts().into_iter().enumerate() {
-        let text = render_test(&ctx).unwrap_or_else(|error| panic!("{} on {}: {error:#}", ctx.task, ctx.target));
+        let text = render_test(&ctx)
+            .unwrap_or_else(|error| panic!("{} on {}: {error:#}", ctx.task, ctx.target));
         // The page of a browser loads, infers and cleans up; the file asks for it as a whole. A phone's file says why not.
         let common: &[&str] = &["def check", "def postprocess", "def preprocess"];
         let (common, own): (&[&str], &[&str]) = match ctx.runtime.name {
@@ -159,9 +377,20 @@ fn every_pipeline_renders_on_every_hardware() {
             _ => (common, &["def load(", "def infer(", "def cleanup("]),
         };
         for name in common.iter().chain(own) {
-            assert_eq!(text.matches(name).count(), 1, "{name}: {} on {}", ctx.task, ctx.target);
+            assert_eq!(
+                text.matches(name).count(),
+                1,
+                "{name}: {} on {}",
+                ctx.task,
+                ctx.target
+            );
         }
-        assert!(!text.contains("\n\n\n\n") && !text.contains(" \n"), "{} on {}", ctx.task, ctx.target);
+        assert!(
+            !text.contains("\n\n\n\n") && !text.contains(" \n"),
+            "{} on {}",
+            ctx.task,
+            ctx.target
+        );
         if let Some(folder) = &folder {
             let text = handed_out(text.into_bytes(), "orch run", &BTreeMap::new());
             std::fs::write(folder.join(format!("{number}_{}", ctx.file_name())), text).unwrap();
@@ -173,12 +402,26 @@ fn every_pipeline_renders_on_every_hardware() {
 #[test]
 fn a_ready_file_is_asked_for_no_name_that_it_may_not_have() {
     // These run no ready file, and a phone gets no test of its own.
-    let other = |ctx: &TestContext| ["python", "transformers-js", "android"].contains(&ctx.runtime.name);
-    for ctx in contexts().into_iter().filter(|ctx| !other(ctx) && ctx.components.is_empty()) {
-        let ready = TestContext { class: None, inputs: Vec::new(), ..ctx };
-        let text = render_test(&ready).unwrap_or_else(|error| panic!("{} on {}: {error:#}", ready.task, ready.target));
+    let other =
+        |ctx: &TestContext| ["python", "transformers-js", "android"].contains(&ctx.runtime.name);
+    for ctx in contexts()
+        .into_iter()
+        .filter(|ctx| !other(ctx) && ctx.components.is_empty())
+    {
+        let ready = TestContext {
+            class: None,
+            inputs: Vec::new(),
+            ..ctx
+        };
+        let text = render_test(&ready)
+            .unwrap_or_else(|error| panic!("{} on {}: {error:#}", ready.task, ready.target));
         for asked in ["inputs[\"", "outputs[\""] {
-            assert!(!text.contains(asked), "{asked} for {} on {}", ready.task, ready.target);
+            assert!(
+                !text.contains(asked),
+                "{asked} for {} on {}",
+                ready.task,
+                ready.target
+            );
         }
     }
 }
@@ -194,12 +437,19 @@ fn a_ready_file_is_checked_as_its_task_where_the_spec_tells_its_names() {
 
 #[track_caller]
 fn assert_golden(file: &str, text: &str) {
-    let path = format!("{}/tests/fixtures/generated/{file}", env!("CARGO_MANIFEST_DIR"));
+    let path = format!(
+        "{}/tests/fixtures/generated/{file}",
+        env!("CARGO_MANIFEST_DIR")
+    );
     if std::env::var_os("ORCH_BLESS").is_some() {
         std::fs::write(&path, text).unwrap();
     }
     let golden = std::fs::read_to_string(&path).unwrap();
-    pretty_assertions::assert_eq!(text, golden, "run the test with ORCH_BLESS=1 to accept the new text");
+    pretty_assertions::assert_eq!(
+        text,
+        golden,
+        "run the test with ORCH_BLESS=1 to accept the new text"
+    );
 }
 
 #[test]
@@ -216,14 +466,21 @@ fn the_golden_file_of_all_platforms_is_current() {
 #[test]
 fn rendering_again_gives_the_same_text() {
     for ctx in contexts().iter().filter(|ctx| ctx.task == "fill-mask") {
-        assert_eq!(render_test(ctx).unwrap(), render_test(ctx).unwrap(), "{}", ctx.target);
+        assert_eq!(
+            render_test(ctx).unwrap(),
+            render_test(ctx).unwrap(),
+            "{}",
+            ctx.target
+        );
     }
 }
 
 #[test]
 fn every_template_of_a_test_is_reached() {
-    let rendered: std::collections::BTreeSet<_> =
-        contexts().iter().map(|ctx| format!("hardware/{}.py.j2", ctx.hardware().unwrap())).collect();
+    let rendered: std::collections::BTreeSet<_> = contexts()
+        .iter()
+        .map(|ctx| format!("hardware/{}.py.j2", ctx.hardware().unwrap()))
+        .collect();
     for name in template::names() {
         if name.starts_with("hardware/") && !name.starts_with("hardware/_") {
             assert!(rendered.contains(name), "{name} belongs to no target");
@@ -235,10 +492,18 @@ fn every_template_of_a_test_is_reached() {
 #[test]
 fn a_file_judges_by_the_verdict_of_the_package() {
     let of_package = embedded(JUDGE, JUDGE_BELOW);
-    assert!(of_package.contains("def tensor_verdict(") && !of_package.contains("import"), "{of_package}");
+    assert!(
+        of_package.contains("def tensor_verdict(") && !of_package.contains("import"),
+        "{of_package}"
+    );
     for ctx in contexts().iter().filter(|ctx| ctx.task == "fill-mask") {
         let text = render_test(ctx).unwrap();
-        assert_eq!(text.contains(of_package), ctx.runtime.name != "android", "{}", ctx.target);
+        assert_eq!(
+            text.contains(of_package),
+            ctx.runtime.name != "android",
+            "{}",
+            ctx.target
+        );
         assert!(!text.contains("orch_py"), "{}", ctx.target);
     }
 }
@@ -246,7 +511,9 @@ fn a_file_judges_by_the_verdict_of_the_package() {
 /// All but a phone's, which loads nothing.
 #[test]
 fn a_file_that_is_handed_out_knows_the_trees_beside_it() {
-    let trees = ["model", "onnx"].map(|name| (name.to_owned(), Digest::of(name.as_bytes()))).into();
+    let trees = ["model", "onnx"]
+        .map(|name| (name.to_owned(), Digest::of(name.as_bytes())))
+        .into();
     for ctx in contexts().iter().filter(|ctx| ctx.task == "fill-mask") {
         let text = render_test(ctx).unwrap();
         assert_eq!(
@@ -255,7 +522,11 @@ fn a_file_that_is_handed_out_knows_the_trees_beside_it() {
             "{}",
             ctx.target
         );
-        let filled = handed_out(text.clone().into_bytes(), "orch run \"a b\" --case 'x:y'", &trees);
+        let filled = handed_out(
+            text.clone().into_bytes(),
+            "orch run \"a b\" --case 'x:y'",
+            &trees,
+        );
         let filled = String::from_utf8(filled).unwrap();
         syntax::assert_parses(&filled);
         let told = format!(
@@ -269,36 +540,83 @@ fn a_file_that_is_handed_out_knows_the_trees_beside_it() {
 ",
             trees["model"], trees["onnx"]
         );
-        assert_eq!(filled.contains(&told), ctx.runtime.name != "android", "{}: {told}", ctx.target);
-        assert_eq!(as_made(filled.as_bytes()), text.as_bytes(), "{}", ctx.target);
-        let one_line = text.replacen(UNFILLED, "\nHANDED_OUT: Document | None = {\"again\":\"x\",\"trees\":{}}\n", 1);
-        assert_eq!(as_made(one_line.as_bytes()), text.as_bytes(), "as it was written before, {}", ctx.target);
+        assert_eq!(
+            filled.contains(&told),
+            ctx.runtime.name != "android",
+            "{}: {told}",
+            ctx.target
+        );
+        assert_eq!(
+            as_made(filled.as_bytes()),
+            text.as_bytes(),
+            "{}",
+            ctx.target
+        );
+        let one_line = text.replacen(
+            UNFILLED,
+            "\nHANDED_OUT: Document | None = {\"again\":\"x\",\"trees\":{}}\n",
+            1,
+        );
+        assert_eq!(
+            as_made(one_line.as_bytes()),
+            text.as_bytes(),
+            "as it was written before, {}",
+            ctx.target
+        );
     }
 }
 
 #[test]
 fn a_file_brings_only_its_own_hardware() {
     let text = render_test(&context("fill-mask", "openvino")).unwrap();
-    assert!(text.contains("openvino") && !text.contains("onnxruntime") && !text.contains("torch"), "{text}");
+    assert!(
+        text.contains("openvino") && !text.contains("onnxruntime") && !text.contains("torch"),
+        "{text}"
+    );
     let text = render_test(&context("fill-mask", "cpu")).unwrap();
-    assert!(!text.contains("CUDA") && !text.contains("openvino") && !text.contains("import torch"), "{text}");
+    assert!(
+        !text.contains("CUDA") && !text.contains("openvino") && !text.contains("import torch"),
+        "{text}"
+    );
 }
 
 #[test]
 fn nvidia_s_libraries_come_out_of_its_packages_and_compute_no_tf32() {
     let off = "os.environ[\"NVIDIA_TF32_OVERRIDE\"] = \"0\"\n";
     let text = render_test(&context("fill-mask", "cuda")).unwrap();
-    let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("{words} is not in {text}"));
-    assert!(at(off) < at("runtime().preload_dlls()") && at("runtime().preload_dlls()") < at("return strict_session("));
+    let at = |words: &str| {
+        text.find(words)
+            .unwrap_or_else(|| panic!("{words} is not in {text}"))
+    };
+    assert!(
+        at(off) < at("runtime().preload_dlls()")
+            && at("runtime().preload_dlls()") < at("return strict_session(")
+    );
     assert!(text.contains("\"use_tf32\": \"0\"") && !text.contains("Tensorrt"));
-    assert!(!render_test(&context("fill-mask", "rocm")).unwrap().contains("preload_dlls"));
+    assert!(
+        !render_test(&context("fill-mask", "rocm"))
+            .unwrap()
+            .contains("preload_dlls")
+    );
     let plain = context("fill-mask", "cuda");
-    let told = TestContext { options: BTreeMap::from([("use_tf32".to_owned(), json!(1))]), ..plain };
+    let told = TestContext {
+        options: BTreeMap::from([("use_tf32".to_owned(), json!(1))]),
+        ..plain
+    };
     assert!(!render_test(&told).unwrap().contains(off));
-    let tensorrt =
-        render_test(&TestContext { device: "tensorrt:1".to_owned(), ..context("fill-mask", "cuda") }).unwrap();
-    assert!(tensorrt.contains("    \"tensorrt\": \"TensorrtExecutionProvider\",\n    \"cuda\""), "{tensorrt}");
-    assert!(tensorrt.contains("\"tensorrt\": {\"trt_engine_cache_enable\": \"0\"") && tensorrt.contains(off));
+    let tensorrt = render_test(&TestContext {
+        device: "tensorrt:1".to_owned(),
+        ..context("fill-mask", "cuda")
+    })
+    .unwrap();
+    assert!(
+        tensorrt.contains("    \"tensorrt\": \"TensorrtExecutionProvider\",\n    \"cuda\""),
+        "{tensorrt}"
+    );
+    assert!(
+        tensorrt.contains("\"tensorrt\": {\"trt_engine_cache_enable\": \"0\"")
+            && tensorrt.contains(off)
+    );
 }
 
 #[test]
@@ -308,7 +626,10 @@ fn a_browser_is_looked_for_where_it_is_installed() {
         assert!(text.contains(&format!("\"{place}\"")), "{place}");
     }
     let text = render_test(&context("fill-mask", "tasks")).unwrap();
-    assert!(text.contains(r#""transformers-js", "node_modules""#) && !text.contains("ORCH_ORT_WEB"), "{text}");
+    assert!(
+        text.contains(r#""transformers-js", "node_modules""#) && !text.contains("ORCH_ORT_WEB"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -322,7 +643,10 @@ fn an_unknown_pair_of_runtime_and_backend_is_named() {
     let mut ctx = context("fill-mask", "cpu");
     ctx.backend = &backends::WEBNN;
     let error = render_test(&ctx).unwrap_err().to_string();
-    assert_eq!(error, "target `cpu`: there is no template of a test for runtime `ort` on backend `webnn`");
+    assert_eq!(
+        error,
+        "target `cpu`: there is no template of a test for runtime `ort` on backend `webnn`"
+    );
 }
 
 #[test]
@@ -348,7 +672,18 @@ const HOSTILE: [&str; 8] = [
 #[test]
 fn openvino_is_told_what_a_target_with_half_computes_in() {
     let plain = context("fill-mask", "openvino");
-    assert!(render_test(&plain).unwrap().contains("PRECISION_HINT = \"f32\"\n"));
-    let half = TestContext { computes: Some("f16".to_owned()), ..plain };
-    assert!(render_test(&half).unwrap().contains("PRECISION_HINT = \"f16\"\n"));
+    assert!(
+        render_test(&plain)
+            .unwrap()
+            .contains("PRECISION_HINT = \"f32\"\n")
+    );
+    let half = TestContext {
+        computes: Some("f16".to_owned()),
+        ..plain
+    };
+    assert!(
+        render_test(&half)
+            .unwrap()
+            .contains("PRECISION_HINT = \"f16\"\n")
+    );
 }

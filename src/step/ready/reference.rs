@@ -6,7 +6,8 @@
 use serde_json::json;
 
 use crate::catalogue::{
-    Code, Library, Part, Places, ReadyFormat, Requirement, WORKER, Worker, WorkerCall, onnxruntime, openvino, torch,
+    Code, Library, Part, Places, ReadyFormat, Requirement, WORKER, Worker, WorkerCall, onnxruntime,
+    openvino, torch,
 };
 use crate::step::{Step, StepKind, Work};
 use crate::toolchain::{EnvName, Tool};
@@ -58,11 +59,23 @@ impl StepKind for Reference {
 
     fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
         let (worker, library) = match format(step) {
-            ReadyFormat::Onnx => (Worker::Orch(onnxruntime::RUNTIME.name), Some(&onnxruntime::LIBRARY)),
-            ReadyFormat::Openvino => (Worker::Orch(openvino::RUNTIME.name), Some(&openvino::LIBRARY)),
+            ReadyFormat::Onnx => (
+                Worker::Orch(onnxruntime::RUNTIME.name),
+                Some(&onnxruntime::LIBRARY),
+            ),
+            ReadyFormat::Openvino => (
+                Worker::Orch(openvino::RUNTIME.name),
+                Some(&openvino::LIBRARY),
+            ),
             ReadyFormat::Torchscript => (Worker::Torch, None),
         };
-        let libraries = library.into_iter().map(|library| ("library", Library::Wheel(library))).collect();
-        Ok(Work::Worker(WorkerCall { libraries, ..WorkerCall::of(worker, "reference", json!({})) }))
+        let libraries = library
+            .into_iter()
+            .map(|library| ("library", Library::Wheel(library)))
+            .collect();
+        Ok(Work::Worker(WorkerCall {
+            libraries,
+            ..WorkerCall::of(worker, "reference", json!({}))
+        }))
     }
 }

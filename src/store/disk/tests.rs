@@ -52,7 +52,11 @@ fn equal_content_is_one_tree_wherever_it_was_made() {
     assert_eq!(one, two);
     assert_ne!(one, other);
     let stats = store.stats().unwrap();
-    assert_eq!((stats.trees, stats.files), (2, 3), "x, y, and the b that both hold");
+    assert_eq!(
+        (stats.trees, stats.files),
+        (2, 3),
+        "x, y, and the b that both hold"
+    );
     let at = dir.path().join("at");
     store.lay_out(&one, &at, LaidAs::Links).unwrap();
     assert_eq!(fs::read_to_string(at.join("a.txt")).unwrap(), "x");
@@ -64,10 +68,18 @@ fn only_an_answer_is_a_hit() {
     let (_dir, store) = opened();
     let failed = record(&store, Outcome::Fail, None);
     assert!(store.lookup(&failed.key.digest()).unwrap().is_none());
-    assert_eq!(store.latest("convert:m:onnx").unwrap().unwrap().outcome, Outcome::Fail);
+    assert_eq!(
+        store.latest("convert:m:onnx").unwrap().unwrap().outcome,
+        Outcome::Fail
+    );
     record(&store, Outcome::Pass, None);
     assert!(store.lookup(&failed.key.digest()).unwrap().is_some());
-    let history: Vec<_> = store.history("convert:m:onnx", 9).unwrap().iter().map(|record| record.outcome).collect();
+    let history: Vec<_> = store
+        .history("convert:m:onnx", 9)
+        .unwrap()
+        .iter()
+        .map(|record| record.outcome)
+        .collect();
     assert_eq!(history, [Outcome::Pass, Outcome::Fail], "newest first");
 }
 
@@ -77,13 +89,22 @@ fn processes_read_what_others_append() {
     let theirs = DiskStore::open(dir.path()).unwrap();
     let key = record(&ours, Outcome::Pass, None).key.digest();
     assert!(theirs.lookup(&key).unwrap().is_some());
-    let tree = theirs.publish(&made(&theirs.scratch().unwrap(), "late")).unwrap();
+    let tree = theirs
+        .publish(&made(&theirs.scratch().unwrap(), "late"))
+        .unwrap();
     let _lock = ours.lock_key(&key, |_| false).unwrap().unwrap();
     assert!(ours.has_tree(&tree), "known once the lock is held");
     // A log that replaces the old one is followed.
     theirs.heal(&[]).unwrap();
     let again = record(&ours, Outcome::Fail, None);
-    assert_eq!(DiskStore::open(dir.path()).unwrap().history(&again.step, 9).unwrap().len(), 2);
+    assert_eq!(
+        DiskStore::open(dir.path())
+            .unwrap()
+            .history(&again.step, 9)
+            .unwrap()
+            .len(),
+        2
+    );
 }
 
 #[test]
@@ -92,12 +113,19 @@ fn a_torn_end_is_cut_off_and_nothing_else_is_lost() {
     let log = dir.path().join(LAYOUT).join("log");
     let whole = {
         let store = DiskStore::open(dir.path()).unwrap();
-        store.publish(&made(&store.scratch().unwrap(), "x")).unwrap();
+        store
+            .publish(&made(&store.scratch().unwrap(), "x"))
+            .unwrap();
         record(&store, Outcome::Pass, None);
         fs::read(&log).unwrap()
     };
-    let second =
-        DiskStore::open(dir.path()).unwrap().log.latest(&step_id("convert:m:onnx")).unwrap().unwrap().at as usize;
+    let second = DiskStore::open(dir.path())
+        .unwrap()
+        .log
+        .latest(&step_id("convert:m:onnx"))
+        .unwrap()
+        .unwrap()
+        .at as usize;
     for length in (second..whole.len()).step_by(7) {
         fs::write(&log, &whole[..length]).unwrap();
         let store = DiskStore::open(dir.path()).unwrap();
@@ -105,7 +133,14 @@ fn a_torn_end_is_cut_off_and_nothing_else_is_lost() {
         assert!(store.latest("convert:m:onnx").unwrap().is_none());
         record(&store, Outcome::Fail, None);
         assert!(store.verify(&|_| ()).unwrap().is_empty(), "cut at {length}");
-        assert_eq!(DiskStore::open(dir.path()).unwrap().stats().unwrap().records, 1);
+        assert_eq!(
+            DiskStore::open(dir.path())
+                .unwrap()
+                .stats()
+                .unwrap()
+                .records,
+            1
+        );
     }
 }
 
@@ -120,17 +155,32 @@ fn a_flipped_bit_is_found_wherever_it_is_and_heals() {
     let blobs = writer.manifest(&digest).unwrap().files;
     let blob = writer.blob(&blobs[0]);
     let length = fs::metadata(&log).unwrap().len() as usize;
-    let victims = (0..length).step_by(13).map(|at| (log.clone(), at)).chain([(blob, 0)]);
+    let victims = (0..length)
+        .step_by(13)
+        .map(|at| (log.clone(), at))
+        .chain([(blob, 0)]);
     for (victim, at) in victims {
         let whole = fs::read(&log).unwrap();
         assert_eq!(whole.len(), length);
         flip_a_bit(&victim, at);
         // A fresh process has verified nothing yet.
         let store = DiskStore::open(dir.path()).unwrap();
-        let noticed = store.check_tree(&digest).is_err() || !matches!(store.lookup(&key), Ok(Some(_)));
-        assert!(noticed, "byte {at} of {} was read without complaint", victim.display());
+        let noticed =
+            store.check_tree(&digest).is_err() || !matches!(store.lookup(&key), Ok(Some(_)));
+        assert!(
+            noticed,
+            "byte {at} of {} was read without complaint",
+            victim.display()
+        );
         let problems = store.verify(&|_| ()).unwrap();
-        assert_eq!(problems.iter().map(|problem| &problem.path).collect::<BTreeSet<_>>(), [&victim].into(), "{at}");
+        assert_eq!(
+            problems
+                .iter()
+                .map(|problem| &problem.path)
+                .collect::<BTreeSet<_>>(),
+            [&victim].into(),
+            "{at}"
+        );
         store.heal(&problems).unwrap();
         assert!(store.verify(&|_| ()).unwrap().is_empty());
         publish(&store);
@@ -145,7 +195,9 @@ fn a_flipped_bit_is_found_wherever_it_is_and_heals() {
 fn what_was_opened_for_writing_is_closed_again() {
     use std::os::unix::fs::PermissionsExt;
     let (_dir, store) = opened();
-    let tree = store.publish(&made(&store.scratch().unwrap(), "x")).unwrap();
+    let tree = store
+        .publish(&made(&store.scratch().unwrap(), "x"))
+        .unwrap();
     for file in store.check_tree(&tree).unwrap().files {
         let path = store.blob(&file);
         let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
@@ -160,7 +212,11 @@ fn what_was_opened_for_writing_is_closed_again() {
 #[test]
 fn threads_that_put_the_first_files_into_one_folder_all_succeed() {
     let first = |text: &String| Digest::of(text.as_bytes()).to_string().starts_with("00");
-    let texts: Vec<String> = (0..).map(|n| format!("content {n}")).filter(first).take(8).collect();
+    let texts: Vec<String> = (0..)
+        .map(|n| format!("content {n}"))
+        .filter(first)
+        .take(8)
+        .collect();
     let dir = tempfile::tempdir().unwrap();
     for round in 0..300 {
         let root = dir.path().join(round.to_string());
@@ -168,9 +224,16 @@ fn threads_that_put_the_first_files_into_one_folder_all_succeed() {
         let (blobs, together) = (Blobs::new(&root), std::sync::Barrier::new(texts.len()));
         let put = |(n, text): (usize, &String)| {
             together.wait();
-            blobs.put("x".into(), text.as_bytes(), &root.join(n.to_string())).unwrap()
+            blobs
+                .put("x".into(), text.as_bytes(), &root.join(n.to_string()))
+                .unwrap()
         };
         let put = &put;
-        std::thread::scope(|scope| texts.iter().enumerate().for_each(|one| drop(scope.spawn(move || put(one)))));
+        std::thread::scope(|scope| {
+            texts
+                .iter()
+                .enumerate()
+                .for_each(|one| drop(scope.spawn(move || put(one))))
+        });
     }
 }

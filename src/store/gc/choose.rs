@@ -64,11 +64,24 @@ pub(super) struct Chosen {
 pub(super) fn choose(survey: &Survey, limits: &Limits, clock: Clock) -> Chosen {
     let used = last_uses(survey, clock.now);
     let records = &survey.records;
-    let is_running = |told: &Told| clock.running_since.is_some_and(|since| told.started >= since);
-    let is_pinned = |told: &Told| is_running(told) || (told.answers && limits.keep.contains(&told.key));
-    let oldest = limits.max_age.map(|age| clock.now.saturating_sub(i64::try_from(age.as_secs()).unwrap_or(i64::MAX)));
-    let mut chosen =
-        Chosen { stays: vec![false; records.len()], blobs: HashSet::new(), bytes: 0, gone: Gone::default() };
+    let is_running = |told: &Told| {
+        clock
+            .running_since
+            .is_some_and(|since| told.started >= since)
+    };
+    let is_pinned =
+        |told: &Told| is_running(told) || (told.answers && limits.keep.contains(&told.key));
+    let oldest = limits.max_age.map(|age| {
+        clock
+            .now
+            .saturating_sub(i64::try_from(age.as_secs()).unwrap_or(i64::MAX))
+    });
+    let mut chosen = Chosen {
+        stays: vec![false; records.len()],
+        blobs: HashSet::new(),
+        bytes: 0,
+        gone: Gone::default(),
+    };
     let mut in_question = Vec::new();
     let mut generations: HashMap<_, u32> = HashMap::new();
     let mut has_history = HashSet::new();
@@ -92,7 +105,12 @@ pub(super) fn choose(survey: &Survey, limits: &Limits, clock: Clock) -> Chosen {
             in_question.push(at);
         }
     }
-    for (at, told) in records.iter().enumerate().rev().filter(|(_, told)| !told.answers) {
+    for (at, told) in records
+        .iter()
+        .enumerate()
+        .rev()
+        .filter(|(_, told)| !told.answers)
+    {
         let is_newest = has_history.insert(told.step);
         let is_young = oldest.is_none_or(|oldest| told.started >= oldest);
         chosen.stays[at] = is_running(told) || (is_newest && is_young);
@@ -103,7 +121,10 @@ pub(super) fn choose(survey: &Survey, limits: &Limits, clock: Clock) -> Chosen {
     let mut is_full = false;
     for at in in_question {
         let more = chosen.more(survey, at);
-        is_full |= more > 0 && limits.max_bytes.is_some_and(|most| chosen.bytes + more > most);
+        is_full |= more > 0
+            && limits
+                .max_bytes
+                .is_some_and(|most| chosen.bytes + more > most);
         if is_full && more > 0 {
             chosen.gone.large += 1;
         } else {
@@ -116,7 +137,9 @@ pub(super) fn choose(survey: &Survey, limits: &Limits, clock: Clock) -> Chosen {
 impl Chosen {
     /// The blobs of a record's tree that are not kept yet.
     fn fresh<'a>(&'a self, survey: &'a Survey, at: usize) -> impl Iterator<Item = Blob> + 'a {
-        let tree = survey.records[at].output.and_then(|digest| survey.trees.get(&digest));
+        let tree = survey.records[at]
+            .output
+            .and_then(|digest| survey.trees.get(&digest));
         let mut seen = HashSet::new();
         let blobs = tree.into_iter().flat_map(|tree| tree.blobs.iter().copied());
         blobs.filter(move |blob| !self.blobs.contains(blob) && seen.insert(*blob))
@@ -146,13 +169,21 @@ fn last_uses(survey: &Survey, now: i64) -> Vec<i64> {
         .filter(|(_, told)| told.answers)
         .filter_map(|(at, told)| Some((told.output?, at)))
         .collect();
-    let mut open: BinaryHeap<(i64, usize)> =
-        records.iter().enumerate().filter(|(_, told)| told.answers).map(|(at, _)| (used[at], at)).collect();
+    let mut open: BinaryHeap<(i64, usize)> = records
+        .iter()
+        .enumerate()
+        .filter(|(_, told)| told.answers)
+        .map(|(at, _)| (used[at], at))
+        .collect();
     while let Some((use_, at)) = open.pop() {
         if use_ < used[at] {
             continue; // it was raised since, and is settled
         }
-        for maker in records[at].inputs.iter().filter_map(|digest| makers.get(digest)) {
+        for maker in records[at]
+            .inputs
+            .iter()
+            .filter_map(|digest| makers.get(digest))
+        {
             if used[*maker] < use_ {
                 used[*maker] = use_;
                 open.push((use_, *maker));
@@ -180,7 +211,13 @@ mod tests {
             let answers = !made.is_empty();
             if answers {
                 survey.blobs.insert(blob, 10);
-                survey.trees.insert(digest(made), Tree { at: 0, blobs: [blob].into() });
+                survey.trees.insert(
+                    digest(made),
+                    Tree {
+                        at: 0,
+                        blobs: [blob].into(),
+                    },
+                );
             }
             survey.records.push(Told {
                 at: at as u64,
@@ -198,23 +235,47 @@ mod tests {
     fn stays(survey: &Survey, limits: &Limits, clock: Clock) -> String {
         let chosen = choose(survey, limits, clock);
         assert_eq!(chosen.bytes, 10 * chosen.blobs.len() as u64);
-        assert_eq!(chosen.gone.all(), chosen.stays.iter().filter(|stays| !**stays).count() as u64);
-        chosen.stays.iter().map(|stays| if *stays { '#' } else { '.' }).collect()
+        assert_eq!(
+            chosen.gone.all(),
+            chosen.stays.iter().filter(|stays| !**stays).count() as u64
+        );
+        chosen
+            .stays
+            .iter()
+            .map(|stays| if *stays { '#' } else { '.' })
+            .collect()
     }
 
-    const NOW: Clock = Clock { now: 1000, running_since: None };
+    const NOW: Clock = Clock {
+        now: 1000,
+        running_since: None,
+    };
 
     #[test]
     fn what_a_new_result_was_made_of_is_as_new_as_the_result() {
         // a → b → c: only c is new. x is newer than a and b, and nothing reads it.
-        let survey =
-            survey(&[("a", "A", &[], 10), ("b", "B", &["A"], 20), ("x", "X", &[], 500), ("c", "C", &["B"], 900)]);
-        let sized = |bytes| Limits { max_bytes: Some(bytes), ..Limits::default() };
+        let survey = survey(&[
+            ("a", "A", &[], 10),
+            ("b", "B", &["A"], 20),
+            ("x", "X", &[], 500),
+            ("c", "C", &["B"], 900),
+        ]);
+        let sized = |bytes| Limits {
+            max_bytes: Some(bytes),
+            ..Limits::default()
+        };
         assert_eq!(stays(&survey, &sized(40), NOW), "####");
         assert_eq!(stays(&survey, &sized(39), NOW), "##.#");
-        assert_eq!(stays(&survey, &sized(20), NOW), "##..", "what was made of others goes before them");
+        assert_eq!(
+            stays(&survey, &sized(20), NOW),
+            "##..",
+            "what was made of others goes before them"
+        );
         assert_eq!(stays(&survey, &sized(0), NOW), "....");
-        let aged = |seconds| Limits { max_age: Some(Duration::from_secs(seconds)), ..Limits::default() };
+        let aged = |seconds| Limits {
+            max_age: Some(Duration::from_secs(seconds)),
+            ..Limits::default()
+        };
         assert_eq!(stays(&survey, &aged(200), NOW), "##.#");
         assert_eq!(stays(&survey, &aged(99), NOW), "....");
     }
@@ -222,9 +283,18 @@ mod tests {
     #[test]
     fn a_use_is_handed_on_through_what_was_made_again_later() {
         // b was made again after c, which reads it and is read by the newest, d.
-        let survey = survey(&[("a", "A", &[], 1), ("c", "C", &["B"], 5), ("b", "B", &["A"], 7), ("d", "D", &["C"], 9)]);
+        let survey = survey(&[
+            ("a", "A", &[], 1),
+            ("c", "C", &["B"], 5),
+            ("b", "B", &["A"], 7),
+            ("d", "D", &["C"], 9),
+        ]);
         assert_eq!(last_uses(&survey, 1000), [9, 9, 9, 9]);
-        assert_eq!(last_uses(&survey, 6), [6, 6, 6, 6], "the future counts as now");
+        assert_eq!(
+            last_uses(&survey, 6),
+            [6, 6, 6, 6],
+            "the future counts as now"
+        );
     }
 
     #[test]
@@ -236,19 +306,33 @@ mod tests {
             ("a", "4", &[], 3),
             ("a", "", &[], 4),
         ]);
-        let last = |most| Limits { keep_last: Some(most), ..Limits::default() };
+        let last = |most| Limits {
+            keep_last: Some(most),
+            ..Limits::default()
+        };
         assert_eq!(stays(&survey, &last(1), NOW), "..###");
         assert_eq!(stays(&survey, &last(2), NOW), ".####");
         // The limits do not excuse one another.
-        let both = Limits { max_bytes: Some(20), ..last(2) };
+        let both = Limits {
+            max_bytes: Some(20),
+            ..last(2)
+        };
         assert_eq!(stays(&survey, &both, NOW), ".#.##");
     }
 
     #[test]
     fn of_history_the_newest_stays_while_it_is_young() {
-        let survey = survey(&[("a", "", &[], 1), ("a", "", &[], 500), ("a", "1", &[], 600), ("b", "", &[], 2)]);
+        let survey = survey(&[
+            ("a", "", &[], 1),
+            ("a", "", &[], 500),
+            ("a", "1", &[], 600),
+            ("b", "", &[], 2),
+        ]);
         assert_eq!(stays(&survey, &Limits::default(), NOW), ".###");
-        let aged = Limits { max_age: Some(Duration::from_secs(600)), ..Limits::default() };
+        let aged = Limits {
+            max_age: Some(Duration::from_secs(600)),
+            ..Limits::default()
+        };
         assert_eq!(stays(&survey, &aged, NOW), ".##.");
     }
 
@@ -261,12 +345,22 @@ mod tests {
             ("c", "", &[], 901),
             ("c", "", &[], 902),
         ]);
-        let none =
-            Limits { max_bytes: Some(0), max_age: Some(Duration::ZERO), keep_last: Some(0), ..Limits::default() };
+        let none = Limits {
+            max_bytes: Some(0),
+            max_age: Some(Duration::ZERO),
+            keep_last: Some(0),
+            ..Limits::default()
+        };
         assert_eq!(stays(&survey, &none, NOW), ".....");
-        let running = Clock { running_since: Some(900), ..NOW };
+        let running = Clock {
+            running_since: Some(900),
+            ..NOW
+        };
         assert_eq!(stays(&survey, &none, running), "..###");
-        let kept = Limits { keep: [survey.records[1].key].into(), ..none };
+        let kept = Limits {
+            keep: [survey.records[1].key].into(),
+            ..none
+        };
         assert_eq!(stays(&survey, &kept, NOW), ".#...");
     }
 }

@@ -75,12 +75,17 @@ impl DiskStore {
         if !dry_run {
             self.must_be_writable("nothing can be collected")?;
         }
-        let mut done = Collected { dry_run, ..Collected::default() };
+        let mut done = Collected {
+            dry_run,
+            ..Collected::default()
+        };
         let folders = self.root().join("tmp");
         done.scratch = scratch::sweep(&folders, !dry_run);
         // From here on, other processes can see that this one runs, and its age tells which changes came later.
         let own_folder = if dry_run { None } else { Some(self.scratch()?) };
-        let born = own_folder.as_ref().map_or(Ok(SystemTime::now()), scratch::Scratch::born)?;
+        let born = own_folder
+            .as_ref()
+            .map_or(Ok(SystemTime::now()), scratch::Scratch::born)?;
         done.log_bytes_before = self.log_bytes();
         let mut survey;
         let (kept, horizon) = loop {
@@ -90,11 +95,18 @@ impl DiskStore {
             let running = scratch::oldest_running(&folders, own_folder.as_ref());
             done.running_since = running.map(shown);
             let named = running.map_or(born, |running| running.min(born));
-            let horizon = Horizon { named, unnamed: named.min(born - GRACE) };
-            let clock = Clock { now: seconds(SystemTime::now()), running_since: running.map(seconds) };
+            let horizon = Horizon {
+                named,
+                unnamed: named.min(born - GRACE),
+            };
+            let clock = Clock {
+                now: seconds(SystemTime::now()),
+                running_since: running.map(seconds),
+            };
             let chosen = choose(&survey, limits, clock);
             done.records = chosen.gone;
-            let mut sorting = Sorting::of(&survey, chosen, |blob| self.is_newer(blob, horizon.unnamed));
+            let mut sorting =
+                Sorting::of(&survey, chosen, |blob| self.is_newer(blob, horizon.unnamed));
             done.trees = sorting.trees_gone();
             let is_spent = done.records.all() + done.trees + survey.spent > 0;
             if dry_run || !is_spent || self.forget(&seen, &mut sorting)? {
@@ -102,7 +114,10 @@ impl DiskStore {
             }
         };
         done.kept_records = kept.records;
-        done.kept = Amount { count: kept.blobs.len() as u64, bytes: kept.blobs.values().sum() };
+        done.kept = Amount {
+            count: kept.blobs.len() as u64,
+            bytes: kept.blobs.values().sum(),
+        };
         let swept = self.sweep_blobs(&kept.blobs, &survey.blobs, horizon, dry_run)?;
         (done.blobs, done.too_new) = (swept.gone, swept.too_new);
         done.logs = self.sweep_logs(&kept.steps, horizon, dry_run)?;
@@ -122,12 +137,15 @@ impl DiskStore {
     }
 
     fn log_bytes(&self) -> u64 {
-        std::fs::metadata(self.log.path()).map(|meta| meta.len()).unwrap_or_default()
+        std::fs::metadata(self.log.path())
+            .map(|meta| meta.len())
+            .unwrap_or_default()
     }
 }
 
 fn seconds(time: SystemTime) -> i64 {
-    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
+    time.duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs() as i64)
 }
 
 fn shown(time: SystemTime) -> String {

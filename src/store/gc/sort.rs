@@ -32,7 +32,12 @@ pub(super) struct Kept {
 impl<'a> Sorting<'a> {
     /// `is_new` tells content that may be on its way into a record.
     pub(super) fn of(survey: &'a Survey, chosen: Chosen, is_new: impl Fn(&Blob) -> bool) -> Self {
-        let mut sorting = Self { survey, records: HashSet::new(), trees: HashSet::new(), late: Kept::default() };
+        let mut sorting = Self {
+            survey,
+            records: HashSet::new(),
+            trees: HashSet::new(),
+            late: Kept::default(),
+        };
         let mut known = HashSet::new();
         for (told, stays) in survey.records.iter().zip(chosen.stays) {
             known.extend(told.output);
@@ -43,22 +48,45 @@ impl<'a> Sorting<'a> {
             }
         }
         // A tree that no record ever named was published a moment ago, or by a process that was killed then.
-        let unknown = survey.trees.iter().filter(|(digest, _)| !known.contains(digest));
+        let unknown = survey
+            .trees
+            .iter()
+            .filter(|(digest, _)| !known.contains(digest));
         let new = unknown.filter(|(_, tree)| tree.blobs.iter().any(&is_new));
         sorting.trees.extend(new.map(|(digest, _)| *digest));
         sorting
     }
 
     pub(super) fn trees_gone(&self) -> u64 {
-        self.survey.trees.keys().filter(|digest| !self.trees.contains(digest)).count() as u64
+        self.survey
+            .trees
+            .keys()
+            .filter(|digest| !self.trees.contains(digest))
+            .count() as u64
     }
 
     pub(super) fn done(self) -> Kept {
-        let Self { survey, records, trees, late: mut kept } = self;
-        let blobs = trees.iter().filter_map(|digest| survey.trees.get(digest)).flat_map(|tree| &tree.blobs);
-        kept.blobs.extend(blobs.map(|blob| (*blob, survey.blobs[blob])));
-        let staying = survey.records.iter().filter(|told| records.contains(&told.at));
-        kept.steps.extend(staying.filter_map(|told| survey.steps.get(&told.step)).map(|name| name.to_string()));
+        let Self {
+            survey,
+            records,
+            trees,
+            late: mut kept,
+        } = self;
+        let blobs = trees
+            .iter()
+            .filter_map(|digest| survey.trees.get(digest))
+            .flat_map(|tree| &tree.blobs);
+        kept.blobs
+            .extend(blobs.map(|blob| (*blob, survey.blobs[blob])));
+        let staying = survey
+            .records
+            .iter()
+            .filter(|told| records.contains(&told.at));
+        kept.steps.extend(
+            staying
+                .filter_map(|told| survey.steps.get(&told.step))
+                .map(|name| name.to_string()),
+        );
         kept.records += records.len() as u64;
         kept
     }
@@ -71,11 +99,17 @@ impl Choice for Sorting<'_> {
                 self.late.records += 1;
                 // Its tree may have been known before, so that only the record was appended.
                 self.trees.extend(entry.header.output);
-                self.late.steps.extend(Said::parse(&entry.payload).map(|said| said.step.into_owned()));
+                self.late
+                    .steps
+                    .extend(Said::parse(&entry.payload).map(|said| said.step.into_owned()));
             }
             Kind::Tree => {
-                let files = Manifest::parse(&entry.payload).map(|manifest| manifest.files).unwrap_or_default();
-                self.late.blobs.extend(files.into_iter().map(|file| (file.blob(), file.size)));
+                let files = Manifest::parse(&entry.payload)
+                    .map(|manifest| manifest.files)
+                    .unwrap_or_default();
+                self.late
+                    .blobs
+                    .extend(files.into_iter().map(|file| (file.blob(), file.size)));
             }
             Kind::Dropped => {}
         }
@@ -85,7 +119,11 @@ impl Choice for Sorting<'_> {
         match entry.header.kind {
             Kind::Record => self.records.contains(&at),
             Kind::Tree => {
-                let is_live = self.survey.trees.get(&entry.header.id).is_some_and(|tree| tree.at == at);
+                let is_live = self
+                    .survey
+                    .trees
+                    .get(&entry.header.id)
+                    .is_some_and(|tree| tree.at == at);
                 is_live && self.trees.contains(&entry.header.id)
             }
             Kind::Dropped => false,

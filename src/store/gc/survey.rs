@@ -69,18 +69,37 @@ impl Survey {
         Ok((survey, seen))
     }
 
-    fn note(&mut self, at: u64, entry: &Entry, said: Said<'_>, answering: &mut HashMap<Digest, usize>) {
+    fn note(
+        &mut self,
+        at: u64,
+        entry: &Entry,
+        said: Said<'_>,
+        answering: &mut HashMap<Digest, usize>,
+    ) {
         let header = &entry.header;
         let answers = header.held.answers();
         if answers && let Some(earlier) = answering.insert(header.id, self.records.len()) {
             self.records[earlier].answers = false;
         }
-        self.steps.entry(header.step).or_insert_with(|| said.step.as_ref().into());
+        self.steps
+            .entry(header.step)
+            .or_insert_with(|| said.step.as_ref().into());
         // A date that cannot be read makes it the oldest of all.
-        let started = said.started.parse::<jiff::Timestamp>().map_or(0, jiff::Timestamp::as_second);
+        let started = said
+            .started
+            .parse::<jiff::Timestamp>()
+            .map_or(0, jiff::Timestamp::as_second);
         let inputs = said.key.0.into();
         let (key, step, output) = (header.id, header.step, header.output);
-        self.records.push(Told { at, key, step, answers, output, inputs, started });
+        self.records.push(Told {
+            at,
+            key,
+            step,
+            answers,
+            output,
+            inputs,
+            started,
+        });
     }
 
     fn note_tree(&mut self, at: u64, entry: &Entry) {
@@ -93,7 +112,10 @@ impl Survey {
             self.blobs.insert(file.blob(), file.size);
             file.blob()
         });
-        let tree = Tree { at, blobs: blobs.collect() };
+        let tree = Tree {
+            at,
+            blobs: blobs.collect(),
+        };
         self.spent += u64::from(self.trees.insert(id, tree).is_some());
     }
 }

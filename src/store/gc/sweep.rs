@@ -38,9 +38,17 @@ impl DiskStore {
         let swept = fans.into_par_iter().map(|fan| {
             let mut swept = Swept::default();
             for (path, blob) in blobs::names(&fan)? {
-                let Some(blob) = blob.filter(|blob| !kept.contains_key(blob)) else { continue };
-                let Ok(meta) = fs::symlink_metadata(&path) else { continue };
-                let limit = if named.contains_key(&blob) { horizon.named } else { horizon.unnamed };
+                let Some(blob) = blob.filter(|blob| !kept.contains_key(blob)) else {
+                    continue;
+                };
+                let Ok(meta) = fs::symlink_metadata(&path) else {
+                    continue;
+                };
+                let limit = if named.contains_key(&blob) {
+                    horizon.named
+                } else {
+                    horizon.unnamed
+                };
                 if bfs::changed(&meta) >= limit {
                     swept.too_new.add(Amount::one(meta.len()));
                     continue;
@@ -59,7 +67,12 @@ impl DiskStore {
         })
     }
 
-    pub(super) fn sweep_logs(&self, steps: &HashSet<String>, horizon: Horizon, dry_run: bool) -> Result<Amount> {
+    pub(super) fn sweep_logs(
+        &self,
+        steps: &HashSet<String>,
+        horizon: Horizon,
+        dry_run: bool,
+    ) -> Result<Amount> {
         let kept: HashSet<_> = steps.iter().map(|step| self.log_path(step)).collect();
         let mut gone = Amount::default();
         for path in listed(&self.root().join("logs"))? {
@@ -69,7 +82,9 @@ impl DiskStore {
                 Some("attempt") => !kept.contains(&path.with_extension("").with_extension("log")),
                 _ => false,
             };
-            let Some(meta) = is_log.then(|| fs::symlink_metadata(&path).ok()).flatten() else { continue };
+            let Some(meta) = is_log.then(|| fs::symlink_metadata(&path).ok()).flatten() else {
+                continue;
+            };
             // A step that is executing has a log before it has a record.
             if bfs::changed(&meta) >= horizon.named || !meta.is_file() {
                 continue;
@@ -85,7 +100,9 @@ impl DiskStore {
     /// What was being written when its writer was killed, in any folder of the store.
     pub(super) fn sweep_unfinished(&self, dry_run: bool) -> Result<Amount> {
         let mut gone = Amount::default();
-        let folders = listed(self.root())?.into_iter().filter(|path| path.is_dir() && !path.is_symlink());
+        let folders = listed(self.root())?
+            .into_iter()
+            .filter(|path| path.is_dir() && !path.is_symlink());
         let parent = self.root().parent().map(Path::to_owned);
         for dir in folders.chain([self.root().to_owned()]).chain(parent) {
             for left in temporary::left_in(&dir) {
@@ -105,13 +122,22 @@ impl DiskStore {
     /// Folders of earlier layouts, beside this one's. No orch of this version reads them. Those without a mark may be
     /// anybody's: they stay, and are given as the second.
     pub(super) fn sweep_layouts(&self, dry_run: bool) -> Result<(Vec<Layout>, Vec<PathBuf>)> {
-        let number = |path: &Path| path.file_name()?.to_str()?.strip_prefix('v')?.parse::<u32>().ok();
+        let number = |path: &Path| {
+            path.file_name()?
+                .to_str()?
+                .strip_prefix('v')?
+                .parse::<u32>()
+                .ok()
+        };
         let (Some(parent), Some(own)) = (self.root().parent(), number(self.root())) else {
             return Ok(Default::default());
         };
         let (mut gone, mut unmarked) = (Vec::new(), Vec::new());
         for path in listed(parent)? {
-            if number(&path).is_none_or(|number| number >= own) || !path.is_dir() || path.is_symlink() {
+            if number(&path).is_none_or(|number| number >= own)
+                || !path.is_dir()
+                || path.is_symlink()
+            {
                 continue;
             }
             if !mark::is_on(&path) {

@@ -30,7 +30,14 @@ fn record(step: &str, output: Option<Digest>) -> Record {
     key.set("step", step);
     key.set("output", format!("{output:?}"));
     let (step, started) = (step.into(), "2026-01-01T00:00:00Z".into());
-    Record { step, key, outcome: Outcome::Pass, output, started, ..Record::default() }
+    Record {
+        step,
+        key,
+        outcome: Outcome::Pass,
+        output,
+        started,
+        ..Record::default()
+    }
 }
 
 /// Makes a tree and a record of it.
@@ -42,14 +49,26 @@ fn execute(store: &DiskStore, step: &str, text: &str) -> Record {
 }
 
 fn all() -> Limits {
-    Limits { max_bytes: Some(0), ..Limits::default() }
+    Limits {
+        max_bytes: Some(0),
+        ..Limits::default()
+    }
 }
 
 /// What a collection would take out, not yet done.
 fn everything<'a>(store: &DiskStore, survey: &'a Survey) -> Sorting<'a> {
-    let chosen = choose(survey, &all(), Clock { now: i64::MAX, running_since: None });
+    let chosen = choose(
+        survey,
+        &all(),
+        Clock {
+            now: i64::MAX,
+            running_since: None,
+        },
+    );
     assert_eq!(chosen.blobs.len(), 0);
-    Sorting::of(survey, chosen, |blob| store.is_newer(blob, SystemTime::now() + GRACE))
+    Sorting::of(survey, chosen, |blob| {
+        store.is_newer(blob, SystemTime::now() + GRACE)
+    })
 }
 
 #[test]
@@ -67,7 +86,16 @@ fn what_is_appended_between_the_choice_and_the_compaction_stays() {
     let kept = sorting.done();
     assert_eq!((kept.records, kept.blobs.len()), (2, 2));
     let later = SystemTime::now() + GRACE;
-    ours.sweep_blobs(&kept.blobs, &survey.blobs, Horizon { named: later, unnamed: later }, false).unwrap();
+    ours.sweep_blobs(
+        &kept.blobs,
+        &survey.blobs,
+        Horizon {
+            named: later,
+            unnamed: later,
+        },
+        false,
+    )
+    .unwrap();
     for store in [&ours, &theirs, &DiskStore::open(dir.path()).unwrap()] {
         for record in [&same, &new] {
             assert!(store.lookup(&record.key.digest()).unwrap().is_some());
@@ -114,7 +142,9 @@ fn a_hit_found_before_a_compaction_is_still_read_rightly_after_it() {
     let (_dir, ours, theirs) = opened();
     execute(&ours, "run:gone", "gone");
     let records = ["run:a", "run:b"].map(|step| execute(&ours, step, step));
-    let hits = records.each_ref().map(|record| theirs.hit(&record.key.digest()).unwrap().unwrap());
+    let hits = records
+        .each_ref()
+        .map(|record| theirs.hit(&record.key.digest()).unwrap().unwrap());
     let keep = records.iter().map(|record| record.key.digest()).collect();
     let done = ours.collect(&Limits { keep, ..all() }, false).unwrap();
     assert_eq!((done.records.large, done.kept_records), (1, 2));
@@ -133,8 +163,14 @@ fn verified_content_that_was_collected_is_found_missing_and_not_believed() {
     theirs.check_tree(&tree).unwrap();
     ours.collect(&all(), false).unwrap();
     let failed = theirs.lay_out(&tree, &dir.path().join("at"), LaidAs::Links);
-    assert!(matches!(failed, Err(StoreError::Damaged { .. })), "{failed:?}");
-    assert!(theirs.check_tree(&tree).is_err(), "else the step that made it would not run again");
+    assert!(
+        matches!(failed, Err(StoreError::Damaged { .. })),
+        "{failed:?}"
+    );
+    assert!(
+        theirs.check_tree(&tree).is_err(),
+        "else the step that made it would not run again"
+    );
 }
 
 #[test]
@@ -144,8 +180,13 @@ fn content_that_no_entry_names_goes_when_it_is_old() {
     let survey = Survey::default();
     let now = SystemTime::now();
     let sweep = |unnamed, dry_run| {
-        let horizon = Horizon { named: now + GRACE, unnamed };
-        let swept = ours.sweep_blobs(&Default::default(), &survey.blobs, horizon, dry_run).unwrap();
+        let horizon = Horizon {
+            named: now + GRACE,
+            unnamed,
+        };
+        let swept = ours
+            .sweep_blobs(&Default::default(), &survey.blobs, horizon, dry_run)
+            .unwrap();
         (swept.gone.count, swept.too_new.count)
     };
     assert_eq!(sweep(now - GRACE, false), (0, 1));

@@ -38,7 +38,9 @@ impl Log {
             return Ok(false);
         }
         self.follow(&mut state)?;
-        state.catch_up().map_err(StoreError::io("read", &self.path))?;
+        state
+            .catch_up()
+            .map_err(StoreError::io("read", &self.path))?;
         for found in Scan::new(&state.file, seen.at, state.end) {
             if let Found::Entry { at, .. } = found.map_err(StoreError::io("read", &self.path))?
                 && let Ok(entry) = self.entry_of(&state.file, at)
@@ -56,14 +58,24 @@ impl Log {
         Ok(true)
     }
 
-    fn write_chosen(&self, to: &Path, state: &State, seen: u64, choice: &mut impl Choice) -> Result<()> {
+    fn write_chosen(
+        &self,
+        to: &Path,
+        state: &State,
+        seen: u64,
+        choice: &mut impl Choice,
+    ) -> Result<()> {
         let io = |e| StoreError::io("write", to)(e);
         let mut out = io::BufWriter::with_capacity(1 << 20, File::create(to).map_err(io)?);
         let mut latest = Places::default();
         let mut end = 0;
         for found in Scan::new(&state.file, 0, state.end) {
-            let Found::Entry { at, .. } = found.map_err(StoreError::io("read", &self.path))? else { continue };
-            let Ok(mut entry) = self.entry_of(&state.file, at) else { continue };
+            let Found::Entry { at, .. } = found.map_err(StoreError::io("read", &self.path))? else {
+                continue;
+            };
+            let Ok(mut entry) = self.entry_of(&state.file, at) else {
+                continue;
+            };
             if at < seen && !choice.keeps(at, &entry) {
                 continue;
             }

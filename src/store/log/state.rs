@@ -61,10 +61,21 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let (file, is_read_only) = open_or_read(path, File::options().write(true).create(true).truncate(false))?;
+        let (file, is_read_only) = open_or_read(
+            path,
+            File::options().write(true).create(true).truncate(false),
+        )?;
         let id = file.metadata()?.ino();
         let places = Default::default();
-        Ok(Self { file: file.into(), is_read_only, id, end: 0, is_read: false, damaged: 0, places })
+        Ok(Self {
+            file: file.into(),
+            is_read_only,
+            id,
+            end: 0,
+            is_read: false,
+            damaged: 0,
+            places,
+        })
     }
 
     /// Reads what was appended since. True if a torn entry follows.
@@ -107,7 +118,10 @@ impl State {
     }
 
     pub(super) fn place(&self, at: u64) -> Place {
-        Place { file: self.file.clone(), at }
+        Place {
+            file: self.file.clone(),
+            at,
+        }
     }
 }
 

@@ -32,7 +32,12 @@ fn end_of(log: &Log) -> (File, u64) {
 }
 
 /// `other` holds the lock and does two things to the end of the log; between them, `reader` begins to read.
-fn while_it_waits(reader: &Log, other: &Log, first: impl Fn(&File, u64), then: impl Fn(&File, u64)) {
+fn while_it_waits(
+    reader: &Log,
+    other: &Log,
+    first: impl Fn(&File, u64),
+    then: impl Fn(&File, u64),
+) {
     let (file, end) = end_of(reader);
     other.gate.lock().unwrap();
     first(&file, end);
@@ -53,12 +58,18 @@ fn a_reader_does_not_take_an_entry_that_is_being_written_for_a_damaged_one() {
     let other = Log::open(dir.path()).unwrap();
     let entry = bytes_of(&draft(&"second".repeat(99)));
     let begins = |file: &File, end| file.write_all_at(&entry[60..], end + 60).unwrap();
-    while_it_waits(&reader, &other, begins, |file, end| file.write_all_at(&entry[..60], end).unwrap());
+    while_it_waits(&reader, &other, begins, |file, end| {
+        file.write_all_at(&entry[..60], end).unwrap()
+    });
     assert_eq!(reader.damage().unwrap(), 0);
     assert!(knows(&reader, &"second".repeat(99)));
     reader.append(vec![draft("third")]).unwrap();
     other.refresh().unwrap();
-    assert!(["first", "third"].iter().all(|payload| knows(&other, payload)));
+    assert!(
+        ["first", "third"]
+            .iter()
+            .all(|payload| knows(&other, payload))
+    );
     assert_eq!(other.damage().unwrap(), 0);
 }
 
@@ -68,14 +79,23 @@ fn a_reader_does_not_take_an_entry_that_is_being_written_for_a_damaged_one() {
 fn what_a_failing_writer_takes_back_was_seen_by_nobody() {
     let (dir, reader) = opened();
     let other = Log::open(dir.path()).unwrap();
-    let begins = |file: &File, end| file.write_all_at(&bytes_of(&draft("taken back")), end).unwrap();
-    while_it_waits(&reader, &other, begins, |file, end| file.set_len(end).unwrap());
+    let begins = |file: &File, end| {
+        file.write_all_at(&bytes_of(&draft("taken back")), end)
+            .unwrap()
+    };
+    while_it_waits(&reader, &other, begins, |file, end| {
+        file.set_len(end).unwrap()
+    });
     assert!(!knows(&reader, "taken back"));
     let long = "longer than what was taken back";
     other.append(vec![draft(long), draft("last")]).unwrap();
     reader.append(vec![draft("mine")]).unwrap();
     let third = Log::open(dir.path()).unwrap();
-    assert!(["first", long, "last", "mine"].iter().all(|payload| knows(&third, payload)));
+    assert!(
+        ["first", long, "last", "mine"]
+            .iter()
+            .all(|payload| knows(&third, payload))
+    );
     assert_eq!(third.damage().unwrap(), 0);
 }
 
@@ -100,13 +120,17 @@ fn a_tail_of_zeros_or_of_half_an_entry_costs_that_entry_only() {
         for zeros in [0, whole.len() - kept, 4096] {
             let (dir, log) = opened();
             let (file, end) = end_of(&log);
-            file.write_all_at(&[&whole[..kept], &vec![0; zeros]].concat(), end).unwrap();
+            file.write_all_at(&[&whole[..kept], &vec![0; zeros]].concat(), end)
+                .unwrap();
             let next = Log::open(dir.path()).unwrap();
             next.append(vec![draft("third")]).unwrap();
             let last = Log::open(dir.path()).unwrap();
             for log in [&log, &next, &last] {
                 log.refresh().unwrap();
-                assert!(knows(log, "first") && knows(log, "third"), "{kept} bytes and {zeros} zeros");
+                assert!(
+                    knows(log, "first") && knows(log, "third"),
+                    "{kept} bytes and {zeros} zeros"
+                );
             }
         }
     }

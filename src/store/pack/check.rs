@@ -12,7 +12,9 @@ pub(super) fn manifest(bytes: &[u8]) -> Result<Manifest, String> {
     let manifest = Manifest::parse(bytes).map_err(|e| format!("a manifest cannot be read: {e}"))?;
     let shown = Digest::of(bytes).short();
     let is_orchs = manifest.to_bytes() == bytes;
-    ensure(is_orchs, || format!("the manifest {shown} is not written as orch writes manifests"))?;
+    ensure(is_orchs, || {
+        format!("the manifest {shown} is not written as orch writes manifests")
+    })?;
     match manifest.fault() {
         Some(what) => Err(format!("the manifest {shown} {what}")),
         None => Ok(manifest),
@@ -21,23 +23,34 @@ pub(super) fn manifest(bytes: &[u8]) -> Result<Manifest, String> {
 
 /// A record that answers for its key, with a tree that the archive holds.
 pub(super) fn record(bytes: &[u8], has_tree: impl Fn(&Digest) -> bool) -> Result<Record, String> {
-    let record: Record = serde_json::from_slice(bytes).map_err(|e| format!("a record cannot be read: {e}"))?;
+    let record: Record =
+        serde_json::from_slice(bytes).map_err(|e| format!("a record cannot be read: {e}"))?;
     let step = &record.step;
     let is_step = (1..=LONGEST_STEP).contains(&step.len()) && !step.contains(char::is_control);
     ensure(is_step, || format!("no step is called {step:?}"))?;
     let has_output = match record.outcome {
         Outcome::Pass | Outcome::Flaky => true,
         Outcome::SkipUnsupported | Outcome::Indecisive => false,
-        other => return Err(format!("the record of {step} is {}, which answers for no key", other.label())),
+        other => {
+            return Err(format!(
+                "the record of {step} is {}, which answers for no key",
+                other.label()
+            ));
+        }
     };
     let (outcome, found) = (record.outcome.label(), if has_output { "no" } else { "a" });
     let otherwise = || format!("the record of {step} is {outcome} and has {found} tree");
     ensure(record.output.is_some() == has_output, otherwise)?;
     if let Some(tree) = record.output.filter(|tree| !has_tree(tree)) {
-        return Err(format!("the record of {step} names tree {}, which is not there", tree.short()));
+        return Err(format!(
+            "the record of {step} names tree {}, which is not there",
+            tree.short()
+        ));
     }
     let is_date = record.started.parse::<jiff::Timestamp>().is_ok();
-    ensure(is_date, || format!("the record of {step} has no date: {:?}", record.started))?;
+    ensure(is_date, || {
+        format!("the record of {step} has no date: {:?}", record.started)
+    })?;
     Ok(record)
 }
 
@@ -47,19 +60,35 @@ mod tests {
     use crate::store::ManifestFile;
 
     fn complaint(paths: &[&str]) -> String {
-        let file =
-            |path: &&str| ManifestFile { path: (*path).into(), size: 1, digest: Digest::of(b"x"), executable: false };
-        let bytes = Manifest { files: paths.iter().map(file).collect() }.to_bytes();
+        let file = |path: &&str| ManifestFile {
+            path: (*path).into(),
+            size: 1,
+            digest: Digest::of(b"x"),
+            executable: false,
+        };
+        let bytes = Manifest {
+            files: paths.iter().map(file).collect(),
+        }
+        .to_bytes();
         manifest(&bytes).err().unwrap_or_default()
     }
 
     #[test]
     fn a_path_stays_inside_its_tree() {
-        for good in [&["a"][..], &["a-b", "a/b", "a/c/d"], &["..a", "b..", "c.d"], &["ä \""]] {
+        for good in [
+            &["a"][..],
+            &["a-b", "a/b", "a/c/d"],
+            &["..a", "b..", "c.d"],
+            &["ä \""],
+        ] {
             assert_eq!(complaint(good), "", "{good:?}");
         }
         for bad in ["/a", "../a", "a//b", "a\0b", ""] {
-            assert!(complaint(&[bad]).contains("names a file"), "{bad}: {}", complaint(&[bad]));
+            assert!(
+                complaint(&[bad]).contains("names a file"),
+                "{bad}: {}",
+                complaint(&[bad])
+            );
         }
         assert!(complaint(&["b", "a"]).contains("not sorted"));
         assert!(complaint(&["a", "a"]).contains("twice"));
@@ -70,7 +99,11 @@ mod tests {
     fn a_manifest_in_other_words_is_none() {
         let good = Manifest { files: Vec::new() }.to_bytes();
         assert!(manifest(&good).is_ok());
-        assert!(manifest(b"{ \"files\": [] }").unwrap_err().contains("not written as"));
+        assert!(
+            manifest(b"{ \"files\": [] }")
+                .unwrap_err()
+                .contains("not written as")
+        );
         assert!(manifest(b"{").unwrap_err().contains("cannot be read"));
     }
 }

@@ -80,7 +80,11 @@ struct Through<R> {
 
 impl<R> Through<R> {
     fn new(inner: R) -> Self {
-        Self { inner, hasher: Hasher::default(), bytes: 0 }
+        Self {
+            inner,
+            hasher: Hasher::default(),
+            bytes: 0,
+        }
     }
 }
 

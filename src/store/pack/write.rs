@@ -9,7 +9,9 @@ use crate::base::{Digest, Hasher};
 use crate::store::blobs;
 use crate::store::gc::Said;
 use crate::store::log::Place;
-use crate::store::pack::{BLOBS, Exported, FORMAT, HEAD, Head, List, RECORDS, TREES, Through, VERSION};
+use crate::store::pack::{
+    BLOBS, Exported, FORMAT, HEAD, Head, List, RECORDS, TREES, Through, VERSION,
+};
 use crate::store::{Amount, DiskStore, Result, StoreError};
 
 /// Which records go into an archive.
@@ -41,10 +43,14 @@ impl DiskStore {
             Ok(manifest.to_bytes())
         })?;
         let records_at = dir.join(RECORDS);
-        let record_list =
-            spool(&records_at, records.values(), |place| self.log.entry(place).map(|entry| entry.payload))?;
+        let record_list = spool(&records_at, records.values(), |place| {
+            self.log.entry(place).map(|entry| entry.payload)
+        })?;
         (exported.records, exported.trees) = (record_list.lines, tree_list.lines);
-        exported.blobs = Amount { count: blobs.len() as u64, bytes: blobs.values().sum() };
+        exported.blobs = Amount {
+            count: blobs.len() as u64,
+            bytes: blobs.values().sum(),
+        };
         let head = Head {
             format: FORMAT.into(),
             version: VERSION,
@@ -52,7 +58,10 @@ impl DiskStore {
             records: record_list,
             blobs: exported.blobs,
         };
-        let mut archive = Archive { tar: tar::Builder::new(out), name };
+        let mut archive = Archive {
+            tar: tar::Builder::new(out),
+            name,
+        };
         let head = serde_json::to_vec_pretty(&head).expect("BUG: a head serialises");
         archive.add(HEAD, false, head.len() as u64, head.as_slice())?;
         for (entry, path) in [(TREES, &trees_at), (RECORDS, &records_at)] {
@@ -63,30 +72,59 @@ impl DiskStore {
             let path = self.blobs.path(&blob);
             let (file, _) = open(&path)?;
             let mut file = Through::new(file);
-            archive.add(&format!("{BLOBS}{}", blobs::name(&blob)), blob.1, size, (&mut file).take(size))?;
+            archive.add(
+                &format!("{BLOBS}{}", blobs::name(&blob)),
+                blob.1,
+                size,
+                (&mut file).take(size),
+            )?;
             if (file.bytes, file.hasher.digest()) != (size, blob.0) {
-                return Err(StoreError::Damaged { path, what: "it has other content than was published".into() });
+                return Err(StoreError::Damaged {
+                    path,
+                    what: "it has other content than was published".into(),
+                });
             }
         }
-        archive.tar.finish().and_then(|()| archive.tar.get_mut().flush()).map_err(StoreError::io("write", name))?;
+        archive
+            .tar
+            .finish()
+            .and_then(|()| archive.tar.get_mut().flush())
+            .map_err(StoreError::io("write", name))?;
         Ok(exported)
     }
 
     /// The records, and the trees that they made. Those whose trees are gone are counted only.
-    fn chosen(&self, which: &Which<'_>, trees: &mut BTreeSet<Digest>, exported: &mut Exported) -> Result<Chosen> {
+    fn chosen(
+        &self,
+        which: &Which<'_>,
+        trees: &mut BTreeSet<Digest>,
+        exported: &mut Exported,
+    ) -> Result<Chosen> {
         let keys = match which {
             Which::Keys(wanted) => BTreeSet::from_iter((*wanted).clone()),
             Which::All => self.answered()?,
         };
         let mut chosen = Chosen::new();
         for key in keys {
-            let held = self.log.held(&key)?.filter(|(_, header)| header.held.answers());
-            let Some((place, header)) = held else { continue };
+            let held = self
+                .log
+                .held(&key)?
+                .filter(|(_, header)| header.held.answers());
+            let Some((place, header)) = held else {
+                continue;
+            };
             let entry = self.log.entry(&place).ok();
-            let said = entry.and_then(|entry| Said::parse(&entry.payload).map(|said| said.started.into_owned()));
+            let said = entry.and_then(|entry| {
+                Said::parse(&entry.payload).map(|said| said.started.into_owned())
+            });
             // Older versions of orch kept trees that no other machine would take in.
-            let is_sound = |tree: Digest| self.manifest(&tree).is_ok_and(|manifest| manifest.fault().is_none());
-            let is_whole = header.output.is_none_or(|tree| self.has_tree(&tree) && is_sound(tree));
+            let is_sound = |tree: Digest| {
+                self.manifest(&tree)
+                    .is_ok_and(|manifest| manifest.fault().is_none())
+            };
+            let is_whole = header
+                .output
+                .is_none_or(|tree| self.has_tree(&tree) && is_sound(tree));
             let Some(started) = said.filter(|_| is_whole) else {
                 exported.lost += 1;
                 continue;
@@ -111,16 +149,22 @@ fn spool<T>(
     mut line: impl FnMut(T) -> Result<Vec<u8>>,
 ) -> Result<List> {
     let file = File::create(path).map_err(StoreError::io("write", path))?;
-    let (mut out, mut hasher, mut lines, mut bytes) = (BufWriter::new(file), Hasher::default(), 0, 0);
+    let (mut out, mut hasher, mut lines, mut bytes) =
+        (BufWriter::new(file), Hasher::default(), 0, 0);
     for item in items {
         let mut line = line(item)?;
         line.push(b'\n');
         hasher.update(&line);
-        out.write_all(&line).map_err(StoreError::io("write", path))?;
+        out.write_all(&line)
+            .map_err(StoreError::io("write", path))?;
         (lines, bytes) = (lines + 1, bytes + line.len() as u64);
     }
     out.flush().map_err(StoreError::io("write", path))?;
-    Ok(List { lines, bytes, digest: hasher.digest() })
+    Ok(List {
+        lines,
+        bytes,
+        digest: hasher.digest(),
+    })
 }
 
 struct Archive<'a, W: Write> {
@@ -136,6 +180,8 @@ impl<W: Write> Archive<'_, W> {
         header.set_mtime(DATE);
         header.set_uid(0);
         header.set_gid(0);
-        self.tar.append_data(&mut header, entry, content).map_err(StoreError::io("write", self.name))
+        self.tar
+            .append_data(&mut header, entry, content)
+            .map_err(StoreError::io("write", self.name))
     }
 }

@@ -73,7 +73,11 @@ impl Inner {
             // Another thread's may have come first; this one's then goes again.
             let _ = self.scratch.set(self.store.scratch()?);
         }
-        Ok(self.scratch.get().expect("BUG: it was just made").dir("remote")?)
+        Ok(self
+            .scratch
+            .get()
+            .expect("BUG: it was just made")
+            .dir("remote")?)
     }
 
     /// Whether a content is known to be right there, or to be wrong.
@@ -87,7 +91,9 @@ impl Inner {
 
     fn keep_pending(&self, kept: io::Result<()>) {
         if let Err(e) = kept {
-            self.tally.trouble(&Trouble::Local(format!("the list of pending uploads was not kept: {e}")));
+            self.tally.trouble(&Trouble::Local(format!(
+                "the list of pending uploads was not kept: {e}"
+            )));
         }
     }
 }
@@ -157,13 +163,26 @@ impl Hub {
     pub fn open(config: RemoteConfig, store: Arc<DiskStore>) -> Result<Self, String> {
         let address = Address::of(&config, settings)?;
         let pending = Pending::of(store.root(), &address.shown);
-        Ok(Self { config, address, store, pending, engine: OnceLock::new(), told: AtomicBool::new(false) })
+        Ok(Self {
+            config,
+            address,
+            store,
+            pending,
+            engine: OnceLock::new(),
+            told: AtomicBool::new(false),
+        })
     }
 
     /// Whether a remote lacks what earlier runs of the store at `root` have made.
     pub fn owes(config: &RemoteConfig, root: &Path) -> bool {
-        let address = Address::of(config, settings).ok().filter(|address| address.writes);
-        address.is_some_and(|address| Pending::of(root, &address.shown).list().is_ok_and(|left| !left.is_empty()))
+        let address = Address::of(config, settings)
+            .ok()
+            .filter(|address| address.writes);
+        address.is_some_and(|address| {
+            Pending::of(root, &address.shown)
+                .list()
+                .is_ok_and(|left| !left.is_empty())
+        })
     }
 
     /// As it may be shown.
@@ -181,7 +200,9 @@ impl Hub {
             return 0;
         }
         let left = self.pending.list().unwrap_or_default();
-        let Some(engine) = (!left.is_empty()).then(|| self.engine()).flatten() else { return left.len() };
+        let Some(engine) = (!left.is_empty()).then(|| self.engine()).flatten() else {
+            return left.len();
+        };
         left.iter().for_each(|key| engine.offer(*key));
         left.len()
     }
@@ -200,17 +221,27 @@ impl Hub {
     }
 
     fn engine(&self) -> Option<&Engine> {
-        self.engine.get_or_init(|| Engine::start(&self.config, &self.address, &self.store)).as_ref().ok()
+        self.engine
+            .get_or_init(|| Engine::start(&self.config, &self.address, &self.store))
+            .as_ref()
+            .ok()
     }
 
     /// Asks for something that cannot be there.
     pub fn reach(&self) -> Reached {
         let start = Instant::now();
         let error = match self.engine() {
-            None => self.engine.get().and_then(|engine| engine.as_ref().err().cloned()),
+            None => self
+                .engine
+                .get()
+                .and_then(|engine| engine.as_ref().err().cloned()),
             Some(engine) => {
                 let question = engine.inner.place.reach(self.writes());
-                engine.runtime.block_on(question).err().map(|trouble| trouble.to_string())
+                engine
+                    .runtime
+                    .block_on(question)
+                    .err()
+                    .map(|trouble| trouble.to_string())
             }
         };
         Reached {
@@ -229,7 +260,11 @@ impl Hub {
         if let Some(Ok(Engine { inner, .. })) = self.engine.get() {
             let start = Instant::now();
             let left = || inner.left.load(Ordering::Acquire);
-            while left() > 0 && !inner.tally.is_broken() && start.elapsed() < self.config.wait && go_on(left()) {
+            while left() > 0
+                && !inner.tally.is_broken()
+                && start.elapsed() < self.config.wait
+                && go_on(left())
+            {
                 std::thread::sleep(Duration::from_millis(10));
             }
             let sent = std::mem::take(&mut *lock(&inner.sent));
@@ -243,7 +278,10 @@ impl Hub {
         match self.engine.get()? {
             Ok(engine) => {
                 let counts = engine.inner.tally.now();
-                Some((format!("remote: {}", counts.summary()?), counts.is_troubled()))
+                Some((
+                    format!("remote: {}", counts.summary()?),
+                    counts.is_troubled(),
+                ))
             }
             Err(e) => Some((e.clone(), true)),
         }
@@ -254,7 +292,9 @@ impl Remote for Hub {
     fn fetch(&self, ask: Ask, done: Done) {
         match self.engine() {
             Some(engine) if !engine.inner.tally.is_broken() => {
-                engine.runtime.spawn(answer(engine.inner.clone(), ask, done));
+                engine
+                    .runtime
+                    .spawn(answer(engine.inner.clone(), ask, done));
             }
             _ => done(None),
         }
@@ -283,9 +323,17 @@ impl Remote for Hub {
 }
 
 impl Engine {
-    fn start(config: &RemoteConfig, address: &Address, store: &Arc<DiskStore>) -> Result<Self, String> {
-        let runtime = reapi::runtime("orch-remote")
-            .map_err(|e| format!("the remote {} is not used: no thread could be started: {e}", address.shown))?;
+    fn start(
+        config: &RemoteConfig,
+        address: &Address,
+        store: &Arc<DiskStore>,
+    ) -> Result<Self, String> {
+        let runtime = reapi::runtime("orch-remote").map_err(|e| {
+            format!(
+                "the remote {} is not used: no thread could be started: {e}",
+                address.shown
+            )
+        })?;
         let place = {
             let _inside = runtime.enter();
             Place::open(address, config)?

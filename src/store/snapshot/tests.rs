@@ -10,7 +10,9 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        let scene = Self { dir: tempfile::tempdir().unwrap() };
+        let scene = Self {
+            dir: tempfile::tempdir().unwrap(),
+        };
         for name in ["a", "b", "in/one", "in/deep/two"] {
             scene.write(name, name);
         }
@@ -45,7 +47,11 @@ impl Scene {
     fn differs(&self, snapshot: &mut Snapshot, names: &[&str]) {
         let changes = snapshot.changes();
         let paths: BTreeSet<_> = names.iter().map(|name| self.path(name)).collect();
-        let found: BTreeSet<_> = changes.paths.into_iter().chain(changes.new_folders).collect();
+        let found: BTreeSet<_> = changes
+            .paths
+            .into_iter()
+            .chain(changes.new_folders)
+            .collect();
         assert_eq!(found, paths);
     }
 }
@@ -63,14 +69,22 @@ fn each_kind_of_change_is_told_by_its_path() {
         change(&["a"], &|| scene.write("a", "A"));
         change(&["b"], &|| scene.write("b", "b"));
         change(&["in/deep/two"], &|| scene.write("in/deep/two", "TWO"));
-        change(&["in/deep/more/three"], &|| scene.write("in/deep/more/three", "3"));
+        change(&["in/deep/more/three"], &|| {
+            scene.write("in/deep/more/three", "3")
+        });
         change(&["in/deep/more", "in/deep/more/three"], &|| {
             fs::remove_dir_all(scene.path("in/deep/more")).unwrap();
         });
-        change(&["in/empty"], &|| fs::create_dir(scene.path("in/empty")).unwrap());
-        change(&["in/empty"], &|| fs::remove_dir(scene.path("in/empty")).unwrap());
+        change(&["in/empty"], &|| {
+            fs::create_dir(scene.path("in/empty")).unwrap()
+        });
+        change(&["in/empty"], &|| {
+            fs::remove_dir(scene.path("in/empty")).unwrap()
+        });
         change(&["absent"], &|| scene.write("absent", ""));
-        change(&["absent"], &|| fs::remove_file(scene.path("absent")).unwrap());
+        change(&["absent"], &|| {
+            fs::remove_file(scene.path("absent")).unwrap()
+        });
         change(&[], &|| scene.write("unread", "x"));
         scene.write("a", "a");
         scene.write("in/deep/two", "two");
@@ -85,7 +99,10 @@ fn content_that_came_back_is_believed_by_its_new_stamp() {
     scene.write("a", "a");
     assert!(snapshot.changes().refreshed, "the stamp is another");
     std::thread::sleep(Duration::from_millis(120));
-    assert!(snapshot.changes().refreshed, "a young stamp is not believed");
+    assert!(
+        snapshot.changes().refreshed,
+        "a young stamp is not believed"
+    );
     assert!(!snapshot.changes().refreshed);
     scene.write("a", "other");
     scene.differs(&mut snapshot, &["a"]);

@@ -26,7 +26,9 @@ pub(super) fn kill(mark: &[u8]) {
 /// False if there was nobody.
 fn kill_once(mark: &[u8]) -> bool {
     let mut found = false;
-    let Ok(proc) = openat(CWD, c"/proc", OFlags::DIRECTORY, Mode::empty()) else { return false };
+    let Ok(proc) = openat(CWD, c"/proc", OFlags::DIRECTORY, Mode::empty()) else {
+        return false;
+    };
     let mut buffer = [MaybeUninit::uninit(); 32 * 1024];
     let mut entries = RawDir::new(&proc, &mut buffer);
     while let Some(Ok(entry)) = entries.next() {
@@ -44,7 +46,9 @@ fn kill_once(mark: &[u8]) -> bool {
 
 fn is_marked(proc: &OwnedFd, pid: &CStr, mark: &[u8]) -> bool {
     let folder = openat(proc, pid, OFlags::DIRECTORY, Mode::empty());
-    let Ok(file) = folder.and_then(|folder| openat(folder, c"environ", OFlags::empty(), Mode::empty())) else {
+    let Ok(file) =
+        folder.and_then(|folder| openat(folder, c"environ", OFlags::empty(), Mode::empty()))
+    else {
         return false;
     };
     let mut buffer = [0_u8; CHUNK];
@@ -78,7 +82,11 @@ mod tests {
         let start = |value: &str| {
             let mut command = Command::new("sleep");
             // Long enough that the mark lies in the second chunk.
-            command.arg("60").env_clear().env("A_LONG_ONE", "x".repeat(CHUNK - 30)).env(name, value);
+            command
+                .arg("60")
+                .env_clear()
+                .env("A_LONG_ONE", "x".repeat(CHUNK - 30))
+                .env(name, value);
             command.stdin(Stdio::null()).spawn().unwrap()
         };
         let (mut ours, mut other) = (start(value), start("another"));

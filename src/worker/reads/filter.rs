@@ -41,7 +41,12 @@ impl Filter {
         let load = |offset: u32| statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset);
         let give = |verdict: u32| statement(libc::BPF_RET | libc::BPF_K, verdict);
         let argument = |number: u32| 16 + 8 * number;
-        code.extend([load(4), jump(libc::BPF_JEQ, ARCH, 1, 0), give(ALLOW), load(0)]);
+        code.extend([
+            load(4),
+            jump(libc::BPF_JEQ, ARCH, 1, 0),
+            give(ALLOW),
+            load(0),
+        ]);
         #[cfg(target_arch = "x86_64")]
         let opens = [(libc::SYS_openat, 2), (libc::SYS_open, 1)];
         #[cfg(target_arch = "aarch64")]
@@ -51,7 +56,10 @@ impl Filter {
                 jump(libc::BPF_JEQ, call as u32, 0, 6),
                 load(argument(flags)),
                 jump(libc::BPF_JSET, NO_READ as u32, 3, 0),
-                statement(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, libc::O_ACCMODE as u32),
+                statement(
+                    libc::BPF_ALU | libc::BPF_AND | libc::BPF_K,
+                    libc::O_ACCMODE as u32,
+                ),
                 jump(libc::BPF_JEQ, libc::O_WRONLY as u32, 1, 0),
                 give(ASK),
                 give(ALLOW),
@@ -71,11 +79,20 @@ impl Filter {
         ]);
         aimed.copy_from_slice(&[at + 2, at + 4]);
         // Asked about as well: where relative paths begin from then on.
-        for call in [libc::SYS_openat2, libc::SYS_execveat, libc::SYS_chdir, libc::SYS_fchdir] {
+        for call in [
+            libc::SYS_openat2,
+            libc::SYS_execveat,
+            libc::SYS_chdir,
+            libc::SYS_fchdir,
+        ] {
             code.extend([jump(libc::BPF_JEQ, call as u32, 0, 1), give(ASK)]);
         }
         code.push(give(ALLOW));
-        Ok(Self { code, aimed, listener: -libc::EINVAL })
+        Ok(Self {
+            code,
+            aimed,
+            listener: -libc::EINVAL,
+        })
     }
 
     /// Lets the `execve` of this very string pass.
@@ -87,12 +104,23 @@ impl Filter {
 
     /// Puts the filter over the calling process. System calls only, for use in a child that shares orch's descriptors.
     pub(in crate::worker) unsafe fn install(&mut self) {
-        let program = libc::sock_fprog { len: self.code.len() as u16, filter: self.code.as_mut_ptr() };
+        let program = libc::sock_fprog {
+            len: self.code.len() as u16,
+            filter: self.code.as_mut_ptr(),
+        };
         // A signal must not make a call fail that orch is looking at.
-        let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+        let flags =
+            libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
         // SAFETY: the program is valid for the length of the calls.
         let (listener, errno) = unsafe {
-            let set = || libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program);
+            let set = || {
+                libc::syscall(
+                    libc::SYS_seccomp,
+                    libc::SECCOMP_SET_MODE_FILTER,
+                    flags,
+                    &raw const program,
+                )
+            };
             let mut listener = set();
             if listener < 0 && *libc::__errno_location() == libc::EACCES {
                 // Without privileges a filter is only for those who give up gaining any.
@@ -112,32 +140,69 @@ impl Filter {
         match unsafe { std::ptr::read_volatile(&raw const self.listener) } {
             // SAFETY: the descriptor is fresh and nobody's yet.
             listener @ 0.. => Ok(Watch::new(unsafe { OwnedFd::from_raw_fd(listener) })),
-            error => Err(format!("the kernel refuses the filter: {}", io::Error::from_raw_os_error(-error))),
+            error => Err(format!(
+                "the kernel refuses the filter: {}",
+                io::Error::from_raw_os_error(-error)
+            )),
         }
     }
 }
 
 fn statement(code: u32, k: u32) -> libc::sock_filter {
-    libc::sock_filter { code: code as u16, jt: 0, jf: 0, k }
+    libc::sock_filter {
+        code: code as u16,
+        jt: 0,
+        jf: 0,
+        k,
+    }
 }
 
 fn jump(test: u32, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
-    libc::sock_filter { code: (libc::BPF_JMP | test | libc::BPF_K) as u16, jt, jf, k }
+    libc::sock_filter {
+        code: (libc::BPF_JMP | test | libc::BPF_K) as u16,
+        jt,
+        jf,
+        k,
+    }
 }
 
 /// Whether this kernel's questions have the form that is known here.
 fn available() -> &'static Result<(), String> {
     static AVAILABLE: OnceLock<Result<(), String>> = OnceLock::new();
     AVAILABLE.get_or_init(|| {
-        let mut sizes = libc::seccomp_notif_sizes { seccomp_notif: 0, seccomp_notif_resp: 0, seccomp_data: 0 };
+        let mut sizes = libc::seccomp_notif_sizes {
+            seccomp_notif: 0,
+            seccomp_notif_resp: 0,
+            seccomp_data: 0,
+        };
         // SAFETY: the structure is valid for the length of the call.
-        let code = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_NOTIF_SIZES, 0, &raw mut sizes) };
+        let code = unsafe {
+            libc::syscall(
+                libc::SYS_seccomp,
+                libc::SECCOMP_GET_NOTIF_SIZES,
+                0,
+                &raw mut sizes,
+            )
+        };
         if code != 0 {
-            return Err(format!("the kernel does not tell: {}", io::Error::last_os_error()));
+            return Err(format!(
+                "the kernel does not tell: {}",
+                io::Error::last_os_error()
+            ));
         }
-        let known = (size_of::<libc::seccomp_notif>(), size_of::<libc::seccomp_notif_resp>());
-        let told = (usize::from(sizes.seccomp_notif), usize::from(sizes.seccomp_notif_resp));
-        if told == known { Ok(()) } else { Err("the kernel's questions have a form that is not known".into()) }
+        let known = (
+            size_of::<libc::seccomp_notif>(),
+            size_of::<libc::seccomp_notif_resp>(),
+        );
+        let told = (
+            usize::from(sizes.seccomp_notif),
+            usize::from(sizes.seccomp_notif_resp),
+        );
+        if told == known {
+            Ok(())
+        } else {
+            Err("the kernel's questions have a form that is not known".into())
+        }
     })
 }
 
@@ -148,7 +213,13 @@ impl Watch {
     fn new(listener: OwnedFd) -> Self {
         // The program and orch take turns, so both may stay on one core. An older kernel does not know this wish.
         // SAFETY: takes no pointers.
-        unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS, SYNC_WAKE_UP) };
+        unsafe {
+            libc::ioctl(
+                listener.as_raw_fd(),
+                libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS,
+                SYNC_WAKE_UP,
+            )
+        };
         Self(listener)
     }
 
@@ -184,7 +255,12 @@ impl Watch {
             }
             look(&asked);
             let flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
-            let mut answer = libc::seccomp_notif_resp { id: asked.id, val: 0, error: 0, flags };
+            let mut answer = libc::seccomp_notif_resp {
+                id: asked.id,
+                val: 0,
+                error: 0,
+                flags,
+            };
             libc::ioctl(self.fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw mut answer);
         }
     }
@@ -218,7 +294,10 @@ impl Watch {
             }
         };
         // Without a thread the descriptor closes, and the processes are refused instead of left hanging.
-        let _ = std::thread::Builder::new().name("outlived".into()).stack_size(64 * 1024).spawn(serve);
+        let _ = std::thread::Builder::new()
+            .name("outlived".into())
+            .stack_size(64 * 1024)
+            .spawn(serve);
     }
 }
 
@@ -230,7 +309,11 @@ fn path_of(asked: &libc::seccomp_notif, reads: &Reads<'_>) -> Option<Vec<u8>> {
     let has_no_folder = number == libc::SYS_execve || number == libc::SYS_open;
     #[cfg(not(target_arch = "x86_64"))]
     let has_no_folder = number == libc::SYS_execve;
-    let (folder, address) = if has_no_folder { (libc::AT_FDCWD, args[0]) } else { (args[0] as i32, args[1]) };
+    let (folder, address) = if has_no_folder {
+        (libc::AT_FDCWD, args[0])
+    } else {
+        (args[0] as i32, args[1])
+    };
     let mut path = read_string(asked.pid as i32, address)?;
     if path.is_empty() {
         return None; // an open descriptor: whatever it is was seen when it was opened
@@ -257,11 +340,29 @@ fn read_string(pid: i32, address: u64) -> Option<Vec<u8>> {
     // What lies behind the end of a page may not be there, so it is read as a part of its own.
     let first = PAGE - address % PAGE;
     let rest = bytes.len() as u64 - first.min(bytes.len() as u64);
-    let part = |at: u64, length: u64| libc::iovec { iov_base: at as *mut libc::c_void, iov_len: length as usize };
-    let parts = [part(address, first.min(bytes.len() as u64)), part(address + first, rest)];
-    let into = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let part = |at: u64, length: u64| libc::iovec {
+        iov_base: at as *mut libc::c_void,
+        iov_len: length as usize,
+    };
+    let parts = [
+        part(address, first.min(bytes.len() as u64)),
+        part(address + first, rest),
+    ];
+    let into = libc::iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: bytes.len(),
+    };
     // SAFETY: the local buffer is as long as it is said to be; the other process's memory is only read.
-    let read = unsafe { libc::process_vm_readv(pid, &into, 1, parts.as_ptr(), parts.len() as libc::c_ulong, 0) };
+    let read = unsafe {
+        libc::process_vm_readv(
+            pid,
+            &into,
+            1,
+            parts.as_ptr(),
+            parts.len() as libc::c_ulong,
+            0,
+        )
+    };
     let read = usize::try_from(read).ok()?;
     let end = bytes[..read].iter().position(|byte| *byte == 0)?;
     Some(bytes[..end].to_vec())

@@ -36,7 +36,11 @@ impl Filter {
         match self.0 {}
     }
 
-    pub(in crate::worker) fn is_over(&self, _patience: std::time::Duration, _reads: &mut Reads<'_>) -> bool {
+    pub(in crate::worker) fn is_over(
+        &self,
+        _patience: std::time::Duration,
+        _reads: &mut Reads<'_>,
+    ) -> bool {
         match self.0 {}
     }
 

@@ -41,10 +41,17 @@ struct Told<'a> {
 }
 
 /// Starts `program`. A filter is given to it before its first instruction, or says afterwards why it was not.
-pub(in crate::worker) fn start(program: &Program<'_>, mut filter: Option<&mut Filter>) -> io::Result<Started> {
+pub(in crate::worker) fn start(
+    program: &Program<'_>,
+    mut filter: Option<&mut Filter>,
+) -> io::Result<Started> {
     let file = program.file()?;
     let c_file = c_string(file.as_os_str())?;
-    let mut argv = program.argv.iter().map(|arg| c_string(arg.as_ref())).collect::<io::Result<Vec<_>>>()?;
+    let mut argv = program
+        .argv
+        .iter()
+        .map(|arg| c_string(arg.as_ref()))
+        .collect::<io::Result<Vec<_>>>()?;
     let group = match execute(program, &c_file, &argv, filter.as_deref_mut()) {
         // A script without a first line that names its interpreter: the shell's, as `execvp` has it.
         Err(e) if e.raw_os_error() == Some(libc::ENOEXEC) => {
@@ -72,13 +79,22 @@ fn execute(
     let mark = c_string(format!("{}={}", guard::MARK, guard::mark()).as_ref());
     let env = env.chain([mark]).collect::<io::Result<Vec<_>>>()?;
     let cwd = c_string(program.cwd.as_os_str())?;
-    let pointers = |all: &[CString]| all.iter().map(|one| one.as_ptr()).chain([ptr::null()]).collect::<Vec<_>>();
+    let pointers = |all: &[CString]| {
+        all.iter()
+            .map(|one| one.as_ptr())
+            .chain([ptr::null()])
+            .collect::<Vec<_>>()
+    };
     let (argv, env) = (pointers(argv), pointers(&env));
     let slot = Slot::take()?;
     if let Some(filter) = filter.as_deref_mut() {
         filter.aim(file.as_ptr());
     }
-    let shares_files = if filter.is_some() { libc::CLONE_FILES } else { 0 };
+    let shares_files = if filter.is_some() {
+        libc::CLONE_FILES
+    } else {
+        0
+    };
     let mut told = Told {
         file: file.as_ptr(),
         argv: argv.as_ptr(),
@@ -95,7 +111,8 @@ fn execute(
     };
     let mut stack = Vec::<u128>::with_capacity(STACK / size_of::<u128>());
     let mut pidfd: RawFd = -1;
-    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | shares_files | libc::SIGCHLD;
+    let flags =
+        libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | shares_files | libc::SIGCHLD;
     // SAFETY: the child uses the stack, `told` and what it points to only until it executes the program or exits, and
     // this thread goes on only then. The mask that is put back is the one that was there.
     let changing = family::changing();
@@ -104,7 +121,13 @@ fn execute(
         libc::sigfillset(&mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
         let top = stack.as_mut_ptr().add(stack.capacity()).cast();
-        let child = libc::clone(become_program, top, flags, (&raw mut told).cast(), &raw mut pidfd);
+        let child = libc::clone(
+            become_program,
+            top,
+            flags,
+            (&raw mut told).cast(),
+            &raw mut pidfd,
+        );
         let error = io::Error::last_os_error();
         libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut());
         (child, error)
@@ -146,7 +169,9 @@ extern "C" fn become_program(told: *mut c_void) -> libc::c_int {
             && libc::dup2(told.null, 0) == 0
             && libc::dup2(told.output, 1) == 1
             && libc::dup2(told.output, 2) == 2
-            && told.confinement.is_none_or(|confinement| confinement.enter().is_ok());
+            && told
+                .confinement
+                .is_none_or(|confinement| confinement.enter().is_ok());
         if ready {
             let mut none = std::mem::zeroed();
             libc::sigemptyset(&mut none);
@@ -166,9 +191,14 @@ fn handled() -> &'static [libc::c_int] {
             // SAFETY: the structure lives as long as the call; signals that cannot be asked about are errors, and left.
             let (code, action) = unsafe {
                 let mut action: libc::sigaction = std::mem::zeroed();
-                (libc::sigaction(*signal, ptr::null(), &mut action), action.sa_sigaction)
+                (
+                    libc::sigaction(*signal, ptr::null(), &mut action),
+                    action.sa_sigaction,
+                )
             };
-            code == 0 && action != libc::SIG_DFL && (action != libc::SIG_IGN || *signal == libc::SIGPIPE)
+            code == 0
+                && action != libc::SIG_DFL
+                && (action != libc::SIG_IGN || *signal == libc::SIGPIPE)
         };
         (1..32).filter(is_handled).collect()
     });
@@ -186,7 +216,10 @@ unsafe fn default_signals(handled: &[libc::c_int]) {
 }
 
 fn null() -> io::Result<RawFd> {
-    static NULL: LazyLock<Result<File, i32>> =
-        LazyLock::new(|| File::open("/dev/null").map_err(|e| e.raw_os_error().unwrap_or(libc::EIO)));
-    NULL.as_ref().map(AsRawFd::as_raw_fd).map_err(|code| io::Error::from_raw_os_error(*code))
+    static NULL: LazyLock<Result<File, i32>> = LazyLock::new(|| {
+        File::open("/dev/null").map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))
+    });
+    NULL.as_ref()
+        .map(AsRawFd::as_raw_fd)
+        .map_err(|code| io::Error::from_raw_os_error(*code))
 }

@@ -15,16 +15,25 @@ pub(super) struct Envs {
 /// `running` is since when another orch works in this store: it may be the one that uses them.
 pub(super) fn collect(args: &Args, running: Option<&str>, dry_run: bool) -> anyhow::Result<Envs> {
     let provision = args.provision()?;
-    let mut envs = Envs { gone: Vec::new(), stay: Vec::new() };
+    let mut envs = Envs {
+        gone: Vec::new(),
+        stay: Vec::new(),
+    };
     if running.is_none() {
         for (path, bytes) in provision.unfinished(dry_run)? {
             envs.gone.push((path.display().to_string(), bytes));
         }
     }
-    for installed in provision.installed()?.into_iter().filter(|installed| !installed.current) {
+    for installed in provision
+        .installed()?
+        .into_iter()
+        .filter(|installed| !installed.current)
+    {
         let path = installed.path.display().to_string();
         let why = match running {
-            Some(since) => Some(format!("an orch that may use it has been running since {since}")),
+            Some(since) => Some(format!(
+                "an orch that may use it has been running since {since}"
+            )),
             None if dry_run => provision.in_use(&installed),
             None => provision.remove(&installed)?,
         };
@@ -38,8 +47,16 @@ pub(super) fn collect(args: &Args, running: Option<&str>, dry_run: bool) -> anyh
 
 impl Envs {
     pub(super) fn json(&self) -> Value {
-        let gone: Vec<_> = self.gone.iter().map(|(path, bytes)| json!({"path": path, "bytes": bytes})).collect();
-        let stay: Vec<_> = self.stay.iter().map(|(path, why)| json!({"path": path, "why": why})).collect();
+        let gone: Vec<_> = self
+            .gone
+            .iter()
+            .map(|(path, bytes)| json!({"path": path, "bytes": bytes}))
+            .collect();
+        let stay: Vec<_> = self
+            .stay
+            .iter()
+            .map(|(path, why)| json!({"path": path, "why": why}))
+            .collect();
         json!({"gone": gone, "stay": stay})
     }
 
@@ -47,8 +64,16 @@ impl Envs {
         let all = self.gone.iter().map(|(_, size)| size).sum();
         let mut rows = Vec::new();
         if !self.gone.is_empty() {
-            rows.push(format!("{}, {}", counted(self.gone.len(), "environment"), bytes(all)));
-            rows.extend(self.gone.iter().map(|(path, size)| format!("  {path}, {}", bytes(*size))));
+            rows.push(format!(
+                "{}, {}",
+                counted(self.gone.len(), "environment"),
+                bytes(all)
+            ));
+            rows.extend(
+                self.gone
+                    .iter()
+                    .map(|(path, size)| format!("  {path}, {}", bytes(*size))),
+            );
         }
         rows
     }

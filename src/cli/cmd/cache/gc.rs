@@ -61,12 +61,25 @@ pub(super) fn gc(args: &Args, gc: &GcArgs, printer: &Printer) -> anyhow::Result<
     for spec in &gc.keep {
         // Of a spec both are kept: what a run needs, and what a check needs.
         for check in [false, true] {
-            limits.keep.extend(held_keys(args, &Request { check, ..Request::all(spec) }, printer)?.keys);
+            limits.keep.extend(
+                held_keys(
+                    args,
+                    &Request {
+                        check,
+                        ..Request::all(spec)
+                    },
+                    printer,
+                )?
+                .keys,
+            );
         }
     }
     let store = args.store()?;
     let done = store.collect(&limits, gc.dry_run)?;
-    let envs = gc.envs.then(|| envs::collect(args, done.running_since.as_deref(), gc.dry_run)).transpose()?;
+    let envs = gc
+        .envs
+        .then(|| envs::collect(args, done.running_since.as_deref(), gc.dry_run))
+        .transpose()?;
     if gc.json {
         let mut document = json!(done);
         if let Some(envs) = &envs {
@@ -76,13 +89,21 @@ pub(super) fn gc(args: &Args, gc: &GcArgs, printer: &Printer) -> anyhow::Result<
     } else {
         let mut rows = rows(&done);
         rows.extend(envs.iter().flat_map(|envs| envs.rows()));
-        let verb = if done.dry_run { "would remove" } else { "removed" };
+        let verb = if done.dry_run {
+            "would remove"
+        } else {
+            "removed"
+        };
         if rows.is_empty() {
             printer.out(&format!("{verb} nothing"));
         } else {
             printer.out(&format!("{verb}\n  {}", rows.join("\n  ")));
         }
-        printer.out(&format!("kept {}: {}", counted(done.kept_records, "record"), amount(done.kept, "file")));
+        printer.out(&format!(
+            "kept {}: {}",
+            counted(done.kept_records, "record"),
+            amount(done.kept, "file")
+        ));
     }
     tell(&done, &limits, printer);
     if let Some(envs) = envs {
@@ -99,7 +120,11 @@ pub(super) struct HeldKeys {
     pub(super) missing: Vec<String>,
 }
 
-pub(super) fn held_keys(args: &Args, request: &Request, printer: &Printer) -> anyhow::Result<HeldKeys> {
+pub(super) fn held_keys(
+    args: &Args,
+    request: &Request,
+    printer: &Printer,
+) -> anyhow::Result<HeldKeys> {
     let session = Session::open(&args.locations())?;
     let project = Project::load_here(request, &session)?;
     let previews = previews(&session, &project, None, printer)?;
@@ -107,12 +132,20 @@ pub(super) fn held_keys(args: &Args, request: &Request, printer: &Printer) -> an
     for (id, preview) in project.plan.ids().zip(previews) {
         match preview {
             // A failure stays where it happened.
-            Preview::Hit { record } if !record.outcome.is_failure() => drop(keys.insert(record.key.digest())),
-            Preview::Hit { .. } | Preview::WouldRun { .. } => missing.push(project.plan.step(id).name.clone()),
+            Preview::Hit { record } if !record.outcome.is_failure() => {
+                drop(keys.insert(record.key.digest()))
+            }
+            Preview::Hit { .. } | Preview::WouldRun { .. } => {
+                missing.push(project.plan.step(id).name.clone())
+            }
             Preview::Skipped { .. } | Preview::NotNeeded => {}
         }
     }
-    Ok(HeldKeys { spec: project.name, keys, missing })
+    Ok(HeldKeys {
+        spec: project.name,
+        keys,
+        missing,
+    })
 }
 
 fn amount(amount: Amount, noun: &str) -> String {
@@ -122,36 +155,73 @@ fn amount(amount: Amount, noun: &str) -> String {
 fn rows(done: &Collected) -> Vec<String> {
     let gone = done.records;
     let records = [
-        (gone.generations, "older result of a step", "older results of steps"),
-        (gone.old, "result not used for too long", "results not used for too long"),
-        (gone.large, "result used longest ago, for the size", "results used longest ago, for the size"),
-        (gone.history, "record of a failure, or done again since", "records of failures, or done again since"),
+        (
+            gone.generations,
+            "older result of a step",
+            "older results of steps",
+        ),
+        (
+            gone.old,
+            "result not used for too long",
+            "results not used for too long",
+        ),
+        (
+            gone.large,
+            "result used longest ago, for the size",
+            "results used longest ago, for the size",
+        ),
+        (
+            gone.history,
+            "record of a failure, or done again since",
+            "records of failures, or done again since",
+        ),
     ];
     let records = records.into_iter().filter(|(number, ..)| *number > 0);
-    let mut rows: Vec<_> =
-        records.map(|(number, one, many)| format!("{number} {}", plural(number, one, many))).collect();
+    let mut rows: Vec<_> = records
+        .map(|(number, one, many)| format!("{number} {}", plural(number, one, many)))
+        .collect();
     if done.trees + done.blobs.count > 0 {
-        rows.push(format!("{}, {}", counted(done.trees, "tree"), amount(done.blobs, "file")));
+        rows.push(format!(
+            "{}, {}",
+            counted(done.trees, "tree"),
+            amount(done.blobs, "file")
+        ));
     }
     let left = [
         (done.logs, "log", "of steps without records"),
         (done.scratch, "working folder", "of killed processes"),
-        (done.unfinished, "file", "left unfinished by killed processes"),
+        (
+            done.unfinished,
+            "file",
+            "left unfinished by killed processes",
+        ),
     ];
     let left = left.into_iter().filter(|(some, ..)| some.count > 0);
     rows.extend(left.map(|(some, noun, which)| format!("{} {which}", amount(some, noun))));
     for layout in &done.layouts {
-        rows.push(format!("{}, the store of an earlier version: {}", layout.path.display(), bytes(layout.bytes)));
+        rows.push(format!(
+            "{}, the store of an earlier version: {}",
+            layout.path.display(),
+            bytes(layout.bytes)
+        ));
     }
-    if let Some(after) = done.log_bytes_after.filter(|after| *after < done.log_bytes_before) {
-        rows.push(format!("{} of the log", bytes(done.log_bytes_before - after)));
+    if let Some(after) = done
+        .log_bytes_after
+        .filter(|after| *after < done.log_bytes_before)
+    {
+        rows.push(format!(
+            "{} of the log",
+            bytes(done.log_bytes_before - after)
+        ));
     }
     rows
 }
 
 fn tell(done: &Collected, limits: &Limits, printer: &Printer) {
     if let Some(since) = &done.running_since {
-        printer.note(&format!("another orch has been running since {since}: everything newer is kept"));
+        printer.note(&format!(
+            "another orch has been running since {since}: everything newer is kept"
+        ));
     }
     for path in &done.unmarked {
         let path = path.display();

@@ -63,7 +63,11 @@ pub(in crate::cli) enum CacheCommand {
     },
 }
 
-pub(super) fn cache(args: &Args, command: &CacheCommand, printer: &Printer) -> anyhow::Result<Exit> {
+pub(super) fn cache(
+    args: &Args,
+    command: &CacheCommand,
+    printer: &Printer,
+) -> anyhow::Result<Exit> {
     let dir = absolute(&args.cache_dir)?;
     let open = || DiskStore::open(&dir);
     match command {
@@ -85,10 +89,16 @@ fn verify(store: &DiskStore, heal: bool, json: bool, printer: &Printer) -> anyho
     let told = Mutex::new(Instant::now());
     let tell = |progress: Progress| {
         // Whoever finds another thread telling has nothing to add.
-        let Ok(mut told) = told.try_lock() else { return };
+        let Ok(mut told) = told.try_lock() else {
+            return;
+        };
         if told.elapsed() > Duration::from_millis(100) {
             *told = Instant::now();
-            let Progress { files, of, bytes: read } = progress;
+            let Progress {
+                files,
+                of,
+                bytes: read,
+            } = progress;
             printer.passing(&format!("{files} of {of} files read, {}", bytes(read)));
         }
     };
@@ -110,5 +120,9 @@ fn verify(store: &DiskStore, heal: bool, json: bool, printer: &Printer) -> anyho
             false => "hint: `orch cache verify --heal` removes them, so that their steps run again",
         });
     }
-    Ok(if problems.is_empty() || heal { Exit::Success } else { Exit::Failed })
+    Ok(if problems.is_empty() || heal {
+        Exit::Success
+    } else {
+        Exit::Failed
+    })
 }

@@ -39,23 +39,36 @@ pub(super) fn export(args: &Args, export: &ExportArgs, printer: &Printer) -> any
     let chosen = if export.all {
         None
     } else {
-        let HeldKeys { spec, keys, missing } = held_keys(args, &export.spec.request(), printer)?;
+        let HeldKeys {
+            spec,
+            keys,
+            missing,
+        } = held_keys(args, &export.spec.request(), printer)?;
         if keys.is_empty() {
             bail!("the store holds nothing that {spec} needs\n  hint: `orch run {spec}` makes it");
         }
         if export.require_complete && !missing.is_empty() {
-            bail!("{}; nothing was written\n  hint: `orch run {spec}` makes them", not_held(&missing));
+            bail!(
+                "{}; nothing was written\n  hint: `orch run {spec}` makes them",
+                not_held(&missing)
+            );
         }
         Some((keys, missing))
     };
     let store = args.store()?;
-    let which = chosen.as_ref().map_or(Which::All, |(keys, _)| Which::Keys(keys));
+    let which = chosen
+        .as_ref()
+        .map_or(Which::All, |(keys, _)| Which::Keys(keys));
     let exported = if to_stdout {
         store.export(&which, io::stdout().lock(), &export.file)?
     } else {
         store
             .write_out(&export.file, |file| {
-                let exported = store.export(&which, BufWriter::with_capacity(1 << 20, file), &export.file)?;
+                let exported = store.export(
+                    &which,
+                    BufWriter::with_capacity(1 << 20, file),
+                    &export.file,
+                )?;
                 if export.require_complete && exported.lost > 0 {
                     bail!("{}; nothing was written", lost(exported.lost));
                 }
@@ -68,8 +81,16 @@ pub(super) fn export(args: &Args, export: &ExportArgs, printer: &Printer) -> any
     Ok(Exit::Success)
 }
 
-fn tell(exported: &Exported, missing: &[String], export: &ExportArgs, printer: &Printer, to_stdout: bool) {
-    let written = std::fs::metadata(&export.file).ok().filter(std::fs::Metadata::is_file);
+fn tell(
+    exported: &Exported,
+    missing: &[String],
+    export: &ExportArgs,
+    printer: &Printer,
+    to_stdout: bool,
+) {
+    let written = std::fs::metadata(&export.file)
+        .ok()
+        .filter(std::fs::Metadata::is_file);
     let written = written.map_or(exported.blobs.bytes, |meta| meta.len());
     let text = format!(
         "{}, {}, {}: {}",
@@ -92,22 +113,45 @@ fn tell(exported: &Exported, missing: &[String], export: &ExportArgs, printer: &
         printer.note(&format!("warning: {}", lost(exported.lost)));
     }
     if !missing.is_empty() {
-        printer.note(&format!("warning: {}; they run after the import", not_held(missing)));
+        printer.note(&format!(
+            "warning: {}; they run after the import",
+            not_held(missing)
+        ));
     }
 }
 
 fn lost(number: u64) -> String {
-    format!("{} left out, because what they made is gone or cannot be read", counted(number, "record"))
+    format!(
+        "{} left out, because what they made is gone or cannot be read",
+        counted(number, "record")
+    )
 }
 
 fn not_held(missing: &[String]) -> String {
-    let named = missing.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
-    let more = if missing.len() > NAMED { format!(" and {} more", missing.len() - NAMED) } else { String::new() };
+    let named = missing
+        .iter()
+        .take(NAMED)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
+    let more = if missing.len() > NAMED {
+        format!(" and {} more", missing.len() - NAMED)
+    } else {
+        String::new()
+    };
     let verb = plural(missing.len(), "is", "are");
-    format!("{} of the spec {verb} not held: {named}{more}", counted(missing.len(), "step"))
+    format!(
+        "{} of the spec {verb} not held: {named}{more}",
+        counted(missing.len(), "step")
+    )
 }
 
-pub(super) fn import(store: &DiskStore, file: &Path, json: bool, printer: &Printer) -> anyhow::Result<Exit> {
+pub(super) fn import(
+    store: &DiskStore,
+    file: &Path,
+    json: bool,
+    printer: &Printer,
+) -> anyhow::Result<Exit> {
     let from: Box<dyn Read> = if file == Path::new("-") {
         Box::new(io::stdin().lock())
     } else {

@@ -8,7 +8,13 @@ use crate::base::figures::{bytes, counted};
 use crate::cli::{Args, Exit, Printer};
 use crate::store::{DiskStore, OfSteps, Stats};
 
-pub(super) fn stats(args: &Args, store: &DiskStore, envs: bool, json: bool, printer: &Printer) -> anyhow::Result<Exit> {
+pub(super) fn stats(
+    args: &Args,
+    store: &DiskStore,
+    envs: bool,
+    json: bool,
+    printer: &Printer,
+) -> anyhow::Result<Exit> {
     let stats = store.stats()?;
     let envs = envs.then(|| args.provision()?.installed()).transpose()?;
     if json {
@@ -21,10 +27,23 @@ pub(super) fn stats(args: &Args, store: &DiskStore, envs: bool, json: bool, prin
     }
     let mut text = text(&stats);
     if let Some(envs) = envs {
-        let _ = writeln!(text, "\nenvironments: {}", bytes(envs.iter().map(|env| env.bytes).sum()));
+        let _ = writeln!(
+            text,
+            "\nenvironments: {}",
+            bytes(envs.iter().map(|env| env.bytes).sum())
+        );
         for env in envs {
-            let note = if env.current { "" } else { "  of another version of orch" };
-            let _ = writeln!(text, "  {:>8}  {}{note}", bytes(env.bytes), env.path.display());
+            let note = if env.current {
+                ""
+            } else {
+                "  of another version of orch"
+            };
+            let _ = writeln!(
+                text,
+                "  {:>8}  {}{note}",
+                bytes(env.bytes),
+                env.path.display()
+            );
         }
     }
     printer.out(text.trim_end());
@@ -42,13 +61,25 @@ fn text(stats: &Stats) -> String {
         bytes(stats.log_bytes),
     );
     let row = |(name, of): (&String, &OfSteps)| {
-        format!("  {:>8}  {name}  {}", bytes(of.bytes), counted(of.records, "record"))
+        format!(
+            "  {:>8}  {name}  {}",
+            bytes(of.bytes),
+            counted(of.records, "record")
+        )
     };
     if !stats.stages.is_empty() {
         let rows: Vec<_> = stats.stages.iter().map(row).collect();
-        let _ = write!(text, "\nby stage (an output of several steps counts for each)\n{}\n", rows.join("\n"));
+        let _ = write!(
+            text,
+            "\nby stage (an output of several steps counts for each)\n{}\n",
+            rows.join("\n")
+        );
     }
-    let large = stats.largest.iter().filter(|(_, of)| of.bytes > 0).map(|(name, of)| row((name, of)));
+    let large = stats
+        .largest
+        .iter()
+        .filter(|(_, of)| of.bytes > 0)
+        .map(|(name, of)| row((name, of)));
     let rows: Vec<_> = large.collect();
     if !rows.is_empty() {
         let _ = write!(text, "\nlargest steps\n{}\n", rows.join("\n"));

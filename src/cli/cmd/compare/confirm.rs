@@ -30,16 +30,28 @@ struct Checkout {
 impl Checkout {
     /// Of a revision of the repository around the current folder.
     fn of(revision: &str) -> anyhow::Result<Self> {
-        let repository = PathBuf::from(git::must(Path::new("."), None, ["rev-parse", "--show-toplevel"])?);
+        let repository = PathBuf::from(git::must(
+            Path::new("."),
+            None,
+            ["rev-parse", "--show-toplevel"],
+        )?);
         let at = tempfile::tempdir().context("failed to make a folder for the base")?;
         let tree = at.path().join("base").display().to_string();
-        git::must(&repository, None, ["worktree", "add", "--detach", "--quiet", &tree, revision])?;
+        git::must(
+            &repository,
+            None,
+            ["worktree", "add", "--detach", "--quiet", &tree, revision],
+        )?;
         Ok(Self { repository, at })
     }
 
     /// The folder that is the current one there.
     fn folder(&self) -> anyhow::Result<PathBuf> {
-        Ok(self.at.path().join("base").join(git::must(Path::new("."), None, ["rev-parse", "--show-prefix"])?))
+        Ok(self.at.path().join("base").join(git::must(
+            Path::new("."),
+            None,
+            ["rev-parse", "--show-prefix"],
+        )?))
     }
 }
 
@@ -47,7 +59,11 @@ impl Drop for Checkout {
     fn drop(&mut self) {
         let tree = self.at.path().join("base").display().to_string();
         // What stays is a folder of the system's temporary ones, and git prunes it.
-        let _ = git::must(&self.repository, None, ["worktree", "remove", "--force", &tree]);
+        let _ = git::must(
+            &self.repository,
+            None,
+            ["worktree", "remove", "--force", &tree],
+        );
     }
 }
 
@@ -73,16 +89,30 @@ pub(super) fn confirm(
     let spec = comparison.head.spec.clone();
     let checkout = Checkout::of(revision)?;
     let scratch = tempfile::tempdir().context("failed to make a folder for reports")?;
-    let side = |folder: PathBuf, name: &str| Side { folder, out: scratch.path().join(name), rounds: BTreeMap::new() };
-    let mut sides = [side(checkout.folder()?, "base"), side(std::env::current_dir()?, "head")];
+    let side = |folder: PathBuf, name: &str| Side {
+        folder,
+        out: scratch.path().join(name),
+        rounds: BTreeMap::new(),
+    };
+    let mut sides = [
+        side(checkout.folder()?, "base"),
+        side(std::env::current_dir()?, "head"),
+    ];
     ensure!(
         sides[0].folder.join(&spec).is_file(),
         "`{spec}` is not in {revision}\n  hint: `--confirm` takes the git revision that the base was measured at"
     );
-    let longer: Vec<String> = cases.iter().filter(|case| comparison.is_short(case)).cloned().collect();
+    let longer: Vec<String> = cases
+        .iter()
+        .filter(|case| comparison.is_short(case))
+        .cloned()
+        .collect();
     let mut open = cases.clone();
     for round in 1..=MOST {
-        printer.note(&format!("round {round}: base and head of {}", counted(open.len(), "case")));
+        printer.note(&format!(
+            "round {round}: base and head of {}",
+            counted(open.len(), "case")
+        ));
         let mut order = [0, 1];
         order.shuffle(&mut rand::rng());
         for at in order {
@@ -95,25 +125,49 @@ pub(super) fn confirm(
             break;
         }
     }
-    let found = cases.iter().filter_map(|case| Some((case.clone(), both(&sides, case)?)));
+    let found = cases
+        .iter()
+        .filter_map(|case| Some((case.clone(), both(&sides, case)?)));
     comparison.remeasured(found.collect());
     Ok(())
 }
 
 /// What was found of a case that both sides have.
 fn both([base, head]: &[Side; 2], case: &str) -> Option<Remeasured> {
-    Some(Remeasured { base: base.rounds.get(case)?.clone(), head: head.rounds.get(case)?.clone() })
+    Some(Remeasured {
+        base: base.rounds.get(case)?.clone(),
+        head: head.rounds.get(case)?.clone(),
+    })
 }
 
 /// One round of one side: a process for each case, as any run has.
-fn measure(args: &Args, spec: &str, cases: &[String], longer: &[String], side: &mut Side) -> anyhow::Result<()> {
+fn measure(
+    args: &Args,
+    spec: &str,
+    cases: &[String],
+    longer: &[String],
+    side: &mut Side,
+) -> anyhow::Result<()> {
     let mut run = Command::new(std::env::current_exe().context("failed to find orch itself")?);
-    run.arg("--cache-dir").arg(absolute(&args.cache_dir)?).current_dir(&side.folder);
+    run.arg("--cache-dir")
+        .arg(absolute(&args.cache_dir)?)
+        .current_dir(&side.folder);
     if let Some(dir) = &args.env_dir {
         run.arg("--env-dir").arg(absolute(dir)?);
     }
-    run.args(["run", spec, "--json", "--quiet", "--rounds", "1", "--rerun", "run", "--no-remote", "--out-dir"])
-        .arg(&side.out);
+    run.args([
+        "run",
+        spec,
+        "--json",
+        "--quiet",
+        "--rounds",
+        "1",
+        "--rerun",
+        "run",
+        "--no-remote",
+        "--out-dir",
+    ])
+    .arg(&side.out);
     for case in cases {
         run.args(["--case", case]);
         if longer.contains(case) {
@@ -121,12 +175,23 @@ fn measure(args: &Args, spec: &str, cases: &[String], longer: &[String], side: &
         }
     }
     // An interrupt reaches it as it reaches this process.
-    let output = run.stdin(Stdio::null()).stderr(Stdio::inherit()).output().context("failed to start orch")?;
+    let output = run
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("failed to start orch")?;
     let Ok(doc) = serde_json::from_slice::<ReportDoc>(&output.stdout) else {
-        bail!("the run in `{}` gave no report ({})", side.folder.display(), output.status);
+        bail!(
+            "the run in `{}` gave no report ({})",
+            side.folder.display(),
+            output.status
+        );
     };
     for case in doc.cases {
-        let rounds = case.metrics.map(|metrics| metrics.rounds).unwrap_or_default();
+        let rounds = case
+            .metrics
+            .map(|metrics| metrics.rounds)
+            .unwrap_or_default();
         side.rounds.entry(case.case).or_default().extend(rounds);
     }
     Ok(())

@@ -22,7 +22,11 @@ pub(in crate::cli::cmd) struct Reports<'a> {
 
 impl<'a> Reports<'a> {
     pub(in crate::cli::cmd) fn new(args: &'a Args, printer: &'a Printer) -> Self {
-        Self { args, printer, history: None }
+        Self {
+            args,
+            printer,
+            history: None,
+        }
     }
 
     pub(in crate::cli::cmd) fn named(&mut self, name: &Path) -> anyhow::Result<Named> {
@@ -31,7 +35,9 @@ impl<'a> Reports<'a> {
         }
         let opened = match self.history.take() {
             Some(reader) => reader,
-            None => history::open(self.args, self.printer)?.1.read(&|text| self.printer.note(text))?,
+            None => history::open(self.args, self.printer)?
+                .1
+                .read(&|text| self.printer.note(text))?,
         };
         let name = name.to_string_lossy();
         let Some(run) = run(self.history.insert(opened), &name)? else {
@@ -42,28 +48,42 @@ impl<'a> Reports<'a> {
     }
 
     /// The newest run of the same that is a week old, where there is a history that can be read: nothing is installed for it.
-    pub(in crate::cli::cmd) fn last_week(&mut self, doc: &ReportDoc) -> anyhow::Result<Option<Named>> {
+    pub(in crate::cli::cmd) fn last_week(
+        &mut self,
+        doc: &ReportDoc,
+    ) -> anyhow::Result<Option<Named>> {
         // What is wrong with the history is told once, by the trends of the same pages.
         let kept = kept_history(&self.args.locations(), &|text| self.printer.note(text));
-        let Ok(Some(reader)) = kept else { return Ok(None) };
+        let Ok(Some(reader)) = kept else {
+            return Ok(None);
+        };
         let run = self.history.insert(reader).last_week(doc)?;
         run.map(|run| self.of(&run)).transpose()
     }
 
     /// How much times vary on this machine; empty where only files were named.
     pub(in crate::cli::cmd) fn noises(&self, host: &str) -> anyhow::Result<Noises> {
-        self.history.as_ref().map_or_else(|| Ok(Noises::new()), |reader| reader.noises(host))
+        self.history
+            .as_ref()
+            .map_or_else(|| Ok(Noises::new()), |reader| reader.noises(host))
     }
 
     fn of(&self, run: &RunRow) -> anyhow::Result<Named> {
-        Ok((name_of(run), crate::history::report(&history_dir(&self.args.locations())?, &run.run)?))
+        Ok((
+            name_of(run),
+            crate::history::report(&history_dir(&self.args.locations())?, &run.run)?,
+        ))
     }
 }
 
 /// Whether it is meant as one: what is not there is told as a missing file. `origin/main` is none.
 fn is_file(path: &Path) -> bool {
     let is_placed = path.is_absolute() || path.starts_with(".") || path.starts_with("..");
-    is_placed || path.is_file() || path.extension().is_some_and(|ending| ending == "json" || ending == "gz")
+    is_placed
+        || path.is_file()
+        || path
+            .extension()
+            .is_some_and(|ending| ending == "json" || ending == "gz")
 }
 
 /// What only git knows, such as a branch, is looked up as the revision that git takes it for.
@@ -81,6 +101,9 @@ fn run(reader: &Reader, name: &str) -> anyhow::Result<Option<RunRow>> {
 
 /// `run 20260131T080000.123Z-1a2b at 1a2b3c4d5`
 fn name_of(run: &RunRow) -> String {
-    let at = run.git_revision.as_ref().map(|name| format!(" at {}", history::revision(name, run.git_dirty)));
+    let at = run
+        .git_revision
+        .as_ref()
+        .map(|name| format!(" at {}", history::revision(name, run.git_dirty)));
     format!("run {}{}", run.run, at.unwrap_or_default())
 }

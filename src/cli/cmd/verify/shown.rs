@@ -34,16 +34,35 @@ struct Unavailable<'a> {
 impl<'a> Verified<'a> {
     /// The document of `orch verify --json`.
     pub(super) fn document(&self) -> Value {
-        let ReportDoc { spec, orch, host, summary, .. } = self.doc;
+        let ReportDoc {
+            spec,
+            orch,
+            host,
+            summary,
+            ..
+        } = self.doc;
         let kinds = Kinds::of(self.doc);
-        let pipelines: Vec<_> = self.chosen.iter().map(|chosen| self.of_pipeline(chosen, &kinds)).collect();
+        let pipelines: Vec<_> = self
+            .chosen
+            .iter()
+            .map(|chosen| self.of_pipeline(chosen, &kinds))
+            .collect();
         json!({"spec": spec, "orch": orch, "host": host, "pipelines": pipelines, "unavailable": self.unavailable(),
             "not_asked": self.not_asked, "summary": summary})
     }
 
-    fn of_pipeline(&self, Representative { pipeline, model }: &Representative<'_>, kinds: &Kinds<'_>) -> Value {
+    fn of_pipeline(
+        &self,
+        Representative { pipeline, model }: &Representative<'_>,
+        kinds: &Kinds<'_>,
+    ) -> Value {
         let about = model.map(|name| {
-            let Model { task, family, priority, .. } = &self.spec.models[name];
+            let Model {
+                task,
+                family,
+                priority,
+                ..
+            } = &self.spec.models[name];
             json!({"name": name, "task": task, "family": family, "priority": priority})
         });
         let cell = |case: &CaseResult| {
@@ -59,26 +78,49 @@ impl<'a> Verified<'a> {
     }
 
     fn cases(&self, model: Option<&str>) -> impl Iterator<Item = &'a CaseResult> {
-        self.doc.cases.iter().filter(move |case| model == Some(&case.model))
+        self.doc
+            .cases
+            .iter()
+            .filter(move |case| model == Some(&case.model))
     }
 
     /// Where the spec asks nothing of a model, and why.
     fn excluded(&self, model: Option<&str>) -> impl Iterator<Item = &'a Excluded> {
-        self.doc.excluded.iter().filter(move |excluded| model == Some(&excluded.model))
+        self.doc
+            .excluded
+            .iter()
+            .filter(move |excluded| model == Some(&excluded.model))
     }
 
     /// By backend and reason, the targets of which nothing could run.
     fn unavailable(&self) -> Vec<Unavailable<'a>> {
         let mut found: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
-        for case in self.doc.cases.iter().filter(|case| case.status == Outcome::SkipUnavailable) {
+        for case in self
+            .doc
+            .cases
+            .iter()
+            .filter(|case| case.status == Outcome::SkipUnavailable)
+        {
             let reason = case.reason.as_deref().unwrap_or("no reason was recorded");
             let targets = found.entry((&case.backend, reason)).or_default();
             if !targets.contains(&case.target.as_str()) {
                 targets.push(&case.target);
             }
         }
-        let remedy = |name: &str| self.doc.backends.iter().find(|backend| backend.name == name)?.remedy.as_deref();
-        let row = |((backend, reason), targets)| Unavailable { targets, backend, reason, remedy: remedy(backend) };
+        let remedy = |name: &str| {
+            self.doc
+                .backends
+                .iter()
+                .find(|backend| backend.name == name)?
+                .remedy
+                .as_deref()
+        };
+        let row = |((backend, reason), targets)| Unavailable {
+            targets,
+            backend,
+            reason,
+            remedy: remedy(backend),
+        };
         found.into_iter().map(row).collect()
     }
 
@@ -89,36 +131,70 @@ impl<'a> Verified<'a> {
             match model {
                 Some(name) => self.write(&mut page, pipeline, name),
                 None => {
-                    let _ = writeln!(page, "{pipeline}: not verified: the spec has no model of it\n");
+                    let _ = writeln!(
+                        page,
+                        "{pipeline}: not verified: the spec has no model of it\n"
+                    );
                 }
             }
         }
-        for Unavailable { targets, backend, reason, remedy } in self.unavailable() {
-            let remedy = remedy.map(|remedy| format!("; remedy: {remedy}")).unwrap_or_default();
-            let _ = writeln!(page, "unavailable: {} ({backend}): {reason}{remedy}", targets.join(", "));
+        for Unavailable {
+            targets,
+            backend,
+            reason,
+            remedy,
+        } in self.unavailable()
+        {
+            let remedy = remedy
+                .map(|remedy| format!("; remedy: {remedy}"))
+                .unwrap_or_default();
+            let _ = writeln!(
+                page,
+                "unavailable: {} ({backend}): {reason}{remedy}",
+                targets.join(", ")
+            );
         }
         if !self.not_asked.is_empty() {
             let names = self.not_asked.join(", ");
-            let _ = writeln!(page, "not asked: {names}: not in the matrix; `-t NAME` adds one");
+            let _ = writeln!(
+                page,
+                "not asked: {names}: not in the matrix; `-t NAME` adds one"
+            );
         }
         page + &text::summary_line(&self.doc.summary, &text::Styles::colored())
     }
 
     fn write(&self, page: &mut String, pipeline: &str, name: &str) {
         let Model { task, priority, .. } = &self.spec.models[name];
-        let _ = writeln!(page, "{pipeline}: {name} ({task}, priority {})", priority.word());
+        let _ = writeln!(
+            page,
+            "{pipeline}: {name} ({task}, priority {})",
+            priority.word()
+        );
         let kinds = Kinds::of(self.doc);
         // What has nothing to add shares a line.
         let mut lines: IndexMap<(&str, String), Vec<String>> = IndexMap::new();
-        for case in self.cases(Some(name)).filter(|case| case.status != Outcome::SkipUnavailable) {
-            let on = kinds.stand_in(case).map(|on| format!(" ({on})")).unwrap_or_default();
+        for case in self
+            .cases(Some(name))
+            .filter(|case| case.status != Outcome::SkipUnavailable)
+        {
+            let on = kinds
+                .stand_in(case)
+                .map(|on| format!(" ({on})"))
+                .unwrap_or_default();
             let names = lines.entry((case.status.label(), why(case))).or_default();
             names.push(format!("{}{on}", name_of(case)));
         }
         for ((label, why), names) in &lines {
             let _ = writeln!(page, "  {label:17}{}{why}", names.join(", "));
         }
-        for Excluded { target, precision, reason, .. } in self.excluded(Some(name)) {
+        for Excluded {
+            target,
+            precision,
+            reason,
+            ..
+        } in self.excluded(Some(name))
+        {
             let _ = writeln!(page, "  {:17}{target}-{precision}: {reason}", "excluded");
         }
         if lines.is_empty() {
@@ -130,7 +206,9 @@ impl<'a> Verified<'a> {
 
 /// `cpu-fp32`
 fn name_of(case: &CaseResult) -> &str {
-    case.case.split_once(':').map_or(&case.case, |(_, name)| name)
+    case.case
+        .split_once(':')
+        .map_or(&case.case, |(_, name)| name)
 }
 
 /// What a state other than success says for itself, and how to see it again.
@@ -138,9 +216,15 @@ fn why(case: &CaseResult) -> String {
     if case.status == Outcome::Pass {
         return String::new();
     }
-    let stage = case.stage.as_ref().map(|stage| format!(" at {stage}")).unwrap_or_default();
+    let stage = case
+        .stage
+        .as_ref()
+        .map(|stage| format!(" at {stage}"))
+        .unwrap_or_default();
     let reason = format::one_line(case.reason.as_deref().unwrap_or("no reason was recorded"));
     let repro = case.repro.as_ref().filter(|_| case.status.is_failure());
-    let repro = repro.map(|repro| format!("\n{:19}repro: {repro}", "")).unwrap_or_default();
+    let repro = repro
+        .map(|repro| format!("\n{:19}repro: {repro}", ""))
+        .unwrap_or_default();
     format!("{stage}: {reason}{repro}")
 }

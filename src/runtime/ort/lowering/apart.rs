@@ -10,13 +10,21 @@ use crate::runtime::onnx_proto::NodeProto;
 /// convolutions without norms between them (Wav2Vec2's) that adds up to more than half precision explains. Two negations
 /// change no bit, and what stands between a convolution and its activation keeps it from being merged.
 pub(super) fn activation(graph: &mut Graph, node: &NodeProto) -> Option<()> {
-    let [output] = node.output.as_slice() else { return None };
-    let merged = graph.readers(output).iter().any(|reader| begins_activation(graph, reader));
+    let [output] = node.output.as_slice() else {
+        return None;
+    };
+    let merged = graph
+        .readers(output)
+        .iter()
+        .any(|reader| begins_activation(graph, reader));
     if !is(node, "Conv") || graph.element(output)? != FLOAT || !merged {
         return None;
     }
     let output = vec![graph.fresh(node)];
-    let convolved = graph.add(NodeProto { output, ..node.clone() });
+    let convolved = graph.add(NodeProto {
+        output,
+        ..node.clone()
+    });
     let negative = graph.op(node, "Neg", &[&convolved], vec![]);
     graph.op(node, "Neg", &[&negative], vec![]);
     Some(())
@@ -24,9 +32,16 @@ pub(super) fn activation(graph: &mut Graph, node: &NodeProto) -> Option<()> {
 
 /// A GELU that was exported as a formula begins with a division or product, and an error function behind it.
 fn begins_activation(graph: &Graph, node: &NodeProto) -> bool {
-    if ["Gelu", "Sigmoid", "Tanh"].iter().any(|operator| is(node, operator)) {
+    if ["Gelu", "Sigmoid", "Tanh"]
+        .iter()
+        .any(|operator| is(node, operator))
+    {
         return true;
     }
     let scaled = is(node, "Div") || is(node, "Mul");
-    scaled && node.output.iter().any(|name| graph.readers(name).iter().any(|reader| is(reader, "Erf")))
+    scaled
+        && node
+            .output
+            .iter()
+            .any(|name| graph.readers(name).iter().any(|reader| is(reader, "Erf")))
 }

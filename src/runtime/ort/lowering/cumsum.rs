@@ -8,7 +8,9 @@ const RANK: usize = 5;
 
 /// `CumSum` of five axes or more: those before and behind the summed one as one each, the shape put back afterwards.
 pub(super) fn flat(graph: &mut Graph, node: &NodeProto) -> Option<()> {
-    let [value, axis] = node.input.as_slice() else { return None };
+    let [value, axis] = node.input.as_slice() else {
+        return None;
+    };
     let shape = graph.shape(value)?;
     if !is(node, "CumSum") || shape.len() < RANK {
         return None;
@@ -16,7 +18,11 @@ pub(super) fn flat(graph: &mut Graph, node: &NodeProto) -> Option<()> {
     let axis = from_start(*graph.ints(axis)?.first()?, shape.len())?;
     let (before, rest) = (shape.get(..axis)?, shape.get(axis..)?);
     let (summed, behind) = rest.split_first()?;
-    let merged = graph.reshape(node, value, &[before.iter().product(), *summed, behind.iter().product()]);
+    let merged = graph.reshape(
+        node,
+        value,
+        &[before.iter().product(), *summed, behind.iter().product()],
+    );
     let middle = graph.whole(node, INT64, &[], &[1]);
     let sums = graph.op(node, "CumSum", &[&merged, &middle], node.attribute.clone());
     graph.reshape(node, &sums, &shape);

@@ -8,7 +8,9 @@ const RANK: usize = 5;
 
 /// `Gather` whose result has five axes or more: the indices as one list, the shape put back afterwards.
 pub(super) fn flat(graph: &mut Graph, node: &NodeProto) -> Option<()> {
-    let [data, indices] = node.input.as_slice() else { return None };
+    let [data, indices] = node.input.as_slice() else {
+        return None;
+    };
     let (shape, picked) = (graph.shape(data)?, graph.shape(indices)?);
     if !is(node, "Gather") || picked.len() < 2 || shape.len() + picked.len() - 1 < RANK {
         return None;
@@ -18,24 +20,40 @@ pub(super) fn flat(graph: &mut Graph, node: &NodeProto) -> Option<()> {
         Some(values) => graph.whole(node, INT64, &[values.len() as i64], &values),
         None => graph.reshape(node, indices, &[picked.iter().product()]),
     };
-    let gathered = graph.op(node, "Gather", &[data, &list], vec![with_int("axis", axis as i64)]);
-    graph.reshape(node, &gathered, &[&shape[..axis], &picked, &shape[axis + 1..]].concat());
+    let gathered = graph.op(
+        node,
+        "Gather",
+        &[data, &list],
+        vec![with_int("axis", axis as i64)],
+    );
+    graph.reshape(
+        node,
+        &gathered,
+        &[&shape[..axis], &picked, &shape[axis + 1..]].concat(),
+    );
     Some(())
 }
 
 /// `GatherND` by one axis, or by constant indices, as `Gather` over the flattened leading axes.
 pub(super) fn nd(graph: &mut Graph, node: &NodeProto) -> Option<()> {
-    let [data, indices] = node.input.as_slice() else { return None };
+    let [data, indices] = node.input.as_slice() else {
+        return None;
+    };
     if !is(node, "GatherND") || int(node, "batch_dims", 0) != 0 {
         return None;
     }
     let (shape, picked) = (graph.shape(data)?, graph.shape(indices)?);
     let (&depth, lead) = picked.split_last()?;
-    let depth = usize::try_from(depth).ok().filter(|depth| (1..=shape.len()).contains(depth))?;
+    let depth = usize::try_from(depth)
+        .ok()
+        .filter(|depth| (1..=shape.len()).contains(depth))?;
     let count: i64 = lead.iter().product();
     let list = match graph.ints(indices) {
         Some(values) => {
-            let places: Vec<_> = values.chunks(depth).map(|index| place(index, &shape[..depth])).collect();
+            let places: Vec<_> = values
+                .chunks(depth)
+                .map(|index| place(index, &shape[..depth]))
+                .collect();
             graph.whole(node, INT64, &[count], &places)
         }
         // `Gather` counts negative indices from the end of its axis, as `GatherND` does: one axis needs no arithmetic.
@@ -45,7 +63,11 @@ pub(super) fn nd(graph: &mut Graph, node: &NodeProto) -> Option<()> {
     let source = if depth == 1 {
         data.clone()
     } else {
-        graph.reshape(node, data, &[&[shape[..depth].iter().product()], &shape[depth..]].concat())
+        graph.reshape(
+            node,
+            data,
+            &[&[shape[..depth].iter().product()], &shape[depth..]].concat(),
+        )
     };
     let gathered = graph.op(node, "Gather", &[&source, &list], vec![with_int("axis", 0)]);
     graph.reshape(node, &gathered, &[lead, &shape[depth..]].concat());
@@ -54,7 +76,9 @@ pub(super) fn nd(graph: &mut Graph, node: &NodeProto) -> Option<()> {
 
 /// The place of an index in the flattened axes of `sizes`.
 fn place(index: &[i64], sizes: &[i64]) -> i64 {
-    index.iter().zip(sizes).fold(0, |place, (&i, &size)| place * size + if i < 0 { i + size } else { i })
+    index.iter().zip(sizes).fold(0, |place, (&i, &size)| {
+        place * size + if i < 0 { i + size } else { i }
+    })
 }
 
 #[cfg(test)]

@@ -32,9 +32,19 @@ pub(super) struct Graph {
 
 impl Graph {
     pub(super) fn new(proto: &mut GraphProto, mut shapes: Shapes) -> Self {
-        for value in proto.value_info.iter().chain(&proto.input).chain(&proto.output) {
-            let (Some(name), Some(tensor)) = (&value.name, value.tensor()) else { continue };
-            let sizes = tensor.shape.as_ref().and_then(|shape| shape.dim.iter().map(|dim| dim.dim_value).collect());
+        for value in proto
+            .value_info
+            .iter()
+            .chain(&proto.input)
+            .chain(&proto.output)
+        {
+            let (Some(name), Some(tensor)) = (&value.name, value.tensor()) else {
+                continue;
+            };
+            let sizes = tensor
+                .shape
+                .as_ref()
+                .and_then(|shape| shape.dim.iter().map(|dim| dim.dim_value).collect());
             if let Some(sizes) = sizes {
                 shapes.insert(name.clone(), (tensor.elem_type.unwrap_or_default(), sizes));
             }
@@ -43,10 +53,18 @@ impl Graph {
         let initializers = std::mem::take(&mut proto.initializer);
         for (at, tensor) in initializers.iter().enumerate() {
             let name = tensor.name().to_owned();
-            shapes.insert(name.clone(), (tensor.data_type.unwrap_or_default(), tensor.dims.clone()));
+            shapes.insert(
+                name.clone(),
+                (tensor.data_type.unwrap_or_default(), tensor.dims.clone()),
+            );
             constants.insert(name, at);
         }
-        let makes = |node: &NodeProto| node.output.iter().map(|name| (name.clone(), node.clone())).collect::<Vec<_>>();
+        let makes = |node: &NodeProto| {
+            node.output
+                .iter()
+                .map(|name| (name.clone(), node.clone()))
+                .collect::<Vec<_>>()
+        };
         let producers = proto.node.iter().flat_map(makes).collect();
         let mut readers = BTreeMap::<String, Vec<NodeProto>>::new();
         for node in &proto.node {
@@ -54,7 +72,15 @@ impl Graph {
                 readers.entry(name.clone()).or_default().push(node.clone());
             }
         }
-        Self { shapes, initializers, constants, producers, readers, nodes: Vec::new(), made: 0 }
+        Self {
+            shapes,
+            initializers,
+            constants,
+            producers,
+            readers,
+            nodes: Vec::new(),
+            made: 0,
+        }
     }
 
     /// The shape, if every size is a number.
@@ -80,26 +106,44 @@ impl Graph {
 
     /// The values of a constant of whole numbers.
     pub(super) fn ints(&self, name: &str) -> Option<Vec<i64>> {
-        let tensor = self.constant(name).filter(|tensor| tensor.external_data.is_empty())?;
+        let tensor = self
+            .constant(name)
+            .filter(|tensor| tensor.external_data.is_empty())?;
         let raw = tensor.raw_data.as_deref().unwrap_or_default();
         Some(match (tensor.data_type?, raw.is_empty()) {
             (INT64, true) => tensor.int64_data.clone(),
-            (INT64, false) => raw.as_chunks::<8>().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect(),
-            (INT32, true) => tensor.int32_data.iter().map(|value| i64::from(*value)).collect(),
-            (INT32, false) => {
-                raw.as_chunks::<4>().0.iter().map(|bytes| i64::from(i32::from_le_bytes(*bytes))).collect()
-            }
+            (INT64, false) => raw
+                .as_chunks::<8>()
+                .0
+                .iter()
+                .map(|bytes| i64::from_le_bytes(*bytes))
+                .collect(),
+            (INT32, true) => tensor
+                .int32_data
+                .iter()
+                .map(|value| i64::from(*value))
+                .collect(),
+            (INT32, false) => raw
+                .as_chunks::<4>()
+                .0
+                .iter()
+                .map(|bytes| i64::from(i32::from_le_bytes(*bytes)))
+                .collect(),
             _ => return None,
         })
     }
 
     /// The value of a constant of one number.
     pub(super) fn scalar(&self, name: &str) -> Option<f32> {
-        let tensor = self.constant(name).filter(|tensor| tensor.external_data.is_empty())?;
+        let tensor = self
+            .constant(name)
+            .filter(|tensor| tensor.external_data.is_empty())?;
         let one = tensor.data_type == Some(FLOAT) && tensor.dims.iter().product::<i64>() == 1;
         let raw = tensor.raw_data.as_deref().unwrap_or_default();
         let value = raw.first_chunk().map(|bytes| f32::from_le_bytes(*bytes));
-        value.or_else(|| tensor.float_data.first().copied()).filter(|_| one)
+        value
+            .or_else(|| tensor.float_data.first().copied())
+            .filter(|_| one)
     }
 
     /// A new name that says where it comes from.
@@ -109,17 +153,36 @@ impl Graph {
     }
 
     /// A new constant of whole numbers; gives its name.
-    pub(super) fn whole(&mut self, node: &NodeProto, element: i32, dims: &[i64], values: &[i64]) -> String {
+    pub(super) fn whole(
+        &mut self,
+        node: &NodeProto,
+        element: i32,
+        dims: &[i64],
+        values: &[i64],
+    ) -> String {
         let raw = match element {
-            INT32 => values.iter().flat_map(|value| (*value as i32).to_le_bytes()).collect(),
-            _ => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
+            INT32 => values
+                .iter()
+                .flat_map(|value| (*value as i32).to_le_bytes())
+                .collect(),
+            _ => values
+                .iter()
+                .flat_map(|value| value.to_le_bytes())
+                .collect(),
         };
         self.constant_of(node, element, dims, raw)
     }
 
-    pub(super) fn constant_of(&mut self, node: &NodeProto, element: i32, dims: &[i64], raw: Vec<u8>) -> String {
+    pub(super) fn constant_of(
+        &mut self,
+        node: &NodeProto,
+        element: i32,
+        dims: &[i64],
+        raw: Vec<u8>,
+    ) -> String {
         let name = self.fresh(node);
-        self.initializers.push(TensorProto::of(&name, element, dims, raw));
+        self.initializers
+            .push(TensorProto::of(&name, element, dims, raw));
         name
     }
 
@@ -142,7 +205,10 @@ impl Graph {
         attribute: Vec<AttributeProto>,
     ) -> String {
         let name = self.fresh(near);
-        self.add(NodeProto { attribute, ..NodeProto::of(operator, &name, inputs, &name) })
+        self.add(NodeProto {
+            attribute,
+            ..NodeProto::of(operator, &name, inputs, &name)
+        })
     }
 
     pub(super) fn add(&mut self, node: NodeProto) -> String {
@@ -170,19 +236,33 @@ pub(super) fn is(node: &NodeProto, operator: &str) -> bool {
 }
 
 pub(super) fn attribute<'n>(node: &'n NodeProto, name: &str) -> Option<&'n AttributeProto> {
-    node.attribute.iter().find(|attribute| attribute.name() == name)
+    node.attribute
+        .iter()
+        .find(|attribute| attribute.name() == name)
 }
 
 pub(super) fn int(node: &NodeProto, name: &str, default: i64) -> i64 {
-    attribute(node, name).and_then(|attribute| attribute.i).unwrap_or(default)
+    attribute(node, name)
+        .and_then(|attribute| attribute.i)
+        .unwrap_or(default)
 }
 
 pub(super) fn with_int(name: &str, value: i64) -> AttributeProto {
-    AttributeProto { name: Some(name.to_owned()), i: Some(value), r#type: Some(ATTRIBUTE_INT), ..Default::default() }
+    AttributeProto {
+        name: Some(name.to_owned()),
+        i: Some(value),
+        r#type: Some(ATTRIBUTE_INT),
+        ..Default::default()
+    }
 }
 
 pub(super) fn with_ints(name: &str, ints: Vec<i64>) -> AttributeProto {
-    AttributeProto { name: Some(name.to_owned()), ints, r#type: Some(ATTRIBUTE_INTS), ..Default::default() }
+    AttributeProto {
+        name: Some(name.to_owned()),
+        ints,
+        r#type: Some(ATTRIBUTE_INTS),
+        ..Default::default()
+    }
 }
 
 /// An axis that may be counted from the end.
@@ -193,10 +273,19 @@ pub(super) fn from_start(axis: i64, rank: usize) -> Option<usize> {
 /// Drops nodes whose outputs nobody takes any more.
 pub(super) fn prune(proto: &mut GraphProto) {
     // A graph within a node may take values by name from out here, unseen by the search below.
-    if proto.node.iter().flat_map(|node| &node.attribute).any(|a| a.g.is_some() || !a.graphs.is_empty()) {
+    if proto
+        .node
+        .iter()
+        .flat_map(|node| &node.attribute)
+        .any(|a| a.g.is_some() || !a.graphs.is_empty())
+    {
         return;
     }
-    let mut taken: BTreeSet<String> = proto.output.iter().filter_map(|value| value.name.clone()).collect();
+    let mut taken: BTreeSet<String> = proto
+        .output
+        .iter()
+        .filter_map(|value| value.name.clone())
+        .collect();
     // Nodes stand in the order of their dependencies, so one walk from the end sees every taker before its maker.
     let mut kept: Vec<NodeProto> = Vec::with_capacity(proto.node.len());
     for node in std::mem::take(&mut proto.node).into_iter().rev() {

@@ -60,14 +60,23 @@ pub(super) fn lower(
     infer: impl FnOnce(&[u8]) -> anyhow::Result<Shapes>,
 ) -> anyhow::Result<Lowered> {
     let mut model = ModelProto::decode(bytes).context("failed to parse the ONNX model")?;
-    let embedded = external::embed(model.graph.as_mut().context("the ONNX model has no graph")?, folder)?;
+    let embedded = external::embed(
+        model
+            .graph
+            .as_mut()
+            .context("the ONNX model has no graph")?,
+        folder,
+    )?;
     let shapes = infer(&exposed(&model))?;
     let proto = model.graph.as_mut().context("BUG: the graph was there")?;
     let mut graph = Graph::new(proto, shapes);
     let mut rules = BTreeMap::new();
     let mut nodes = Vec::with_capacity(proto.node.len());
     for node in std::mem::take(&mut proto.node) {
-        match RULES.iter().find(|(_, rule)| rule(&mut graph, &node).is_some()) {
+        match RULES
+            .iter()
+            .find(|(_, rule)| rule(&mut graph, &node).is_some())
+        {
             Some((name, _)) => {
                 *rules.entry(*name).or_insert(0) += 1;
                 nodes.append(&mut graph.take_made(&node));
@@ -78,7 +87,11 @@ pub(super) fn lower(
     proto.node = nodes;
     graph.finish(proto);
     prune(proto);
-    let bytes = if rules.is_empty() && !embedded { bytes.to_vec() } else { model.encode_to_vec() };
+    let bytes = if rules.is_empty() && !embedded {
+        bytes.to_vec()
+    } else {
+        model.encode_to_vec()
+    };
     Ok(Lowered { bytes, rules })
 }
 
@@ -86,10 +99,22 @@ pub(super) fn lower(
 fn exposed(model: &ModelProto) -> Vec<u8> {
     let mut model = model.clone();
     if let Some(graph) = &mut model.graph {
-        let known: BTreeSet<_> = graph.output.iter().filter_map(|value| value.name.clone()).collect();
-        let made = graph.node.iter().flat_map(|node| &node.output).filter(|name| !name.is_empty());
+        let known: BTreeSet<_> = graph
+            .output
+            .iter()
+            .filter_map(|value| value.name.clone())
+            .collect();
+        let made = graph
+            .node
+            .iter()
+            .flat_map(|node| &node.output)
+            .filter(|name| !name.is_empty());
         let hidden = made.filter(|name| !known.contains(*name));
-        graph.output.extend(hidden.map(|name| ValueInfoProto::named(name)).collect::<Vec<_>>());
+        graph.output.extend(
+            hidden
+                .map(|name| ValueInfoProto::named(name))
+                .collect::<Vec<_>>(),
+        );
     }
     model.encode_to_vec()
 }

@@ -8,14 +8,22 @@ const RANK: usize = 6;
 
 /// `Transpose` that moves only axes of size 1: the shape changes, and nothing else.
 pub(super) fn still(graph: &mut Graph, node: &NodeProto) -> Option<()> {
-    let [value] = node.input.as_slice() else { return None };
+    let [value] = node.input.as_slice() else {
+        return None;
+    };
     if !is(node, "Transpose") {
         return None;
     }
     let (shape, order) = (graph.shape(value)?, &attribute(node, "perm")?.ints);
-    let sizes: Vec<i64> =
-        order.iter().map(|axis| shape.get(usize::try_from(*axis).ok()?).copied()).collect::<Option<_>>()?;
-    let moved = order.iter().zip(&sizes).filter(|(_, size)| **size != 1).map(|(axis, _)| axis);
+    let sizes: Vec<i64> = order
+        .iter()
+        .map(|axis| shape.get(usize::try_from(*axis).ok()?).copied())
+        .collect::<Option<_>>()?;
+    let moved = order
+        .iter()
+        .zip(&sizes)
+        .filter(|(_, size)| **size != 1)
+        .map(|(axis, _)| axis);
     if shape.len() < RANK || !moved.is_sorted() {
         return None;
     }

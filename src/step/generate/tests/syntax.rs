@@ -27,7 +27,10 @@ fn no_name_can_become_code() {
     // Seven and the number of targets have no common factor: every pipeline and every target meets some of the names.
     assert!(!targets().len().is_multiple_of(7));
     for (number, mut ctx) in contexts().into_iter().step_by(7).enumerate() {
-        for (turn, name) in [(0, HOSTILE[number % 8]), (1, HOSTILE[(number + number / 8 + 1) % 8])] {
+        for (turn, name) in [
+            (0, HOSTILE[number % 8]),
+            (1, HOSTILE[(number + number / 8 + 1) % 8]),
+        ] {
             let named = |what: &str| format!("{name}{what}");
             (ctx.orch, ctx.target, ctx.pipeline) = (named("o"), named("t"), named("p"));
             (ctx.model, ctx.variant, ctx.instance) = (named("m"), named("v"), named("i"));
@@ -39,13 +42,18 @@ fn no_name_can_become_code() {
             let mut ctx = ctx.clone();
             if (number + turn).is_multiple_of(2) {
                 ctx.task = named(&ctx.task);
-                ctx.inputs.insert(0, input(&named("in"), Element::Int64, &[1, 2]));
+                ctx.inputs
+                    .insert(0, input(&named("in"), Element::Int64, &[1, 2]));
                 ctx.device = named("d");
             }
-            let text = render_test(&ctx).unwrap_or_else(|error| panic!("{} on {}: {error:#}", ctx.task, ctx.target));
+            let text = render_test(&ctx)
+                .unwrap_or_else(|error| panic!("{} on {}: {error:#}", ctx.task, ctx.target));
             assert!(text.contains("pwned") || name == "a\\", "{text}");
             let code = code(&text);
-            assert!(!code.contains("pwned") && !code.contains("__import__"), "{code}");
+            assert!(
+                !code.contains("pwned") && !code.contains("__import__"),
+                "{code}"
+            );
         }
     }
 }
@@ -54,5 +62,10 @@ fn no_name_can_become_code() {
 fn a_class_is_one_name() {
     let mut ctx = context("fill-mask", "eager-cpu");
     ctx.class = Some("Tiny(); import os".to_owned());
-    assert!(render_test(&ctx).unwrap_err().to_string().contains("no transformers class"));
+    assert!(
+        render_test(&ctx)
+            .unwrap_err()
+            .to_string()
+            .contains("no transformers class")
+    );
 }

@@ -33,28 +33,43 @@ pub(super) struct Held {
 impl Held {
     /// One whose contents are at paths of their own.
     pub(super) fn of(sealed: Vec<u8>) -> Self {
-        Self { sealed, contents: HashMap::new() }
+        Self {
+            sealed,
+            contents: HashMap::new(),
+        }
     }
 }
 
 impl Actions {
     /// Opens no connection yet.
     pub(super) fn open(address: &reapi::Address, config: &RemoteConfig) -> Result<Self, String> {
-        let patience = Patience { timeout: config.timeout, retries: config.retries };
+        let patience = Patience {
+            timeout: config.timeout,
+            retries: config.retries,
+        };
         let client = Client::open(address, patience).map_err(|why| format!("the remote {why}"))?;
         Ok(Self { client })
     }
 
     /// An error if the server does not answer, or not to this client.
     pub(super) async fn reach(&self, writes: bool) -> Result<(), Trouble> {
-        let nothing = Stand::of(&Digest::of(b"is anybody there"), self.client.function().await?);
+        let nothing = Stand::of(
+            &Digest::of(b"is anybody there"),
+            self.client.function().await?,
+        );
         self.client.result(&nothing.action.digest, &[]).await?;
-        if writes { self.takes_results().await } else { Ok(()) }
+        if writes {
+            self.takes_results().await
+        } else {
+            Ok(())
+        }
     }
 
     async fn takes_results(&self) -> Result<(), Trouble> {
         let none = "the server takes no results from this client; hint: mode = \"read-only\"";
-        ensure(self.client.updates_results().await?, || Trouble::Failed(none.into()))
+        ensure(self.client.updates_results().await?, || {
+            Trouble::Failed(none.into())
+        })
     }
 
     /// `dir` gives a new folder for what does not come inline.
@@ -65,7 +80,9 @@ impl Actions {
     ) -> Result<Option<Held>, Trouble> {
         let function = self.client.function().await?;
         let action = Stand::of(key, function).action.digest;
-        let Some(result) = self.client.result(&action, &[RESULT]).await? else { return Ok(None) };
+        let Some(result) = self.client.result(&action, &[RESULT]).await? else {
+            return Ok(None);
+        };
         let mut contents = HashMap::new();
         let mut found = None;
         for file in result.output_files {
@@ -75,25 +92,44 @@ impl Actions {
                 None => return Err(Refusal::Unreadable.into()),
             }
         }
-        let Some((digest, inline)) = found else { return Err(Refusal::Unreadable.into()) };
-        ensure((0..=sealed::MOST as i64).contains(&digest.size_bytes), || Refusal::TooLarge)?;
+        let Some((digest, inline)) = found else {
+            return Err(Refusal::Unreadable.into());
+        };
+        ensure(
+            (0..=sealed::MOST as i64).contains(&digest.size_bytes),
+            || Refusal::TooLarge,
+        )?;
         if function.of(&inline) == digest {
-            return Ok(Some(Held { sealed: inline, contents }));
+            return Ok(Some(Held {
+                sealed: inline,
+                contents,
+            }));
         }
         let dir = dir()?;
         let sealed = self.client.read(digest, &dir).await;
         let _ = bfs::remove_dir(&dir);
-        Ok(Some(Held { sealed: sealed?, contents }))
+        Ok(Some(Held {
+            sealed: sealed?,
+            contents,
+        }))
     }
 
     /// Fetches contents to the files beside them; nothing else than what is named is ever completed there.
-    pub(super) async fn bring(&self, held: &Held, files: &[(PathBuf, ManifestFile)]) -> Result<(), Trouble> {
+    pub(super) async fn bring(
+        &self,
+        held: &Held,
+        files: &[(PathBuf, ManifestFile)],
+    ) -> Result<(), Trouble> {
         let empty = self.client.function().await?.of(b"");
         let wanted = files.iter().map(|(to, file)| {
             let digest = match file.size {
                 // An empty blob is never sent.
                 0 => empty.clone(),
-                _ => held.contents.get(&name(&file.blob())).cloned().ok_or(Refusal::Incomplete)?,
+                _ => held
+                    .contents
+                    .get(&name(&file.blob()))
+                    .cloned()
+                    .ok_or(Refusal::Incomplete)?,
             };
             let is_right = digest.size_bytes == file.size as i64;
             ensure(is_right, || Trouble::from(Refusal::WrongContent)).map(|()| Wanted {
@@ -121,7 +157,10 @@ impl Actions {
         for (path, file) in files {
             let digest = function.of_file(&path)?;
             outputs.push(output(name(&file.blob()), digest.clone(), file.executable));
-            blobs.push(Blob { digest, content: Content::File(path) });
+            blobs.push(Blob {
+                digest,
+                content: Content::File(path),
+            });
         }
         let sealed = Blob::of_bytes(sealed, function);
         outputs.push(output(RESULT.into(), sealed.digest.clone(), false));
@@ -129,14 +168,22 @@ impl Actions {
         // The API wants them sorted.
         outputs.sort_by(|one, other| one.path.cmp(&other.path));
         let sent = self.client.upload(blobs).await?;
-        let result = ActionResult { output_files: outputs, ..ActionResult::default() };
+        let result = ActionResult {
+            output_files: outputs,
+            ..ActionResult::default()
+        };
         self.client.set_result(&stand.action.digest, result).await?;
         Ok(sent)
     }
 }
 
 fn output(path: String, digest: proto::Digest, is_executable: bool) -> OutputFile {
-    OutputFile { path, digest: Some(digest), is_executable, ..OutputFile::default() }
+    OutputFile {
+        path,
+        digest: Some(digest),
+        is_executable,
+        ..OutputFile::default()
+    }
 }
 
 /// The action that stands for a key, with its command.
@@ -147,7 +194,10 @@ struct Stand {
 
 impl Stand {
     fn of(key: &Digest, function: Function) -> Self {
-        let command = Command { arguments: vec![RESULT.into(), key.to_string()], ..Command::default() };
+        let command = Command {
+            arguments: vec![RESULT.into(), key.to_string()],
+            ..Command::default()
+        };
         let command = Blob::of_message(&command, function);
         let action = Action {
             command_digest: Some(command.digest.clone()),
@@ -155,7 +205,10 @@ impl Stand {
             input_root_digest: Some(function.of(b"")),
             ..Action::default()
         };
-        Self { action: Blob::of_message(&action, function), command }
+        Self {
+            action: Blob::of_message(&action, function),
+            command,
+        }
     }
 }
 

@@ -19,7 +19,9 @@ const FILES: usize = 8;
 
 /// None if the remote does not have it.
 pub(super) async fn fetch(inner: &Inner, ask: Ask) -> Result<Option<Record>, Trouble> {
-    let Some(found) = find(inner, &ask.key).await? else { return Ok(None) };
+    let Some(found) = find(inner, &ask.key).await? else {
+        return Ok(None);
+    };
     let (mut record, manifest) = sealed::open(&found.sealed, &ask.key, inner.secret.as_ref())?;
     if !(ask.takes)(&record) {
         return Ok(None);
@@ -28,23 +30,38 @@ pub(super) async fn fetch(inner: &Inner, ask: Ask) -> Result<Option<Record>, Tro
     let files = manifest.iter().flat_map(|manifest| &manifest.files);
     let distinct = files.filter(|file| known.insert(file.blob()));
     // What the store has, verified, need not come.
-    let needed: Vec<ManifestFile> = distinct.filter(|file| !inner.store.blobs.has_whole(file)).cloned().collect();
+    let needed: Vec<ManifestFile> = distinct
+        .filter(|file| !inner.store.blobs.has_whole(file))
+        .cloned()
+        .collect();
     let size: u64 = needed.iter().map(|file| file.size).sum();
     let dir = inner.arrivals()?;
-    ensure(bfs::free_bytes(&dir).is_none_or(|free| size <= free / 2), || Refusal::TooLarge)?;
-    let named = needed.into_iter().map(|file| (dir.join(bfs::Nonce::next().to_string()), file));
+    ensure(
+        bfs::free_bytes(&dir).is_none_or(|free| size <= free / 2),
+        || Refusal::TooLarge,
+    )?;
+    let named = needed
+        .into_iter()
+        .map(|file| (dir.join(bfs::Nonce::next().to_string()), file));
     let arrived: Vec<(PathBuf, ManifestFile)> = named.collect();
-    bring(inner, &found, &arrived).await.inspect_err(|trouble| {
-        let _ = bfs::remove_dir(&dir);
-        // What else it names was not looked at to the end, and is sent anew with what is wrong.
-        if let Trouble::Refused(_) = trouble {
-            manifest.iter().flat_map(|manifest| &manifest.files).for_each(|file| inner.see(file, false));
-        }
-    })?;
+    bring(inner, &found, &arrived)
+        .await
+        .inspect_err(|trouble| {
+            let _ = bfs::remove_dir(&dir);
+            // What else it names was not looked at to the end, and is sent anew with what is wrong.
+            if let Trouble::Refused(_) = trouble {
+                manifest
+                    .iter()
+                    .flat_map(|manifest| &manifest.files)
+                    .for_each(|file| inner.see(file, false));
+            }
+        })?;
     record.step = ask.step;
     record.repro = Some(ask.repro);
     let keep = || {
-        arrived.iter().try_for_each(|(path, file)| inner.store.blobs.take(path, file))?;
+        arrived
+            .iter()
+            .try_for_each(|(path, file)| inner.store.blobs.take(path, file))?;
         inner.store.keep(&record, manifest.as_ref())
     };
     let kept = keep();
@@ -62,20 +79,30 @@ async fn find(inner: &Inner, key: &Digest) -> Result<Option<Held>, Trouble> {
     }
 }
 
-async fn bring(inner: &Inner, found: &Held, files: &[(PathBuf, ManifestFile)]) -> Result<(), Trouble> {
+async fn bring(
+    inner: &Inner,
+    found: &Held,
+    files: &[(PathBuf, ManifestFile)],
+) -> Result<(), Trouble> {
     match &inner.place {
         Place::Actions(actions) => {
             let _turn = turn(&inner.reads).await;
             actions.bring(found, files).await
         }
         Place::Objects(service) => {
-            let each = futures_util::stream::iter(files.to_vec()).map(|(to, file)| object(inner, service, file, to));
+            let each = futures_util::stream::iter(files.to_vec())
+                .map(|(to, file)| object(inner, service, file, to));
             each.buffer_unordered(FILES).try_collect().await
         }
     }
 }
 
-async fn object(inner: &Inner, service: &Service, file: ManifestFile, to: PathBuf) -> Result<(), Trouble> {
+async fn object(
+    inner: &Inner,
+    service: &Service,
+    file: ManifestFile,
+    to: PathBuf,
+) -> Result<(), Trouble> {
     // Some servers refuse to send a part of nothing.
     if file.size == 0 && file.digest == Digest::of(b"") {
         std::fs::write(&to, b"").map_err(StoreError::io("write", &to))?;

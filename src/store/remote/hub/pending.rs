@@ -16,12 +16,20 @@ pub(super) struct Pending {
 impl Pending {
     /// Each remote has its own: what one lacks, another may hold.
     pub(super) fn of(store: &std::path::Path, remote: &str) -> Self {
-        Self { path: store.join("remote").join(format!("{}.pending", Digest::of(remote.as_bytes()).short())) }
+        Self {
+            path: store
+                .join("remote")
+                .join(format!("{}.pending", Digest::of(remote.as_bytes()).short())),
+        }
     }
 
     fn open(&self) -> io::Result<File> {
         fs::create_dir_all(self.path.parent().expect("BUG: the file lies in a folder"))?;
-        let file = File::options().read(true).append(true).create(true).open(&self.path)?;
+        let file = File::options()
+            .read(true)
+            .append(true)
+            .create(true)
+            .open(&self.path)?;
         file.lock()?;
         Ok(file)
     }
@@ -47,7 +55,10 @@ impl Pending {
         let mut file = self.open()?;
         let mut text = String::new();
         file.read_to_string(&mut text)?;
-        let left: String = keys(&text).difference(done).map(|key| format!("{key}\n")).collect();
+        let left: String = keys(&text)
+            .difference(done)
+            .map(|key| format!("{key}\n"))
+            .collect();
         file.set_len(0)?;
         file.rewind()?;
         file.write_all(left.as_bytes())
@@ -75,7 +86,12 @@ mod tests {
         assert_eq!(ours.list().unwrap(), BTreeSet::from([b, c]));
         assert!(Pending::of(dir.path(), "s3://y").list().unwrap().is_empty());
         // A torn line, and one after it.
-        fs::OpenOptions::new().append(true).open(&ours.path).unwrap().write_all(b"0123\n").unwrap();
+        fs::OpenOptions::new()
+            .append(true)
+            .open(&ours.path)
+            .unwrap()
+            .write_all(b"0123\n")
+            .unwrap();
         ours.add(&a).unwrap();
         assert_eq!(ours.list().unwrap(), BTreeSet::from([a, b, c]));
     }

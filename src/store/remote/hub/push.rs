@@ -17,15 +17,28 @@ const FILES: usize = 8;
 
 /// Ok also if the store does not hold the key any more: there is nothing to send.
 pub(super) async fn push(inner: &Inner, key: &Digest) -> Result<(), Trouble> {
-    let Ok(Some(record)) = inner.store.lookup(key) else { return Ok(()) };
-    let manifest = record.output.map(|digest| inner.store.manifest(&digest)).transpose();
-    let Ok(manifest) = manifest else { return Ok(()) };
+    let Ok(Some(record)) = inner.store.lookup(key) else {
+        return Ok(());
+    };
+    let manifest = record
+        .output
+        .map(|digest| inner.store.manifest(&digest))
+        .transpose();
+    let Ok(manifest) = manifest else {
+        return Ok(());
+    };
     let mut known = HashSet::new();
-    let files = manifest.iter().flat_map(|manifest| &manifest.files).filter(|file| file.size > 0);
+    let files = manifest
+        .iter()
+        .flat_map(|manifest| &manifest.files)
+        .filter(|file| file.size > 0);
     let distinct = files.filter(|file| known.insert(file.blob()));
     let files: Vec<ManifestFile> = distinct.cloned().collect();
     // A damaged or lost content is not spread; its step will run again.
-    if files.iter().any(|file| inner.store.blobs.check(file).is_err()) {
+    if files
+        .iter()
+        .any(|file| inner.store.blobs.check(file).is_err())
+    {
         return Ok(());
     }
     let bytes = sealed::seal(&record, manifest.as_ref(), inner.secret.as_ref());
@@ -42,7 +55,10 @@ pub(super) async fn push(inner: &Inner, key: &Digest) -> Result<(), Trouble> {
             size + sent.iter().sum::<u64>()
         }
         Place::Actions(actions) => {
-            let files = files.into_iter().map(|file| (inner.store.blob(&file), file)).collect();
+            let files = files
+                .into_iter()
+                .map(|file| (inner.store.blob(&file), file))
+                .collect();
             let _turn = turn(&inner.writes).await;
             actions.publish(key, bytes, files).await?
         }
@@ -64,7 +80,9 @@ async fn send(inner: &Inner, service: &Service, file: ManifestFile) -> Result<u6
         inner.see(file, true);
         return Ok(0);
     }
-    service.upload(&path, &inner.store.blob(file), file.size).await?;
+    service
+        .upload(&path, &inner.store.blob(file), file.size)
+        .await?;
     inner.see(file, true);
     Ok(file.size)
 }

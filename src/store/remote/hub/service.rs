@@ -39,7 +39,10 @@ pub(super) struct Service {
 pub(super) fn settings(scheme: &str) -> Vec<String> {
     fn names(config: impl Serialize) -> Vec<String> {
         let value = serde_json::to_value(config).unwrap_or_default();
-        value.as_object().map(|object| object.keys().cloned().collect()).unwrap_or_default()
+        value
+            .as_object()
+            .map(|object| object.keys().cloned().collect())
+            .unwrap_or_default()
     }
     match scheme {
         "s3" => names(services::S3Config::default()),
@@ -55,12 +58,21 @@ impl Service {
     /// Opens no connection yet; a setting that is no good is found here.
     pub(super) fn open(address: &Address, config: &RemoteConfig) -> Result<Self, String> {
         if address.scheme != "fs" {
-            speak_http(config.timeout).map_err(|e| format!("the remote {} is not used: {e}", address.shown))?;
+            speak_http(config.timeout)
+                .map_err(|e| format!("the remote {} is not used: {e}", address.shown))?;
         }
         opendal::init_default_registry();
-        let operator = Operator::via_iter(address.scheme, address.settings.clone())
-            .map_err(|e| format!("the remote {} cannot be opened: {}", address.shown, message(&e)))?;
-        let patience = TimeoutLayer::new().with_timeout(config.timeout).with_io_timeout(config.timeout);
+        let operator =
+            Operator::via_iter(address.scheme, address.settings.clone()).map_err(|e| {
+                format!(
+                    "the remote {} cannot be opened: {}",
+                    address.shown,
+                    message(&e)
+                )
+            })?;
+        let patience = TimeoutLayer::new()
+            .with_timeout(config.timeout)
+            .with_io_timeout(config.timeout);
         let retry = RetryLayer::new()
             .with_max_times(config.retries as usize)
             .with_min_delay(Duration::from_millis(100))
@@ -77,14 +89,24 @@ impl Service {
     }
 
     /// Bounds everything about one object, retries included.
-    async fn within<T>(&self, size: u64, work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
+    async fn within<T>(
+        &self,
+        size: u64,
+        work: impl Future<Output = Result<T, Trouble>>,
+    ) -> Result<T, Trouble> {
         let limit = self.timeout + Duration::from_secs(size / SLOWEST);
-        tokio::time::timeout(limit, work).await.unwrap_or(Err(Trouble::Timeout)).map_err(|trouble| match trouble {
-            Trouble::Failed(why) if why.contains("failed to load signing credential") => {
-                Trouble::Failed(format!("no credentials were found: they come from {}", self.credentials))
-            }
-            other => other,
-        })
+        tokio::time::timeout(limit, work)
+            .await
+            .unwrap_or(Err(Trouble::Timeout))
+            .map_err(|trouble| match trouble {
+                Trouble::Failed(why) if why.contains("failed to load signing credential") => {
+                    Trouble::Failed(format!(
+                        "no credentials were found: they come from {}",
+                        self.credentials
+                    ))
+                }
+                other => other,
+            })
     }
 
     /// An error if the bucket is known not to be there: asked for an object, some say only "not found" either way. Who may
@@ -94,10 +116,20 @@ impl Service {
             return Ok(());
         }
         let first = async {
-            let listed = async { self.operator.lister_with("").limit(1).await?.try_next().await };
+            let listed = async {
+                self.operator
+                    .lister_with("")
+                    .limit(1)
+                    .await?
+                    .try_next()
+                    .await
+            };
             match listed.await {
                 Err(e) if e.kind() == ErrorKind::NotFound || names_no_bucket(&e) => {
-                    Err(Trouble::Failed(format!("it has no such bucket or container: {}", message(&e))))
+                    Err(Trouble::Failed(format!(
+                        "it has no such bucket or container: {}",
+                        message(&e)
+                    )))
                 }
                 _ => Ok(()),
             }
@@ -110,14 +142,21 @@ impl Service {
         let mut bytes = Vec::new();
         let take = |piece: &[u8]| {
             bytes.extend_from_slice(piece);
-            Ok(ensure(bytes.len() as u64 <= sealed::MOST, || Refusal::TooLarge)?)
+            Ok(ensure(bytes.len() as u64 <= sealed::MOST, || {
+                Refusal::TooLarge
+            })?)
         };
         let found = self.within(0, self.read(path, take)).await?;
         Ok(found.then_some(bytes))
     }
 
     /// Writes an object of known content to the file `to`. Nothing else than that content is ever completed there.
-    pub(super) async fn download(&self, path: &str, wanted: &ManifestFile, to: &Path) -> Result<(), Trouble> {
+    pub(super) async fn download(
+        &self,
+        path: &str,
+        wanted: &ManifestFile,
+        to: &Path,
+    ) -> Result<(), Trouble> {
         let mut file = std::fs::File::create(to).map_err(StoreError::io("write", to))?;
         let (mut hasher, mut got) = (Hasher::default(), 0);
         let take = |piece: &[u8]| {
@@ -126,12 +165,21 @@ impl Service {
             hasher.update(piece);
             Ok(file.write_all(piece).map_err(StoreError::io("write", to))?)
         };
-        ensure(self.within(wanted.size, self.read(path, take)).await?, || Refusal::Incomplete)?;
-        Ok(ensure(hasher.digest() == wanted.digest, || Refusal::WrongContent)?)
+        ensure(
+            self.within(wanted.size, self.read(path, take)).await?,
+            || Refusal::Incomplete,
+        )?;
+        Ok(ensure(hasher.digest() == wanted.digest, || {
+            Refusal::WrongContent
+        })?)
     }
 
     /// Hands an object over piece by piece; false if there is none.
-    async fn read(&self, path: &str, mut take: impl FnMut(&[u8]) -> Result<(), Trouble>) -> Result<bool, Trouble> {
+    async fn read(
+        &self,
+        path: &str,
+        mut take: impl FnMut(&[u8]) -> Result<(), Trouble>,
+    ) -> Result<bool, Trouble> {
         let pieces = async {
             let mut stream = self.operator.reader(path).await?.into_stream(..).await?;
             let mut taken = Ok(());
@@ -148,29 +196,48 @@ impl Service {
 
     /// The size of an object, if it is there.
     pub(super) async fn size(&self, path: &str) -> Result<Option<u64>, Trouble> {
-        let meta = self.within(0, async { found(self.operator.stat(path).await) }).await?;
+        let meta = self
+            .within(0, async { found(self.operator.stat(path).await) })
+            .await?;
         Ok(meta.map(|meta| meta.content_length()))
     }
 
     pub(super) async fn put(&self, path: &str, bytes: Vec<u8>) -> Result<(), Trouble> {
         let size = bytes.len() as u64;
-        self.within(size, async { self.operator.write(path, bytes).await.map(drop).map_err(trouble) }).await
+        self.within(size, async {
+            self.operator
+                .write(path, bytes)
+                .await
+                .map(drop)
+                .map_err(trouble)
+        })
+        .await
     }
 
     pub(super) async fn upload(&self, path: &str, file: &Path, size: u64) -> Result<(), Trouble> {
         let local = |e| StoreError::io("read", file)(e);
         let is_large = size > PART;
         if !is_large || !self.operator.info().capability().write_can_multi {
-            let _turn = if is_large { Some(self.large.lock().await) } else { None };
+            let _turn = if is_large {
+                Some(self.large.lock().await)
+            } else {
+                None
+            };
             return self.put(path, std::fs::read(file).map_err(local)?).await;
         }
         let parts = async {
             let mut from = std::fs::File::open(file).map_err(local)?;
-            let mut writer =
-                self.operator.writer_with(path).chunk(PART as usize).concurrent(4).await.map_err(trouble)?;
+            let mut writer = self
+                .operator
+                .writer_with(path)
+                .chunk(PART as usize)
+                .concurrent(4)
+                .await
+                .map_err(trouble)?;
             loop {
                 let mut part = Vec::with_capacity(PART as usize);
-                std::io::Read::read_to_end(&mut std::io::Read::take(&mut from, PART), &mut part).map_err(local)?;
+                std::io::Read::read_to_end(&mut std::io::Read::take(&mut from, PART), &mut part)
+                    .map_err(local)?;
                 if part.is_empty() {
                     return writer.close().await.map(drop).map_err(trouble);
                 }
@@ -202,18 +269,28 @@ fn found<T>(answer: Result<T, Error>) -> Result<Option<T>, Trouble> {
 
 /// The words of S3, Azure and Google.
 fn names_no_bucket(error: &Error) -> bool {
-    ["NoSuchBucket", "ContainerNotFound", "bucket does not exist"].iter().any(|words| error.message().contains(words))
+    ["NoSuchBucket", "ContainerNotFound", "bucket does not exist"]
+        .iter()
+        .any(|words| error.message().contains(words))
 }
 
 fn trouble(error: Error) -> Trouble {
     // The layer that ends what takes too long has no kind of its own for that.
-    let is_timeout = error.kind() == ErrorKind::Unexpected && error.message().contains("timeout reached");
-    if is_timeout { Trouble::Timeout } else { Trouble::Failed(message(&error)) }
+    let is_timeout =
+        error.kind() == ErrorKind::Unexpected && error.message().contains("timeout reached");
+    if is_timeout {
+        Trouble::Timeout
+    } else {
+        Trouble::Failed(message(&error))
+    }
 }
 
 /// One line: opendal's own form lists all of a request.
 fn message(error: &Error) -> String {
-    let text = with_causes(said(error.message().lines().next().unwrap_or_default()), error);
+    let text = with_causes(
+        said(error.message().lines().next().unwrap_or_default()),
+        error,
+    );
     // An error of the connection names the whole address, signature and all.
     format!("{} ({})", without_secrets(&text), error.kind())
 }
@@ -221,15 +298,21 @@ fn message(error: &Error) -> String {
 /// Code and message of a service's answer, which opendal hands on in the form that Rust prints for debugging.
 fn said(text: &str) -> String {
     let after = |name: &str| text.split_once(name).map(|(_, rest)| rest);
-    let code = after(" code: ").and_then(|rest| rest.split([',', ' ']).next()).map(|code| code.trim_matches('"'));
+    let code = after(" code: ")
+        .and_then(|rest| rest.split([',', ' ']).next())
+        .map(|code| code.trim_matches('"'));
     // Azure goes on with the request's number, on a line of its own.
     let message = after(" message: \"").and_then(|rest| rest.split(['"', '\\']).next());
-    let message = message.map(|message| message.split("RequestId").next().unwrap_or_default().trim());
+    let message =
+        message.map(|message| message.split("RequestId").next().unwrap_or_default().trim());
     let text = match (code, message) {
         (Some(code), Some(message)) => format!("{code}: {message}"),
         _ => text.to_owned(),
     };
-    text.trim_end_matches([':', ' ']).chars().take(200).collect()
+    text.trim_end_matches([':', ' '])
+        .chars()
+        .take(200)
+        .collect()
 }
 
 #[cfg(test)]
@@ -243,7 +326,10 @@ mod tests {
                 "AzblobError { code: \"ContainerNotFound\", message: \"The container does not exist.\\nRequestId:06\\nTime:2\" }",
                 "ContainerNotFound: The container does not exist.",
             ),
-            ("AzblobError { code: \"AuthorizationFailure\", message: \"\" }", "AuthorizationFailure"),
+            (
+                "AzblobError { code: \"AuthorizationFailure\", message: \"\" }",
+                "AuthorizationFailure",
+            ),
             (
                 "GcsErrorResponse { error: GcsError { code: 400, message: \"invalid uploadType\", errors: [GcsErrorDetail {",
                 "400: invalid uploadType",

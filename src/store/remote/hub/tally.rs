@@ -66,7 +66,9 @@ impl Tally {
         if blames {
             counts.in_a_row += 1;
             if counts.in_a_row == ENOUGH && !std::mem::replace(&mut counts.broken, true) {
-                counts.news = Some(format!("it failed {ENOUGH} times in a row (last: {trouble}); going on without it"));
+                counts.news = Some(format!(
+                    "it failed {ENOUGH} times in a row (last: {trouble}); going on without it"
+                ));
             }
         }
     }
@@ -90,10 +92,25 @@ impl Counts {
                 parts.push(format!("{count} {}{rest}", plural(count, one, more)));
             }
         };
-        part(self.hits, "hit", "hits", format!(" ({})", bytes(self.bytes_in)));
-        part(self.uploaded, "upload", "uploads", format!(" ({})", bytes(self.bytes_out)));
+        part(
+            self.hits,
+            "hit",
+            "hits",
+            format!(" ({})", bytes(self.bytes_in)),
+        );
+        part(
+            self.uploaded,
+            "upload",
+            "uploads",
+            format!(" ({})", bytes(self.bytes_out)),
+        );
         for (why, count) in &self.refused {
-            part(*count, "result refused", "results refused", format!(" ({})", why.word()));
+            part(
+                *count,
+                "result refused",
+                "results refused",
+                format!(" ({})", why.word()),
+            );
         }
         part(self.timeouts, "timeout", "timeouts", String::new());
         part(self.failures, "error", "errors", String::new());
@@ -130,7 +147,12 @@ mod tests {
         assert!(!tally.is_broken() && tally.take_news().is_none());
         tally.trouble(&Trouble::Failed("503".into()));
         assert!(tally.is_broken());
-        assert!(tally.take_news().unwrap().contains("5 times in a row (last: 503)"));
+        assert!(
+            tally
+                .take_news()
+                .unwrap()
+                .contains("5 times in a row (last: 503)")
+        );
         assert!(tally.take_news().is_none(), "said once");
     }
 
