@@ -4,28 +4,33 @@ Usage: mdBook calls it (docs/book.toml), with `[context, book]` as JSON on stdin
 """
 
 import json
+import posixpath
 import re
 import sys
 from typing import Any
 
-OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./([^)#]+)(?:#[^)]*)?\)")
+UPWARDS = re.compile(r"\[([^\]]+)\]\((\.\./[^)#]+)(?:#[^)]*)?\)")
 
 
-def rewrite(markdown: str) -> str:
-    """The page without such links. What is named by its own path is not named twice."""
+def rewrite(markdown: str, chapter: str) -> str:
+    """The page at the path `chapter` without links out of the book. A path that is its own text stands once."""
 
     def plain(link: re.Match[str]) -> str:
-        text, path = link.groups()
+        text, target = link.groups()
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(chapter), target))
+        if not path.startswith("../"):
+            return link.group(0)
+        path = path.removeprefix("../")
         return f"`{path}`" if text.strip("`") in path else f"{text} (`{path}`)"
 
-    return OUTSIDE.sub(plain, markdown)
+    return UPWARDS.sub(plain, markdown)
 
 
 def walk(items: list[Any]) -> None:
     """Rewrites the chapters among `items` and below them in place."""
     for item in items:
         if isinstance(item, dict) and (chapter := item.get("Chapter")):
-            chapter["content"] = rewrite(chapter["content"])
+            chapter["content"] = rewrite(chapter["content"], chapter["path"] or "")
             walk(chapter["sub_items"])
 
 

@@ -1,7 +1,7 @@
 """Prints the model types of the installed transformers, each with its family, which is
 `src/spec/data/transformers-types.txt`.
 
-A type is listed if an auto class knows a class for it: the others are parts of such types. `orch matrix` counts
+A type is listed if an auto class knows a class for it: the others are parts of such types. `orch capabilities` counts
 coverage by this list, without starting Python. `just classes` writes it again after the lock of the environment `torch`
 has changed.
 """
