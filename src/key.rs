@@ -332,6 +332,10 @@ pub enum MissReason {
         date: String,
         max: String,
     },
+    /// This run measured it, and its latency may not be read as it stands.
+    NotQuiet {
+        doubts: String,
+    },
     /// Something above it runs, so its key is not known yet.
     After {
         step: String,
@@ -357,6 +361,9 @@ impl fmt::Display for MissReason {
             Self::OutputLost { what } => write!(f, "its output was lost: {what}"),
             Self::Asked => f.write_str("asked for by --rerun"),
             Self::TooOld { date, max } => write!(f, "measured {date}, longer ago than {max}"),
+            Self::NotQuiet { doubts } => {
+                write!(f, "measured again: its latency was not quiet ({doubts})")
+            }
             Self::After { step } => write!(f, "after {step}"),
         }
     }

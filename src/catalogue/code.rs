@@ -1,20 +1,20 @@
 //! What the implementation of a kind is made of, and its digest: editing it reruns the steps that it performs, and
 //! nothing else does.
 //!
-//! The sources are embedded in the binary. Tests are left out, and so are the compiler and the crates below the named
-//! ones: they compute nothing by themselves that an output shows.
+//! Sources in Rust and Python count by their tokens (`build/tokens.rs`), wherever their files lie: comments, layout and
+//! moves change no digest. Tests are left out, and so are the compiler and the crates below the named ones: they compute
+//! nothing by themselves that an output shows.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{LazyLock, OnceLock};
 
-use include_dir::{Dir, include_dir};
-
 use crate::base::Digest;
 use crate::base::fs::embedded;
 use crate::{template, toolchain};
 
-static RUST: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/src");
+/// The token streams of all sources, which the build script wrote: `path`, U+001F, tokens, U+001E.
+const TOKENS: &str = include_str!(concat!(env!("OUT_DIR"), "/tokens.txt"));
 const LOCK: &str = "Cargo.lock";
 const CRATES: &str = include_str!("../../Cargo.lock");
 
@@ -92,40 +92,60 @@ impl Code {
 
 /// All sources that a digest can be made of, by path below the root of the repository.
 #[derive(Debug, Clone)]
-pub struct Sources(BTreeMap<String, Cow<'static, [u8]>>);
+pub struct Sources(BTreeMap<String, Source>);
+
+/// One source: its text where a reader needs it, and what its digest is made of.
+#[derive(Debug, Clone)]
+struct Source {
+    text: Cow<'static, str>,
+    counted: Cow<'static, str>,
+}
+
+impl Source {
+    /// A source of which each character counts.
+    fn whole(text: &'static str) -> Self {
+        Self {
+            text: Cow::Borrowed(text),
+            counted: Cow::Borrowed(text),
+        }
+    }
+}
 
 impl Sources {
     /// Those that this binary was made of.
     pub fn embedded() -> &'static Self {
         static EMBEDDED: LazyLock<Sources> = LazyLock::new(|| {
             let mut files = BTreeMap::new();
-            for (root, dir) in [("src", &RUST), ("python/orch_py", &toolchain::PACKAGE)] {
-                let named = embedded(dir)
-                    .into_iter()
-                    .filter_map(|file| Some((file.path().to_str()?, file)));
-                for (path, file) in named
-                    .filter(|(path, _)| !path.contains("tests") && !path.contains("__pycache__"))
-                {
-                    files.insert(
-                        format!("{root}/{path}"),
-                        Cow::Borrowed(without_tests(file.contents())),
-                    );
+            for (path, tokens) in TOKENS
+                .split_terminator('\u{1e}')
+                .filter_map(|record| record.split_once('\u{1f}'))
+            {
+                files.insert(path.to_owned(), Source::whole(tokens));
+            }
+            for file in embedded(&toolchain::PACKAGE) {
+                let path = format!("python/orch_py/{}", file.path().display());
+                if let (Some(source), Some(text)) = (files.get_mut(&path), file.contents_utf8()) {
+                    source.text = Cow::Borrowed(text);
                 }
             }
             for name in template::names() {
                 let text = template::source(name).unwrap_or_default();
-                files.insert(format!("templates/{name}"), Cow::Borrowed(text.as_bytes()));
+                files.insert(format!("templates/{name}"), Source::whole(text));
             }
-            files.insert(LOCK.into(), Cow::Borrowed(CRATES.as_bytes()));
+            files.insert(LOCK.into(), Source::whole(CRATES));
             Sources(files)
         });
         &EMBEDDED
     }
 
     /// These sources, with another content for one file.
-    pub fn with(&self, path: &str, content: Vec<u8>) -> Self {
+    pub fn with(&self, path: &str, content: String) -> Self {
         let mut files = self.0.clone();
-        files.insert(path.into(), Cow::Owned(content));
+        let changed = Source {
+            text: Cow::Owned(content.clone()),
+            counted: Cow::Owned(content),
+        };
+        files.insert(path.into(), changed);
         Self(files)
     }
 
@@ -134,7 +154,7 @@ impl Sources {
     }
 
     pub fn text(&self, path: &str) -> Option<&str> {
-        std::str::from_utf8(self.0.get(path)?).ok()
+        Some(&self.0.get(path)?.text)
     }
 
     fn of(&self, part: &Part) -> BTreeSet<String> {
@@ -179,19 +199,6 @@ impl Sources {
         }
         found
     }
-}
-
-/// A Rust source up to its inline tests, which stand at its end.
-fn without_tests(source: &'static [u8]) -> &'static [u8] {
-    const TESTS: &[u8] = b"\nmod tests {\n";
-    let Some(at) = memchr::memmem::find(source, TESTS) else {
-        return source;
-    };
-    let before = &source[..at];
-    &before[..before
-        .iter()
-        .rposition(|byte| *byte == b'\n')
-        .map_or(at, |line| line + 1)]
 }
 
 /// Modules of the package that a Python source may import: `from orch_py import a, b` and `from orch_py.a import x`.
@@ -252,7 +259,7 @@ fn digest(parts: &[&[Part]], sources: &Sources) -> Digest {
         lines.extend(
             paths
                 .into_iter()
-                .map(|path| format!("{path} {}", Digest::of(&sources.0[&path]))),
+                .map(|path| Digest::of(sources.0[&path].counted.as_bytes()).to_string()),
         );
     }
     Digest::of(Vec::from_iter(lines).join("\n").as_bytes())
@@ -273,6 +280,14 @@ fn locked_crate(lock: &str, name: &str) -> Option<String> {
 }
 
 #[cfg(test)]
+#[path = "../../build/tokens.rs"]
+mod tokens;
+
+#[cfg(test)]
+#[path = "../../build/token_tests.rs"]
+mod token_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -287,8 +302,8 @@ mod tests {
         for path in rust {
             let text = sources.text(path).unwrap();
             assert!(
-                !text.lines().any(|line| line.trim() == "#[test]"),
-                "{path} has a test before its end"
+                !text.contains("\n#\n[\ntest\n]\n"),
+                "{path} has a test among its tokens"
             );
         }
     }

@@ -63,7 +63,7 @@ const HERE: &[Part] = &[Part::Rust("catalogue/openvino.rs")];
 
 /// `orch worker openvino`
 pub const CODE: &[Part] =
-    parts!(Rust "openvino", "runtime/control.rs", "runtime/openvino"; Crate "openvino-sys");
+    parts!(Rust "openvino", "runtime/control", "runtime/openvino"; Crate "openvino-sys");
 
 pub static LIBRARY: Wheel = Wheel {
     env: EnvName::Openvino,

@@ -25,7 +25,8 @@ pub static ARTEFACT: Artefact = Artefact {
     // Another SoC makes another binary, so two targets that differ in options have artefacts of their own. A target
     // may be called as another artefact is.
     label: |wanted| {
-        let (target, precision) = (wanted.target, wanted.precision.word());
+        let target = wanted.target;
+        let precision = wanted.precision.word();
         let is_taken = ARTEFACTS
             .iter()
             .any(|artefact| artefact.name != ARTEFACT.name && artefact.name == target);

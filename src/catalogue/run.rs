@@ -61,7 +61,8 @@ impl TestMeasure {
 impl RunParams {
     /// What a run asks for, before it could say so itself.
     pub fn requested_device(&self) -> String {
-        let (backend, device) = (self.backend.name, &self.device);
+        let backend = self.backend.name;
+        let device = &self.device;
         if backend == device {
             device.clone()
         } else {

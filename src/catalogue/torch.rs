@@ -62,7 +62,7 @@ const HERE: &[Part] = &[Part::Rust("catalogue/torch.rs")];
 /// `orch-torch`
 pub const CODE: &[Part] = parts!(
     Rust "bin/orch-torch", "device/lease.rs", "device/native/cuda.rs", "device/native/nvml.rs", "device/shown.rs",
-        "device/vram.rs", "runtime/control.rs";
+        "device/vram.rs", "runtime/control";
     Crate "nvml-wrapper", "tch", "torch-sys"
 );
 

@@ -18,7 +18,8 @@ const LOADS: &[&Artefact] = &[&ARTEFACT];
 
 const fn pair(backend: &'static BackendRow) -> Pair {
     // The page needs no Python, and the test only what has made its model.
-    let (template, test_env) = ("transformers_js", EnvName::Torch);
+    let template = "transformers_js";
+    let test_env = EnvName::Torch;
     Pair {
         backend,
         loads: LOADS,

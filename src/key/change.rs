@@ -50,7 +50,8 @@ impl Change {
 
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (old, new) = (self.old.as_deref(), self.new.as_deref());
+        let old = self.old.as_deref();
+        let new = self.new.as_deref();
         if is_hidden(old) || is_hidden(new) {
             let variable = self.name.strip_prefix("env.").unwrap_or(&self.name);
             return match (old, new) {
@@ -90,7 +91,8 @@ mod tests {
             doc
         };
         let hidden = |text: &str| Hidden(Digest::of(text.as_bytes())).to_string();
-        let (one, other) = (hidden("one"), hidden("other"));
+        let one = hidden("one");
+        let other = hidden("other");
         let told = |new: Option<&str>, old: Option<&str>| {
             let changes = doc(new).changes_since(&doc(old));
             assert!(!serde_json::to_string(&changes).unwrap().contains("plain"));

@@ -233,8 +233,10 @@ fn every_source_has_its_place() {
     let world = World::new();
     // Of every runtime one target: the project itself opens no browser and reaches no phone.
     let target = |runtime: &&Runtime| {
-        let (runtime, pair) = (runtime.name, &runtime.pairs[0]);
-        let (backend, artefact) = (pair.backend.name, pair.loads[0]);
+        let pair = &runtime.pairs[0];
+        let runtime = runtime.name;
+        let backend = pair.backend.name;
+        let artefact = pair.loads[0];
         let precision = (artefact.precisions)(false)[0].word();
         let loads = format!("artefact: {}, precisions: [{precision}]", artefact.name);
         format!("  any-{runtime}: {{runtime: {runtime}, backend: {backend}, {loads}}}\n")

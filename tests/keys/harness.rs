@@ -172,7 +172,7 @@ impl World {
         let text = sources
             .text(path)
             .unwrap_or_else(|| panic!("orch has no source {path}"));
-        self.sources = Some(sources.with(path, format!("{text}\n").into_bytes()));
+        self.sources = Some(sources.with(path, format!("{text}\n")));
     }
 
     /// Another version of a crate that orch is built with.
@@ -182,7 +182,7 @@ impl World {
             .split_once(&format!("\nname = \"{name}\"\nversion = \""))
             .unwrap();
         let changed = format!("{head}\nname = \"{name}\"\nversion = \"99.{rest}");
-        self.sources = Some(Sources::embedded().with("Cargo.lock", changed.into_bytes()));
+        self.sources = Some(Sources::embedded().with("Cargo.lock", changed));
     }
 
     pub(crate) fn dir(&self) -> &Path {
@@ -230,7 +230,8 @@ impl World {
     pub(crate) fn settle(&self, outputs: Outputs) -> Reran {
         let session = self.session();
         let planned = self.planned(&session);
-        let (project, store) = (&planned.project, &session.store);
+        let project = &planned.project;
+        let store = &session.store;
         let plan = &project.plan;
         let options = Options {
             spec: self.spec.clone(),
@@ -287,7 +288,8 @@ impl World {
         let changed = [("code", code), ("what it shows", shown)]
             .into_iter()
             .filter(|(what, now)| {
-                let (path, now) = (self.dir.join(what), now.to_string());
+                let path = self.dir.join(what);
+                let now = now.to_string();
                 let before = fs::read_to_string(&path).unwrap_or_default();
                 fs::write(path, &now).unwrap();
                 now != before

@@ -550,10 +550,8 @@ fn pictures_and_sounds() {
             inputs: {{{input}, mask: {{dtype: int64, shape: [1], value: 1}}}}}}\n"
         )
     };
-    let (of_two, of_one) = (
-        "dtype: float32, shape: [2, 4]",
-        "dtype: float32, shape: [1, 4]",
-    );
+    let of_two = "dtype: float32, shape: [2, 4]";
+    let of_one = "dtype: float32, shape: [1, 4]";
     let pictured = format!(
         "pixel_values: {{{of_two}, picture: [a.png, b.png]}}, pixel_mask: {{{of_one}, picture: [b.png]}}"
     );
