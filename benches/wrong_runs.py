@@ -4,9 +4,17 @@
     PYTHON benches/wrong_runs.py --orch target/release/orch
 
 PYTHON is that of orch's environment `ort` (onnx, onnxruntime, numpy, safetensors). Each passed case is spoilt in these
-ways: two outputs of one shape are swapped; one channel is negated; the outputs are another input's; and, of ONNX
-artefacts, all weights of one layer are zero and the model is run again. A wrong run "passes" if the verdict is PASS;
-it is "FAINT" if the case counts the negated channel among those that are too small for its tolerance.
+ways, on both of its inputs:
+
+- outputs: two of one shape are swapped, or all are another input's;
+- columns and rows: one index of the last axis, or of the one before, is negated, 0, its mean, another index's, or the
+  other input's. The slices of least magnitude are among those that are drawn;
+- ids: whole numbers, of any type, are greater by 2;
+- masks: of ONNX artefacts with a mask, it hides nothing in the run;
+- layers: of ONNX artefacts, all weights of one layer are 0, and the model is run again.
+
+A change is a wrong run if it is one by the magnitude of what it changes: of the changed places of an output, the ratio
+of signal to noise is below what the case's tolerance asks. A wrong run "passes" if the verdict is PASS.
 Prints a table by precision and ends with 1 if any passed.
 """
 
@@ -14,13 +22,14 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import json
 import random
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,16 +55,55 @@ def swapped(outputs: Tensors) -> Iterator[tuple[str, Tensors]]:
                 yield f"{one} and {other} swapped", outputs | {one: b, other: a}
 
 
-def negated(outputs: Tensors, channel: int) -> Tensors:
-    """The first output of floats with one channel of its last axis negated."""
-    name = first_of_floats(outputs)
-    spoilt = outputs[name].copy()
-    spoilt[..., channel % spoilt.shape[-1]] *= -1
-    return outputs | {name: spoilt}
+def is_wrong(spoilt: Tensors, right: Tensors, least: float) -> bool:
+    """Whether any output is off by more than the tolerance allows, by the magnitude of the places that changed."""
+    for name, value in right.items():
+        a, b = (judge.widened(side).astype(np.float64) for side in (spoilt[name], value))
+        places = (a != b) & np.isfinite(a) & np.isfinite(b) & (np.abs(b) < 1e30)
+        noise, signal = ((a - b)[places] ** 2).sum(), (b[places] ** 2).sum()
+        if places.any() and (value.dtype.kind in "iub" or signal < noise * 10 ** (least / 10)):
+            return True
+    return False
 
 
-def first_of_floats(outputs: Tensors) -> str:
-    return next(name for name, value in outputs.items() if value.dtype.kind == "f" and value.ndim)
+SLICES: dict[str, Callable[[np.ndarray, np.ndarray, int], np.ndarray]] = {
+    "negated": lambda rows, _, at: -rows[at],
+    "zero": lambda rows, _, at: np.zeros_like(rows[at]),
+    "mean": lambda rows, _, at: np.full_like(rows[at], rows[at].mean()),
+    "another's": lambda rows, _, at: rows[(at + 1) % len(rows)],
+    "other input's": lambda _, other, at: other[at],
+}
+
+
+def sliced(outputs: Tensors, other: Tensors, name: str, axis: int, at: int, how: str) -> Tensors:
+    """The outputs with one index of an axis spoilt."""
+    value = np.array(outputs[name])
+    rows, others = np.moveaxis(value, axis, 0), np.moveaxis(other[name], axis, 0)
+    rows[at] = SLICES[how](rows.copy(), others, at)
+    return outputs | {name: value}
+
+
+def drawn(value: np.ndarray, axis: int, chance: random.Random) -> list[int]:
+    """An index by chance, and that of the least magnitude that is not 0 and not what rounding leaves."""
+    size = np.sqrt((by_axis(np.nan_to_num(value.astype(np.float64), posinf=0, neginf=0), axis) ** 2).mean(axis=1))
+    told = np.flatnonzero(size > 1e-6 * size.max(initial=0.0))
+    return sorted({chance.choice(told.tolist()), int(told[np.argmin(size[told])])}) if told.size else []
+
+
+def by_axis(value: np.ndarray, axis: int) -> np.ndarray:
+    return np.moveaxis(value, axis, 0).reshape(value.shape[axis], -1)
+
+
+def renumbered(outputs: Tensors) -> Iterator[tuple[str, Tensors]]:
+    for name, value in outputs.items():
+        if value.dtype.kind in "iu" and value.size:
+            yield name, outputs | {name: value + value.dtype.type(2)}
+        elif value.dtype.kind == "f" and value.ndim and value.size >= 4 * value.shape[-1]:
+            rows = by_axis(value, value.ndim - 1)
+            for at in np.flatnonzero((rows == np.round(rows)).all(axis=1) & (rows != 0).any(axis=1))[:1]:
+                spoilt = value.copy()
+                spoilt[..., at] += 2
+                yield f"{name}, column {at}", outputs | {name: spoilt}
 
 
 LAYER = re.compile(r"^.*?[./]\w*\.?\d+(?=[./])")
@@ -101,7 +149,7 @@ class Case:
     def __init__(self, args: argparse.Namespace, case: dict[str, Any], folder: Path) -> None:
         self.name, self.precision = case["case"], case["precision"]
         self.tolerance = case["numerics"]["tolerance"]
-        self.faint = {name: found["faint_columns"] for name, found in case["numerics"]["tensors"].items()}
+        self.tokens = [name for name, found in case["numerics"]["tensors"].items() if found.get("tokens") is not None]
         steps = [step for step in case["steps"] if not step.startswith(("inputs:", "judge:"))]
         self.result = self.fetched(args, next(s for s in steps if s.startswith("run:")), folder / "result")
         made = [step for step in steps if step.startswith("generate:") and not step.endswith(":run")]
@@ -126,15 +174,7 @@ class Case:
         assert reference is not None
         theirs = self.tensors(self.model, "control-reference")
         dropped = self.tensors(self.model, "dropped-reference")
-        return judge.decide(outputs, reference, self.tolerance, control, theirs, dropped)[0]
-
-    def is_told(self, channel: int) -> bool:
-        """Whether the case says of channels that they are too small for its tolerance, and this is one: even the
-        reference with it negated agrees with the reference."""
-        reference = self.tensors(self.model, "reference")
-        assert reference is not None
-        told = self.faint.get(first_of_floats(reference), 0) > 0
-        return told and judge.verdict(negated(reference, channel), reference, self.tolerance)["agrees"]
+        return judge.decide(outputs, reference, self.tolerance, control, theirs, dropped, tokens=self.tokens)[0]
 
     def spoilt(self, chance: random.Random) -> Iterator[tuple[str, str, str]]:
         """Way, detail, verdict."""
@@ -144,29 +184,67 @@ class Case:
         if right != "PASS":
             yield "as it was", "", "not reproduced: " + right
             return
+        for way, detail, wrong, also in self.made(outputs, control, chance):
+            is_one = is_wrong(wrong, outputs, self.tolerance["snr"])
+            if is_one or (control and also and is_wrong(also, control, self.tolerance["snr"])):
+                yield way, detail, self.verdict(wrong, also)
+
+    def made(
+        self, outputs: Tensors, control: Tensors | None, chance: random.Random
+    ) -> Iterator[tuple[str, str, Tensors, Tensors | None]]:
+        """Way, detail, and the outputs for both inputs."""
         for detail, wrong in swapped(outputs):
-            also = dict(swapped(control)).get(detail) if control else None
-            yield "swapped outputs", detail, self.verdict(wrong, also)
-        for channel in chance.sample(range(10_000), 3):
-            wrong, also = negated(outputs, channel), negated(control, channel) if control else None
-            # The padding's channel is zero with tied embeddings: negated it is what it was.
-            if any(not np.array_equal(wrong[name], outputs[name]) for name in outputs):
-                found = self.verdict(wrong, also)
-                yield "negated channel", str(channel), "FAINT" if found == "PASS" and self.is_told(channel) else found
+            yield "swapped outputs", detail, wrong, dict(swapped(control)).get(detail) if control else None
+        for name, ids in renumbered(outputs):
+            yield "ids", name, ids, dict(renumbered(control)).get(name, control) if control else None
         if control:
-            yield "another input", "", self.verdict(control, outputs)
+            yield "another input", "", control, outputs
+            if all(control[name].shape == value.shape for name, value in outputs.items()):
+                yield from self.slices(outputs, control, chance)
         if self.artefact:
-            names = json.loads((self.artefact / "manifest.json").read_text())["outputs"]
-            feeds = self.tensors(self.artefact, "inputs")
-            second = self.tensors(self.artefact, "control-inputs")
-            assert feeds is not None
-            for detail, model in weightless(self.artefact / "model.onnx", chance):
-                try:
-                    wrong, also = executed(model, feeds, names), executed(model, second, names) if second else None
-                except Exception as error:  # noqa: BLE001 - a model that does not run passes nothing.
-                    yield "dropped layer", detail, f"does not run: {type(error).__name__}"
+            yield from self.executed(self.artefact, outputs, chance)
+
+    def slices(
+        self, outputs: Tensors, control: Tensors, chance: random.Random
+    ) -> Iterator[tuple[str, str, Tensors, Tensors | None]]:
+        floats = [
+            name
+            for name, value in outputs.items()
+            if value.dtype.kind == "f" and value.ndim and value.size >= 4 * max(value.shape[-2:], default=1)
+        ]
+        for name in chance.sample(floats, min(2, len(floats))):
+            value = outputs[name]
+            for axis, way in ((value.ndim - 1, "column"), (value.ndim - 2, "row")):
+                if axis < 0 or value.shape[axis] < 2:
                     continue
-                yield "dropped layer", detail, self.verdict(wrong, also)
+                for at in drawn(value, axis, chance):
+                    for how in SLICES:
+                        wrong, also = (
+                            sliced(one, two, name, axis, at, how)
+                            for one, two in ((outputs, control), (control, outputs))
+                        )
+                        yield f"{way} {how}", f"{name}[{axis}: {at}]", wrong, also
+
+    def executed(
+        self, artefact: Path, outputs: Tensors, chance: random.Random
+    ) -> Iterator[tuple[str, str, Tensors, Tensors | None]]:
+        names = json.loads((artefact / "manifest.json").read_text())["outputs"]
+        feeds, second = self.tensors(artefact, "inputs"), self.tensors(artefact, "control-inputs")
+        assert feeds is not None
+        models = [(f"dropped layer {detail}", model) for detail, model in weightless(artefact / "model.onnx", chance)]
+        for detail, model in models:
+            # A model that does not run passes nothing.
+            with contextlib.suppress(Exception):
+                yield (
+                    "dropped layer",
+                    detail,
+                    executed(model, feeds, names),
+                    executed(model, second, names) if second else None,
+                )
+        for name, value in (second or {}).items():
+            if "mask" in name and value.ndim == 2 and set(np.unique(value)) == {0, 1}:
+                seen = second | {name: np.ones_like(value)}
+                yield "mask", name, outputs, executed(onnx.load(artefact / "model.onnx"), seen, names)
 
 
 def main() -> int:

@@ -18,9 +18,9 @@ One tensor, ours `a` against the reference `b`, under `{atol, rtol, budget, cosi
    * scale + rtol * |b|). `over` is the share of computed places with a ratio above 1, and may not be above `budget`;
    no ratio may be above 4 (above 1 where the budget is 0). Where the last axis has at least 2 indices, `column_over` is
    the largest such share among its indices (columns) that have at least 4 computed places, and not above a half; 0 if
-   there is none. `faint_columns` counts those of them, not all 0, whose negatives would pass as the reference's:
-   with a = -b no ratio is above 4 (or 1), and of ratios above 1 there are no more than half of the column's and no
-   more than `budget` of the tensor's. They decide nothing, and are told.
+   there is none. A slice is all places at one index of one axis: a row, a column, a channel. Ids among other numbers
+   are a slice of at least 4 places in which `b` is whole and below 2^24 everywhere, and not 0 everywhere: there `a` is
+   within a half, or 1/256 of |b| where that is more, for at least the share `tokens` of the places.
 4. Cosine = a.b / (|a| |b|), between -1 and 1; 1 if a equals b everywhere; else 0 if |a| or |b| is 0, or if it is not
    finite. SNR = 10 log10(|b|^2 / |a - b|^2) in dB, between -200 and 200; 200 if |a - b| is 0; else -200 if |b| is 0.
    Both over the computed places of the tensor, if there are at least 2; and of every row of the last axis that has at
@@ -38,6 +38,21 @@ Tokens are the integers and bools of an output of which the model's task says so
    1st percentile is below `tokens`, and the worst row not below 1 - 2 * (1 - tokens); all to 1e-9. `max_abs` is 1 if
    anything differs; `mae` and `over` are the share that does. A ratio is (1 - share) / (1 - bound), or, where the
    bound is 1 and the share below it, 1 and how many places differ.
+
+A run gives outputs for two inputs: the reference's, and the control's. What one slice holds may be so small beside the
+rest of its tensor that the bounds of 3 let anything pass there. So:
+
+6. Of each output of floats, each axis with at least 2 indices and each of its slices with at least 4 computed places,
+   there are wrong answers: zeros; the negative of `b`; a constant, which is the mean of `b` in the slice; and the other
+   input's `b`. Sums are over both inputs, or over the first alone where the control is lacking or has another shape.
+   S = |b|^2, E = |a - b|^2, and of a wrong answer w, D = |w - b|^2 and X = |a - w|^2, where a constant is the mean of
+   `a` itself. A slice with a root mean square of at most 1e-6 times the scale is rounding's, and is left to 3. An
+   answer is wrong by the slice's own magnitude if D > S / 10^(snr / 10); so a slice that is the same for every input,
+   or the same everywhere, need not be told from those. It is refused if on either input a ratio is above 4 (or 1), or
+   more of the ratios than `budget` of the tensor's or, on the last axis, half of the slice's are above 1. If one is
+   wrong and not refused, the slice is judged by its own magnitude: of each such answer E < X (the run is nearer to the
+   reference than to it) and E <= 4 D. If not, it is wrong if E by place is more than 100 times that of the tensor's
+   other places and more than (1e-6 scale)^2; else it is undecided.
 
 `max_abs` and `mae` are those of the computed places. Of integers and bools `scale` is 1, a ratio is the difference,
 and there is neither cosine nor SNR. A figure above 1e300 is told as 1e300, for JSON knows no infinity.
@@ -61,7 +76,7 @@ TOLERANCES: dict[str, dict[str, float]] = {
 # --- What follows is a part of every generated test. ---
 
 FIGURES = (
-    *("max_abs", "mae", "scale", "over", "column_over", "faint_columns", "worst"),
+    *("max_abs", "mae", "scale", "over", "column_over", "worst"),
     *("cosine", "snr_db", "row_cosine", "row_snr_db", "tokens", "row_tokens", "sentinels"),
 )
 
@@ -142,7 +157,7 @@ def compared_tokens(
     found: dict[str, Any], ours: np.ndarray, reference: np.ndarray, tolerance: dict[str, float]
 ) -> dict[str, Any]:
     """Tokens, flattened: the share of equal places, and that of the rows."""
-    found |= {"max_abs": 0.0, "mae": 0.0, "scale": 1.0, "over": 0.0, "column_over": 0.0, "faint_columns": 0}
+    found |= {"max_abs": 0.0, "mae": 0.0, "scale": 1.0, "over": 0.0, "column_over": 0.0}
     found |= {"worst": 0.0, "sentinels": 0}
     if not reference.size:
         return found
@@ -172,7 +187,7 @@ def compared_exactly(found: dict[str, Any], ours: np.ndarray, reference: np.ndar
     gaps = [abs(int(a) - int(b)) for a, b in zip(ours[differ], reference[differ], strict=True)]
     most, size = float(max(gaps, default=0)), max(1, ours.size)
     found |= {"max_abs": most, "mae": sum(gaps) / size, "scale": 1.0, "over": len(gaps) / size, "worst": most}
-    found |= {"column_over": 0.0, "faint_columns": 0, "sentinels": 0}
+    found |= {"column_over": 0.0, "sentinels": 0}
     if gaps:
         found["wrong"] = f"{len(gaps)} of {ours.size} values differ, {first_off(found, ours, reference)}"
     return found
@@ -183,6 +198,28 @@ def by_column(values: np.ndarray, marks: np.ndarray, shape: list[int]) -> np.nda
     whole = np.zeros(len(marks))
     whole[~marks] = values
     return whole.reshape(-1, shape[-1])
+
+
+def by_axis(values: np.ndarray, axis: int) -> np.ndarray:
+    """A row for each index of an axis."""
+    return np.moveaxis(values, axis, 0).reshape(values.shape[axis], values.size // values.shape[axis])
+
+
+def wrong_ids(ours: np.ndarray, reference: np.ndarray, tolerance: dict[str, float]) -> list[str]:
+    """The first slice of whole numbers of which too many are other ones."""
+    whole = (reference == np.round(reference)) & (np.abs(reference) < 2**24)
+    near = np.abs(ours - reference) <= np.maximum(0.5, np.abs(reference) / 256)
+    for axis, size in enumerate(reference.shape):
+        if not reference.size or reference.size < 4 * size:
+            continue
+        ids = by_axis(whole, axis).all(axis=1) & by_axis(reference != 0, axis).any(axis=1)
+        if not ids.any():
+            continue
+        shares = by_axis(near, axis).mean(axis=1)
+        for index in np.flatnonzero(ids & (shares + 1e-9 < tolerance.get("tokens", 1.0))):
+            off, count = round((1 - shares[index]) * reference.size / size), reference.size // size
+            return [f"{off} of the {count} whole numbers at index {index} of axis {axis} are other ones"]
+    return []
 
 
 def compared(
@@ -217,16 +254,10 @@ def compared(
     worst, over = float(ratios.max(initial=0.0)), float((ratios > 1).sum() / max(1, ratios.size))
     known = {"max_abs": gaps.max(initial=0.0), "mae": gaps.sum() / max(1, gaps.size), "scale": scale, "worst": worst}
     found |= {name: float(min(value, 1e300)) for name, value in known.items()} | {"over": over, "column_over": 0.0}
-    faint = np.zeros(0, bool)
     if shape and shape[-1] >= 2:
         counts = (~marks).reshape(-1, shape[-1]).sum(axis=0)
         shares = by_column(ratios > 1, marks, shape).sum(axis=0) / np.maximum(counts, 1)
         found["column_over"] = float(shares[counts >= 4].max(initial=0.0))
-        negated = by_column(np.where(b == 0, 0.0, 2 * np.abs(b) / bounds), marks, shape)
-        beyond, worst_negated = (negated > 1).sum(axis=0), negated.max(axis=0, initial=0.0)
-        faint = (counts >= 4) & (worst_negated > 0) & (worst_negated <= most) & (beyond <= 0.5 * counts)
-        faint &= beyond <= tolerance["budget"] * a.size
-    found["faint_columns"] = int(faint.sum())
     if worst > most or over > tolerance["budget"]:
         at = int(np.argmax(ratios))
         place = first_place(np.cumsum(~marks) == at + 1, shape)
@@ -234,6 +265,7 @@ def compared(
         wrong.append(f"{place} {told}; {over:.3g} of the values are beyond theirs, {tolerance['budget']:g} may be")
     elif found["column_over"] > 0.5:
         wrong.append(f"{100 * found['column_over']:.0f} % of one column's values are beyond their bounds")
+    wrong += wrong_ids(ours.reshape(shape), reference.reshape(shape), tolerance)
 
     if a.size >= 2:
         # A mark becomes a 0 on both sides, which adds nothing to any sum.
@@ -309,6 +341,128 @@ def verdict(
     }
 
 
+class Side:
+    """One output for one input: ours, the reference, and what the reference is for the other input."""
+
+    def __init__(
+        self, ours: np.ndarray, reference: np.ndarray, other: np.ndarray | None, tolerance: dict[str, float]
+    ) -> None:
+        a, b = (widened(value).astype(np.float64) for value in (ours, reference))
+        c = b if other is None else widened(other).astype(np.float64)
+        marks = sentinels(b.reshape(-1)).reshape(b.shape)
+        sizes = np.abs(b[~marks & (b != 0)])
+        self.scale = float(np.sqrt(np.mean(np.minimum(sizes, 4 * np.median(sizes)) ** 2))) if sizes.size else 0.0
+        self.scale = self.scale or 1.0
+        self.computed = ~marks & (np.abs(c) < 1e30)
+        self.ours, self.reference, self.other = (np.where(self.computed, value, 0.0) for value in (a, b, c))
+        self.bounds = tolerance["atol"] * self.scale + tolerance["rtol"] * np.abs(self.reference)
+
+    def means(self, values: np.ndarray, axis: int) -> np.ndarray:
+        """The mean of each slice, at all of its places that were computed."""
+        computed = by_axis(self.computed, axis)
+        means = values.sum(axis=1) / np.maximum(computed.sum(axis=1), 1)
+        return np.where(computed, means[:, np.newaxis], 0.0)
+
+    def wrong_answers(self, axis: int) -> dict[str, np.ndarray]:
+        """What each slice must not be taken for. A place that was not computed is a 0, as it is in the reference."""
+        reference = by_axis(self.reference, axis)
+        return {
+            "zeros": np.zeros_like(reference),
+            "its negative": -reference,
+            "a constant": self.means(reference, axis),
+            "another input's": by_axis(self.other, axis),
+        }
+
+    def refuses(self, answer: np.ndarray, axis: int, tolerance: dict[str, float]) -> np.ndarray:
+        """Which slices the bounds of values would not let pass, were this the answer in one of them."""
+        gaps, counts = np.abs(answer - by_axis(self.reference, axis)), by_axis(self.computed, axis).sum(axis=1)
+        ratios = np.where(gaps == 0, 0.0, gaps / by_axis(self.bounds, axis))
+        beyond, most = (ratios > 1).sum(axis=1), 4.0 if tolerance["budget"] > 0 else 1.0
+        refused = (ratios.max(axis=1, initial=0.0) > most) | (beyond > tolerance["budget"] * self.computed.sum())
+        return refused | (beyond > 0.5 * counts) if axis == self.reference.ndim - 1 else refused
+
+
+def energy(values: np.ndarray) -> np.ndarray:
+    return (values**2).sum(axis=1)
+
+
+def slices_of(sides: list[Side], axis: int, tolerance: dict[str, float]) -> dict[str, Any] | None:
+    """The slices of an axis that are judged by their own magnitude, if any."""
+    size = sides[0].reference.shape[axis]
+    count = sum(by_axis(side.computed, axis).sum(axis=1) for side in sides)
+    signal = sum(energy(by_axis(side.reference, axis)) for side in sides)
+    error = sum(energy(by_axis(side.ours - side.reference, axis)) for side in sides)
+    scale = max(side.scale for side in sides)
+    told = by_axis(sides[0].computed, axis).sum(axis=1) >= 4
+    told &= signal > np.maximum(count, 1) * (1e-6 * scale) ** 2
+    own, unlike = np.zeros(size, bool), np.zeros(size, bool)
+    taken_for: dict[int, str] = {}
+    each = [side.wrong_answers(axis) for side in sides]
+    for what in each[0]:
+        refused, distance, ours = np.zeros(size, bool), np.zeros(size), np.zeros(size)
+        for side, answers in zip(sides, each, strict=True):
+            refused |= side.refuses(answers[what], axis, tolerance)
+            distance += energy(answers[what] - by_axis(side.reference, axis))
+            run = by_axis(side.ours, axis)
+            ours += energy(run - (side.means(run, axis) if what == "a constant" else answers[what]))
+        passes = told & ~refused & (distance > signal * 10 ** (-tolerance["snr"] / 10))
+        bad = passes & ~((error < ours) & (error <= 4 * distance))
+        own, unlike = own | passes, unlike | bad
+        for index in np.flatnonzero(bad):
+            taken_for.setdefault(int(index), what)
+    if not own.any():
+        return None
+    elsewhere = (error.sum() - error) / np.maximum(count.sum() - count, 1)
+    wrong = unlike & (error / np.maximum(count, 1) > np.maximum(100 * elsewhere, (1e-6 * scale) ** 2))
+    return {
+        "axis": axis,
+        "of": size,
+        "own": int(own.sum()),
+        "wrong": np.flatnonzero(wrong).tolist(),
+        "undecided": np.flatnonzero(unlike & ~wrong).tolist(),
+        "taken_for": taken_for[min(taken_for)] if taken_for else None,
+    }
+
+
+def small_slices(
+    outputs: dict[str, np.ndarray],
+    reference: dict[str, np.ndarray],
+    tolerance: dict[str, float],
+    control_outputs: dict[str, np.ndarray] | None = None,
+    control_reference: dict[str, np.ndarray] | None = None,
+) -> dict[str, list[dict[str, Any]]]:
+    """Of outputs that agree, the slices that are judged by their own magnitude, by axis."""
+    found = {}
+    for name, value in sorted(reference.items()):
+        if widened(value).dtype.kind != "f":
+            continue
+        other, again = (control_reference or {}).get(name), (control_outputs or {}).get(name)
+        other = other if other is not None and other.shape == value.shape else None
+        with np.errstate(all="ignore"):
+            sides = [Side(outputs[name], value, other, tolerance)]
+            if other is not None and again is not None:
+                sides.append(Side(again, other, value, tolerance))
+            axes = [axis for axis, size in enumerate(value.shape) if 2 <= size <= value.size // 4]
+            if rows := [row for axis in axes if (row := slices_of(sides, axis, tolerance))]:
+                found[name] = rows
+    return found
+
+
+def first_slice(found: dict[str, list[dict[str, Any]]], kind: str) -> str | None:
+    """The first of these slices, and how many more there are."""
+    bad = [(name, row) for name, rows in found.items() for row in rows if row[kind]]
+    if not bad:
+        return None
+    name, row = bad[0]
+    indices, more = listed_indices(row[kind]), f"; and {len(bad) - 1} more of this kind" if len(bad) > 1 else ""
+    return f"`{name}`, axis {row['axis']}, {indices} of {row['of']}: {row['taken_for']} would pass as well{more}"
+
+
+def listed_indices(indices: list[int]) -> str:
+    shown = ", ".join(map(str, indices[:8]))
+    return f"index {shown}" + (f" and {len(indices) - 8} more" if len(indices) > 8 else "")
+
+
 def farthest(found: dict[str, Any]) -> str:
     """How far the outputs of a verdict are apart, for a sentence."""
     rows = [(row["worst"] or 0.0, name, row) for name, row in found["tensors"].items() if row["max_abs"] is not None]
@@ -338,6 +492,9 @@ def decide(
         second = verdict(control_outputs, control_reference, tolerance, tokens)
         if not second["agrees"]:
             return "NUMERICS", f"right on the first input, wrong on the control's: {second['reason']}"
+    slices = small_slices(outputs, reference, tolerance, control_outputs, control_reference)
+    if told := first_slice(slices, "wrong"):
+        return "NUMERICS", f"wrong by the magnitude of its own values, which are small beside others: {told}"
     if not first["decides"]:
         return "INDECISIVE", "no output has an element, so nothing was compared"
     for other, what in (
@@ -346,4 +503,6 @@ def decide(
     ):
         if other is not None and (found := verdict(other, reference, tolerance, tokens))["agrees"]:
             return "INDECISIVE", f"{what} would pass as well: they differ by {farthest(found)}"
+    if told := first_slice(slices, "undecided"):
+        return "INDECISIVE", f"too small beside others to be told from a wrong answer: {told}"
     return "PASS", None

@@ -28,6 +28,13 @@ _MEMORY_SHARE = 0.5
 _MOST_LAYERS = 8
 # Each of them costs a forward pass.
 _MOST_PARAMETERS = 1_000_000_000
+# As many rows of a batch are exchanged alone.
+_MOST_ROWS = 8
+# A model of more parameters is not loaded twice.
+MOST_LOADED_TWICE = 100_000_000
+_OTHER_SEED = 20_011
+# Names of inputs that say which places of another one count.
+_MASKS = ("attention_mask", "decoder_attention_mask", "encoder_attention_mask", "input_mask", "padding_mask", "mask")
 # Outputs that a layer moves by less of their scale are those of a layer that has no part in them.
 LEAST_EFFECT = 1e-6
 # From so many times the bound on, it is no rounding that has grown but another choice.
@@ -62,8 +69,10 @@ def require_steady(
     found = judge.verdict(_computed(model, inputs, reference), reference, STEADY)
     if not found["agrees"]:
         calls = _called(model, inputs, _DRAWS)
-        why = f"its forward draws random numbers (`{calls[0]}`)" if calls else "its forward keeps or draws something"
-        raise Refused("numerics", f"{_off(found)} between two forward passes on the same inputs: {why}, {_so(cls)}")
+        why = (
+            f"its forward draws random numbers ({_quoted(calls)})" if calls else "its forward keeps or draws something"
+        )
+        raise Refused("indecisive", f"{_off(found)} between two forward passes on the same inputs: {why}, {_so(cls)}")
     if reason := _too_large(model):
         return {"skipped": reason}
     try:
@@ -85,7 +94,7 @@ def require_steady(
     if not found["agrees"]:
         with _fp64():
             calls = _called(model, doubled, _CHOICES)
-        raise Refused("numerics", f"{_off(found)} between fp32 and fp64: {_likely(found, calls)}, {_so(cls)}")
+        raise Refused("indecisive", f"{_off(found)} between fp32 and fp64: {_likely(found, calls)}, {_so(cls)}")
     worst = max(found["tensors"], key=lambda name: found["tensors"][name]["worst"] or 0.0)
     return {"max_abs": found["tensors"][worst]["max_abs"], "output": worst}
 
@@ -112,14 +121,106 @@ def _called(model: PreTrainedModel, inputs: Named, names: tuple[str, ...]) -> li
     return sorted(calls.seen, key=names.index)
 
 
+def _quoted(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def require_repeatable(load: Callable[[], PreTrainedModel], inputs: Named, reference: Tensors) -> None:
+    """Refuses a reference that the same weights, loaded once more with other random numbers, do not repeat."""
+    state = torch.random.get_rng_state()
+    torch.manual_seed(_OTHER_SEED)
+    try:
+        model = load()
+        found = judge.verdict(_computed(model, inputs, reference), reference, STEADY)
+    finally:
+        torch.random.set_rng_state(state)
+    if not found["agrees"]:
+        why = "what it draws when it is built is not among its weights"
+        raise Refused(
+            "indecisive", f"{_off(found)} between two loads of the same weights: {why}, {_so(type(model).__name__)}"
+        )
+
+
+def idle(model: PreTrainedModel, inputs: Named, control: Tensors, reference: Tensors) -> tuple[list[str], list[int]]:
+    """Inputs, and rows of the batch, of which the control's values change no output: nothing shows that they matter."""
+    if sum(parameter.numel() for parameter in model.parameters()) > _MOST_PARAMETERS:
+        return [], []
+    other = {name: torch.from_numpy(value) for name, value in control.items()}
+    changed = [name for name, value in inputs.items() if name in other and not torch.equal(value, other[name])]
+
+    def moves(tried: Named) -> bool:
+        try:
+            return _moved(_computed(model, tried, reference), reference)
+        except Exception:  # noqa: BLE001 - what a model does not take alone tells nothing.
+            return True
+
+    # Another order of its values as well, since the control's may be the same in just the places that matter.
+    inputs_idle = [
+        name
+        for name in changed
+        if not moves({**inputs, name: other[name]})
+        and not moves({**inputs, name: inputs[name].flatten().roll(1).view(inputs[name].shape)})
+    ]
+    rows = [value.shape[0] if value.ndim else 0 for value in inputs.values()]
+    batch = rows[0] if len(set(rows)) == 1 and rows[0] >= 2 else 0
+    rows_idle = []
+    for row in range(min(batch, _MOST_ROWS)):
+        tried = {name: value.clone() for name, value in inputs.items()}
+        for name in changed:
+            if name not in inputs_idle and other[name].shape == tried[name].shape:
+                tried[name][row] = other[name][row]
+        if any(not torch.equal(value, inputs[name]) for name, value in tried.items()) and not moves(tried):
+            rows_idle.append(row)
+    return inputs_idle, rows_idle
+
+
+def _moved(got: Tensors, reference: Tensors) -> bool:
+    """Whether any output is another one, beyond what the order of sums does."""
+    for name, value in reference.items():
+        if got[name].shape != value.shape:
+            return True
+        finite = value[np.isfinite(value)]
+        least = LEAST_EFFECT * float(np.abs(finite).max(initial=0.0)) if value.dtype.kind == "f" else 0.0
+        if not np.allclose(got[name], value, rtol=0.0, atol=least, equal_nan=True):
+            return True
+    return False
+
+
+def padded(inputs: Tensors, window: int | None = None) -> Tensors | None:
+    """The inputs with their masks, of two axes and 1 everywhere, at 0 in the last third; None where there are none.
+
+    `window` is how many positions a query of the model sees at most: fewer are hidden, since what attention over
+    nothing gives is each implementation's own affair.
+    """
+    ids = {value.shape for name, value in inputs.items() if value.dtype == np.int64 and not _is_ones(value)}
+    found = {}
+    for name, value in inputs.items():
+        is_mask = name in _MASKS or (value.dtype == np.int64 and value.shape in ids)
+        if is_mask and value.ndim == 2 and value.shape[1] >= 3 and _is_ones(value):
+            hidden = value.shape[1] // 3
+            if window is not None:
+                hidden = min(hidden, window - 1)
+            if hidden == 0:
+                continue
+            found[name] = value.copy()
+            found[name][:, value.shape[1] - hidden :] = 0
+    return {**inputs, **found} if found else None
+
+
+def _is_ones(value: np.ndarray) -> bool:
+    return value.size > 0 and bool((value == 1).all())
+
+
 def _off(found: dict[str, Any]) -> str:
-    """Which output is off by how much."""
+    """Which outputs differ, and by how much the worst does."""
     wrong = {name: row for name, row in found["tensors"].items() if row["wrong"]}
+    others = len(wrong) - 1
+    more = f", and {others} more" if others else ""
     name = max(wrong, key=lambda name: wrong[name]["worst"] or 0.0)
     row = wrong[name]
     if row["max_abs"] is None:
-        return f"output `{name}` differs ({row['wrong']})"
-    return f"output `{name}` differs by {row['max_abs']:.3g} (its scale is {row['scale']:.3g})"
+        return f"output `{name}` differs ({row['wrong']}){more}"
+    return f"output `{name}` differs by {row['max_abs']:.3g} (its scale is {row['scale']:.3g}){more}"
 
 
 def _likely(found: dict[str, Any], calls: list[str]) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 CASES = Path(__file__).resolve().parents[2] / "tests" / "fixtures" / "judge" / "cases.json"
+SLICES = CASES.with_name("slices.json")
 
 
 def array(values: list[Any], dtype: str, shape: list[int]) -> Any:
@@ -56,6 +57,23 @@ class Judge(unittest.TestCase):
                 self.assertEqual(said, case["expect"], found["wrong"])
                 self.assert_figures({name: found[name] for name in case["figures"]}, case["figures"])
                 json.dumps(found, allow_nan=False)
+
+    def test_every_slice_of_the_table(self) -> None:
+        from orch_py import judge
+
+        for case in json.loads(SLICES.read_text("utf-8")):
+            tensors = ("ours", "reference", "control_ours", "control_reference")
+            given = [
+                {"y": array(case[name], "float32", case["shape"])} if case[name] is not None else None
+                for name in tensors
+            ]
+            ours, reference, control_ours, control_reference = given
+            with self.subTest(case["name"]):
+                status, reason = judge.decide(ours, reference, case["tolerance"], control_ours, control_reference)
+                self.assertEqual(status, case["expect"], reason)
+                if case["slices"]:
+                    found = judge.small_slices(ours, reference, case["tolerance"], control_ours, control_reference)
+                    self.assertEqual(found["y"], case["slices"])
 
     def test_the_figures_of_a_tensor_reckoned_by_hand(self) -> None:
         import numpy as np

@@ -88,6 +88,26 @@ class Reference(unittest.TestCase):
         self.assertEqual(status, "PASS")
         self.assertNotIn("no_control", trees.read_manifest(out))
 
+    def test_the_control_s_mask_hides_the_last_third(self) -> None:
+        from orch_py import trees
+
+        _, out = self.of_text()
+        masks = [trees.read_tensors(out, name)["attention_mask"] for name in (trees.INPUTS, trees.CONTROL_INPUTS)]
+        self.assertEqual([mask.tolist() for mask in masks], [[[1] * 8], [[1] * 6 + [0] * 2]])
+        self.assertNotIn("control", trees.read_manifest(out))
+
+    def test_an_input_and_a_row_that_change_nothing_are_named(self) -> None:
+        from orch_py import trees
+
+        ids = [[2, 6, 11, 8, 9, 13, 15, 3], [2, 7, 12, 9, 10, 14, 16, 3]]
+        given = {"input_ids": ids, "attention_mask": [[1] * 8] * 2}
+        other = {"input_ids": [ids[1], ids[0]], "attention_mask": [[1] * 8] * 2}
+        # Neither words nor masks reach a layer that is not there.
+        alone = BERT_MODEL | {"config": BERT | {"num_hidden_layers": 0}}
+        _, out = self.worker.do("materialise", alone, inputs=self.tree(given, other))
+        found = trees.read_manifest(out)["control"]
+        self.assertEqual(found, {"idle": ["attention_mask"], "idle_rows": []})
+
     def test_without_a_control_the_manifest_says_why(self) -> None:
         from orch_py import trees
 
@@ -118,7 +138,7 @@ class Reference(unittest.TestCase):
         weights[name] = np.where(np.arange(32)[:, None] == 16, np.nan, weights[name]).astype(np.float32)
         trees.write_tensors(out, "model.safetensors", weights)
         output, _ = self.of_text(weights={"kind": "path", "path": str(out)}, config=None)
-        self.assertEqual(output["status"], "numerics")
+        self.assertEqual(output["status"], "indecisive")
         self.assertRegex(output["reason"], "output `logits` holds [0-9]+ NaN and 0 .* on the control's inputs: no run")
 
     def test_a_layer_that_does_nothing_changes_the_outputs_and_is_restored(self) -> None:
@@ -142,19 +162,19 @@ class Reference(unittest.TestCase):
 
     def test_ties_that_rounding_decides_are_told_with_their_output(self) -> None:
         output, _ = self.of_image("RTDetrForObjectDetection", RT_DETR, 64)
-        self.assertEqual(output["status"], "numerics")
+        self.assertEqual(output["status"], "indecisive")
         said = r"output `\w+` differs by [0-9.]+ .* between fp32 and fp64: values jump, likely by ties in `topk`"
         self.assertRegex(output["reason"], said)
 
     def test_a_signal_that_vanishes_is_told(self) -> None:
         output, _ = self.of_image("MobileViTModel", {"image_size": 64}, 64)
-        self.assertEqual(output["status"], "numerics")
+        self.assertEqual(output["status"], "indecisive")
         said = "between fp32 and fp64: it vanishes below what fp32 holds in full; a larger `initializer_range` keeps it"
         self.assertIn(said, output["reason"])
 
     def test_a_forward_that_draws_random_numbers_is_told(self) -> None:
         output, _ = self.of_image("ViTMAEModel", VIT_MAE, 32)
-        self.assertEqual(output["status"], "numerics")
+        self.assertEqual(output["status"], "indecisive")
         said = r"output `\w+` differs by .* between two forward passes on the same inputs: .* random numbers \(`rand`\)"
         self.assertRegex(output["reason"], said)
 

@@ -1,10 +1,12 @@
 //! All that a verdict rests on: outputs and reference, and what tells them from the outputs of something else.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use safetensors::SafeTensors;
 
-use super::{Comparison, Control, Dropped, Generation, Numerics, Verdict};
+use super::slices::{self, Side, Slices};
+use super::{Comparison, Control, Dropped, Generation, Numerics, Verdict, as_floats};
 use crate::runtime::generation::Decoded;
 use crate::spec::Tolerance;
 
@@ -57,6 +59,19 @@ fn tensors<'b>(path: &Path, bytes: &'b [u8]) -> Result<SafeTensors<'b>, Evidence
     })
 }
 
+/// Outputs of floats by name: shape and values.
+type Floats = BTreeMap<String, (Vec<usize>, Vec<f64>)>;
+
+fn floats(path: &Path) -> Result<Floats, EvidenceError> {
+    let bytes = read(path)?;
+    let all = tensors(path, &bytes)?;
+    let floats = all.iter().filter_map(|(name, tensor)| {
+        let values = as_floats(tensor.dtype(), tensor.data())?;
+        Some((name.to_owned(), (tensor.shape().to_vec(), values)))
+    });
+    Ok(floats.collect())
+}
+
 impl Evidence<'_> {
     /// The verdict, its figures, and, unless it is a pass, the reason. `label` says what the reference is.
     pub fn judge(
@@ -87,11 +102,18 @@ impl Evidence<'_> {
             .map(|(path, layer)| Ok::<_, EvidenceError>((against(&reference, path)?, layer)));
         let dropped = dropped.transpose()?;
         let generation = self.generated(tolerance)?;
+        let agrees = main.agrees() && on_control.as_ref().is_none_or(Comparison::agrees);
+        let slices = if agrees {
+            self.slices(&reference, tolerance)?
+        } else {
+            BTreeMap::new()
+        };
         let of_outputs = decided(
             &main,
             on_control.as_ref(),
             other.as_ref(),
             dropped.as_ref(),
+            &slices,
             tolerance,
         );
         let (verdict, reason) = with_generation(of_outputs, generation.as_ref());
@@ -105,8 +127,11 @@ impl Evidence<'_> {
             snr_db: main.least(|t| t.snr_db),
             tokens: main.least(|t| t.tokens),
             worst: main.most(|t| t.worst),
-            passed: main.agrees()
-                && on_control.as_ref().is_none_or(Comparison::agrees)
+            passed: agrees
+                && !slices
+                    .values()
+                    .flatten()
+                    .any(|of_axis| !of_axis.wrong.is_empty())
                 && generation
                     .as_ref()
                     .is_none_or(|generation| generation.wrong.is_none()),
@@ -117,6 +142,8 @@ impl Evidence<'_> {
                 undecided: other.agreeing,
                 by: None,
                 kept: Vec::new(),
+                idle: Vec::new(),
+                idle_rows: Vec::new(),
                 max_abs: on_control.map(|on_control| on_control.most(|t| t.max_abs)),
             }),
             dropped: dropped.map(|(dropped, layer)| Dropped {
@@ -127,16 +154,57 @@ impl Evidence<'_> {
             }),
             no_control: None,
             generation,
+            slices,
             tensors: main.tensors,
         };
         Ok((verdict, numerics, reason))
+    }
+
+    /// The slices of floats that are judged by their own magnitude, for outputs that agree.
+    fn slices(
+        &self,
+        reference: &SafeTensors<'_>,
+        tolerance: &Tolerance,
+    ) -> Result<BTreeMap<String, Vec<Slices>>, EvidenceError> {
+        let floats =
+            |path: Option<&Path>| path.map(floats).transpose().map(Option::unwrap_or_default);
+        let mut ours = floats(Some(self.outputs))?;
+        let mut again = floats(self.control_outputs)?;
+        let mut other = floats(self.control_reference)?;
+        let mut found = BTreeMap::new();
+        for (name, tensor) in reference.iter() {
+            let Some(values) = as_floats(tensor.dtype(), tensor.data()) else {
+                continue;
+            };
+            let shape = tensor.shape();
+            let of_shape = |file: &mut Floats| {
+                file.remove(name)
+                    .filter(|(other, _)| other == shape)
+                    .map(|(_, values)| values)
+            };
+            let Some(outputs) = of_shape(&mut ours) else {
+                continue;
+            };
+            let other = of_shape(&mut other);
+            let on_control = of_shape(&mut again).zip(other.clone());
+            let on_control =
+                on_control.map(|(again, other)| Side::new(again, other, Some(values.clone())));
+            let mut sides = vec![Side::new(outputs, values, other)];
+            sides.extend(on_control);
+            let small = slices::small(&sides, shape, tolerance);
+            if !small.is_empty() {
+                found.insert(name.to_owned(), small);
+            }
+        }
+        Ok(found)
     }
 
     fn generated(&self, tolerance: &Tolerance) -> Result<Option<Generation>, EvidenceError> {
         let Some((theirs, ours)) = self.generation else {
             return Ok(None);
         };
-        let (reference, bytes) = (read(theirs)?, ours.map(read).transpose()?);
+        let reference = read(theirs)?;
+        let bytes = ours.map(read).transpose()?;
         let ours = ours
             .zip(bytes.as_deref())
             .map(|(path, bytes)| tensors(path, bytes))
@@ -183,6 +251,7 @@ fn decided(
     on_control: Option<&Comparison>,
     other: Option<&Comparison>,
     dropped: Option<&(Comparison, &str)>,
+    slices: &BTreeMap<String, Vec<Slices>>,
     tolerance: &Tolerance,
 ) -> Decided {
     if let Some(reason) = main.told() {
@@ -191,6 +260,12 @@ fn decided(
     if let Some(reason) = on_control.and_then(Comparison::told) {
         let told = format!(
             "right on the inputs that it was made with, wrong on the control's inputs: {reason}"
+        );
+        return (Verdict::Numerics, Some(told));
+    }
+    if let Some(told) = first_slices(slices, |of_axis| &of_axis.wrong) {
+        let told = format!(
+            "wrong by the magnitude of its own values, which are small beside others: {told}"
         );
         return (Verdict::Numerics, Some(told));
     }
@@ -213,12 +288,36 @@ fn decided(
             Some(too_loose(&whose, dropped, tolerance)),
         );
     }
+    if let Some(told) = first_slices(slices, |of_axis| &of_axis.undecided) {
+        let told = format!("too small beside others to be told from a wrong answer: {told}");
+        return (Verdict::Indecisive, Some(told));
+    }
     (Verdict::Pass, None)
+}
+
+/// The first slices of a kind, with their output, and how many axes have more.
+fn first_slices(
+    slices: &BTreeMap<String, Vec<Slices>>,
+    kind: fn(&Slices) -> &[usize],
+) -> Option<String> {
+    let all = slices
+        .iter()
+        .flat_map(|(name, axes)| axes.iter().map(move |of_axis| (name, of_axis)));
+    let told: Vec<_> = all
+        .filter_map(|(name, of_axis)| Some(format!("`{name}`, {}", of_axis.told(kind)?)))
+        .collect();
+    let (first, rest) = told.split_first()?;
+    Some(if rest.is_empty() {
+        first.clone()
+    } else {
+        format!("{first}; and {} more of this kind", rest.len())
+    })
 }
 
 /// Both figures: by how much what is wrong differs, and what the tolerance allows.
 fn too_loose(whose: &str, wrong: &Comparison, tolerance: &Tolerance) -> String {
-    let (off, worst) = (wrong.most(|t| t.max_abs), wrong.most(|t| t.worst));
+    let off = wrong.most(|t| t.max_abs);
+    let worst = wrong.most(|t| t.worst);
     if off == 0.0 {
         return format!("{whose} are the same, so a wrong run could not be told from a right one");
     }
@@ -249,8 +348,10 @@ mod tests {
             undecided: undecided.map(str::to_owned),
             ..Generation::default()
         };
-        let (right, wrong) = (generation(None, None), generation(Some("w"), Some("u")));
-        let (undecided, of_outputs) = (generation(None, Some("u")), || Some("outputs".to_owned()));
+        let right = generation(None, None);
+        let wrong = generation(Some("w"), Some("u"));
+        let undecided = generation(None, Some("u"));
+        let of_outputs = || Some("outputs".to_owned());
         for (verdict, reason, given, expected, told) in [
             (Verdict::Pass, None, &right, Verdict::Pass, None),
             (

@@ -84,7 +84,8 @@ impl Generation {
             reference,
             decoded.as_ref().is_some_and(|decoded| decoded.cached),
         )?;
-        let (rows, steps) = (reference.rows, reference.steps);
+        let rows = reference.rows;
+        let steps = reference.steps;
         let asked = (rows * steps) as u64;
         let nothing = Self {
             asked,
@@ -161,7 +162,8 @@ impl Reference {
             return Err(format!("`tokens` of the reference has the shape {shape:?}"));
         };
         let (ranked, likeliest) = whole(file, "likeliest")?;
-        let (scores, scale) = (floats(file, "scores")?, floats(file, "scale")?);
+        let scores = floats(file, "scores")?;
+        let scale = floats(file, "scale")?;
         let fits = ranked.len() == 3 && ranked[..2] == [rows, steps] && ranked[2] > 0;
         if !fits || scores.len() != likeliest.len() || scale.len() != tokens.len() {
             return Err("the reference of the generation does not fit together".to_owned());
@@ -196,15 +198,14 @@ impl Reference {
     fn other(&self, row: usize, step: usize, token: i64, tolerance: &Tolerance) -> OtherToken {
         let at = row * self.steps + step;
         let ranks = at * self.ranks..(at + 1) * self.ranks;
-        let (likeliest, scores) = (&self.likeliest[ranks.clone()], &self.scores[ranks]);
+        let likeliest = &self.likeliest[ranks.clone()];
+        let scores = &self.scores[ranks];
         let place = likeliest.iter().position(|known| *known == token);
         let margin = scores[0] - scores[place.unwrap_or(self.ranks - 1)];
         let bound = 2.0 * (tolerance.atol * self.scale[at] + tolerance.rtol * scores[0].abs());
-        let (row, step, tie) = (
-            row as u64,
-            step as u64 + 1,
-            place.is_some() && margin <= bound,
-        );
+        let row = row as u64;
+        let step = step as u64 + 1;
+        let tie = place.is_some() && margin <= bound;
         OtherToken {
             row,
             step,
@@ -301,10 +302,8 @@ mod tests {
             for (name, value) in case["reference"].as_object().into_iter().flatten() {
                 reference[name] = value.clone();
             }
-            let (ours, reference) = (
-                file(&serde_json::json!({"tokens": case["tokens"]})),
-                file(&reference),
-            );
+            let ours = file(&serde_json::json!({"tokens": case["tokens"]}));
+            let reference = file(&reference);
             let [ours, reference] =
                 [&ours, &reference].map(|file| SafeTensors::deserialize(file).unwrap());
             let tolerance = Tolerance::usual(Precision::Fp32);

@@ -7,9 +7,12 @@
 
 mod evidence;
 mod generation;
+mod ids;
 mod sentinel;
+mod slices;
 mod tensor;
 mod tokens;
+mod used;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +26,7 @@ use crate::spec::Tolerance;
 
 pub use evidence::{Evidence, EvidenceError};
 pub use generation::{Generation, OtherToken};
+pub use slices::Slices;
 pub use tensor::{Rows, TensorNumerics};
 
 /// What a case comes to.
@@ -61,6 +65,9 @@ pub struct Numerics {
     pub passed: bool,
     /// Per output tensor that could be compared.
     pub tensors: BTreeMap<String, TensorNumerics>,
+    /// Slices of outputs that are so small beside others that they are judged by their own magnitude, by axis.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub slices: BTreeMap<String, Vec<Slices>>,
     /// What tells the outputs from those of another input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<Control>,
@@ -94,6 +101,12 @@ pub struct Control {
     /// Inputs that are as given there: another value of them would ask for outputs of other shapes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<String>,
+    /// Inputs of which another value changes no output.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub idle: Vec<String>,
+    /// Rows of the batch that change no output, from 0.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub idle_rows: Vec<usize>,
     /// How far the run was from them on that input; None where it was not run there.
     pub max_abs: Option<f64>,
 }
@@ -203,7 +216,8 @@ fn one(
     tolerance: &Tolerance,
     is_tokens: bool,
 ) -> Result<(TensorNumerics, Option<String>), String> {
-    let (dtype, shape) = (reference.dtype(), reference.shape());
+    let dtype = reference.dtype();
+    let shape = reference.shape();
     if output.dtype() != dtype {
         return Err(format!(
             "dtype is {}, the reference's is {dtype}",
@@ -216,7 +230,9 @@ fn one(
             output.shape()
         ));
     }
-    let (ours, theirs, name) = (output.data(), reference.data(), dtype.to_string());
+    let ours = output.data();
+    let theirs = reference.data();
+    let name = dtype.to_string();
     if let Some(b) = as_floats(dtype, theirs) {
         let a = as_floats(dtype, ours).expect("BUG: both have one type");
         return tensor::floats(&a, &b, shape, &name, tolerance);

@@ -67,7 +67,8 @@ impl Sentinels {
         (0..self.places.len())
             .filter(|at| self.places[*at])
             .find(|&at| {
-                let (a, b) = (ours[at], reference[at]);
+                let a = ours[at];
+                let b = reference[at];
                 let is_saturated = a.abs() >= HALF && a.abs() >= 10.0 * self.largest;
                 let is_near = a == b || (a - b).abs() <= 0.01 * b.abs() && b.is_finite();
                 a.signum() != b.signum() || !(is_near || is_saturated)
@@ -81,7 +82,8 @@ fn gap(reference: &[f64]) -> Option<f64> {
         .iter()
         .map(|value| value.abs())
         .filter(|size| *size > 0.0 && *size < ALWAYS);
-    let (mut large, mut below) = (Vec::new(), 0.0f64);
+    let mut large = Vec::new();
+    let mut below = 0.0f64;
     for size in magnitudes {
         if size >= LEAST {
             large.push(size)

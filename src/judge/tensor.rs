@@ -2,13 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::ids;
 use super::sentinel::Sentinels;
 use crate::spec::Tolerance;
 
 /// Where a budget lets values beyond the bound, none may be further than so many times the bound.
 const FURTHEST: f64 = 4.0;
 /// What is beyond the bound lies scattered: of a column no more than half.
-const COLUMN: f64 = 0.5;
+pub(super) const COLUMN: f64 = 0.5;
 /// A column of fewer values tells nothing by itself.
 const LEAST_COLUMN: u32 = 4;
 /// Rows whose root mean square is below this share of the tensor's scale have no direction worth asking for.
@@ -38,9 +39,6 @@ pub struct TensorNumerics {
     /// `over` for the worst column: one index of the last axis, over all rows.
     #[serde(default)]
     pub column_over: f64,
-    /// Columns whose values are so small that the bounds of values would let their negatives pass.
-    #[serde(default)]
-    pub faint_columns: u64,
     /// The largest |a − b| as a multiple of its bound.
     #[serde(default)]
     pub worst: f64,
@@ -133,8 +131,7 @@ pub(super) fn floats(
         total.add(a[at], b[at]);
         let ratio = ratio(a[at], b[at], figures.scale, tolerance);
         over += usize::from(ratio > 1.0);
-        let negated = self::ratio(-b[at], b[at], figures.scale, tolerance);
-        columns.add(at, ratio, negated);
+        columns.add(at, ratio);
         if ratio > figures.worst {
             (figures.worst, farthest) = (ratio, at);
         }
@@ -143,17 +140,19 @@ pub(super) fn floats(
     figures.mae = (total.sum_abs / total.count.max(1) as f64).min(MOST);
     figures.over = over as f64 / total.count.max(1) as f64;
     figures.column_over = columns.worst();
-    figures.faint_columns = columns.faint(tolerance.budget, total.count);
     figures.cosine = (total.count >= 2).then(|| total.cosine());
     figures.snr_db = (total.count >= 2).then(|| total.snr_db());
     (figures.row_cosine, figures.row_snr_db) = rows(a, b, shape, &sentinels, figures.scale);
     let wrong = wrong.or_else(|| {
         let far = || {
-            let (at, ours, theirs) = (place(farthest, shape), six(a[farthest]), six(b[farthest]));
+            let at = place(farthest, shape);
+            let ours = six(a[farthest]);
+            let theirs = six(b[farthest]);
             format!("the farthest at {at:?}: {ours} where the reference is {theirs}")
         };
         beyond(&figures, tolerance, over, total.count, far)
     });
+    let wrong = wrong.or_else(|| ids::wrong(a, b, shape, tolerance.tokens));
     figures.worst = figures.worst.min(MOST);
     Ok((figures, wrong))
 }
@@ -193,7 +192,7 @@ pub(super) fn first_off(a: &[i128], b: &[i128], shape: &[usize]) -> Option<Strin
 }
 
 /// |a − b| as a multiple of `atol` · scale + `rtol` · |b|.
-fn ratio(a: f64, b: f64, scale: f64, tolerance: &Tolerance) -> f64 {
+pub(super) fn ratio(a: f64, b: f64, scale: f64, tolerance: &Tolerance) -> f64 {
     if a == b {
         0.0
     } else {
@@ -202,7 +201,7 @@ fn ratio(a: f64, b: f64, scale: f64, tolerance: &Tolerance) -> f64 {
 }
 
 /// The root mean square of the nonzero values, each clipped to four times their median: a few giants do not move it.
-fn scale(b: &[f64], sentinels: &Sentinels) -> f64 {
+pub(super) fn scale(b: &[f64], sentinels: &Sentinels) -> f64 {
     let mut sizes: Vec<f64> = (0..b.len())
         .filter(|&at| !sentinels.holds(at) && b[at] != 0.0)
         .map(|at| b[at].abs())
@@ -283,7 +282,8 @@ fn beyond(
     (!broken.is_empty()).then(|| broken.join("; "))
 }
 
-fn furthest(budget: f64) -> f64 {
+/// How many times its bound a value may be off.
+pub(super) fn furthest(budget: f64) -> f64 {
     if budget > 0.0 { FURTHEST } else { 1.0 }
 }
 
@@ -295,9 +295,6 @@ struct Column {
     /// How many of its values were computed, and how many of them are beyond the bound.
     count: u32,
     over: u32,
-    /// What would come of it if the outputs were the reference's, and this column negated.
-    over_negated: u32,
-    worst_negated: f64,
 }
 
 impl Columns {
@@ -310,15 +307,13 @@ impl Columns {
         Self(vec![Column::default(); width])
     }
 
-    /// Ratios of a value to its bound: as it is, and as the reference's negative would be.
-    fn add(&mut self, at: usize, ratio: f64, negated: f64) {
+    /// Adds the ratio of a value to its bound.
+    fn add(&mut self, at: usize, ratio: f64) {
         if !self.0.is_empty() {
             let width = self.0.len();
             let column = &mut self.0[at % width];
             column.count += 1;
             column.over += u32::from(ratio > 1.0);
-            column.over_negated += u32::from(negated > 1.0);
-            column.worst_negated = column.worst_negated.max(negated);
         }
     }
 
@@ -330,17 +325,6 @@ impl Columns {
         self.telling()
             .map(|column| f64::from(column.over) / f64::from(column.count))
             .fold(0.0, f64::max)
-    }
-
-    /// Of `all` values in the tensor, `budget` may be beyond their bounds.
-    fn faint(&self, budget: f64, all: usize) -> u64 {
-        let is_faint = |column: &&Column| {
-            let over = f64::from(column.over_negated);
-            let is_let_pass =
-                over <= COLUMN * f64::from(column.count) && over <= budget * all as f64;
-            column.worst_negated > 0.0 && column.worst_negated <= furthest(budget) && is_let_pass
-        };
-        self.telling().filter(is_faint).count() as u64
     }
 }
 
@@ -403,7 +387,8 @@ fn rows(
     scale: f64,
 ) -> (Option<Rows>, Option<Rows>) {
     let width = row_width(shape, b.len());
-    let (mut cosines, mut noises) = (Vec::new(), Vec::new());
+    let mut cosines = Vec::new();
+    let mut noises = Vec::new();
     for begin in (0..b.len()).step_by(width) {
         let mut sums = Sums::default();
         let is_computed = |at: &usize| !sentinels.holds(*at);

@@ -148,7 +148,8 @@ fn a_tolerance_names_what_it_loosens() {
 #[test]
 fn tokens_pass_only_where_wrong_ones_would_not() {
     let padded = |real: &[i64]| [real, &[0; 27]].concat();
-    let (right, other) = (padded(&[17, 4, 92]), padded(&[5, 60, 3]));
+    let right = padded(&[17, 4, 92]);
+    let other = padded(&[5, 60, 3]);
     let text: Vec<i64> = (0..30).map(|at| at * 7919 % 101).collect();
     let next: Vec<i64> = (0..30).map(|at| at * 104_729 % 97).collect();
     let swapped = [&text[10..20], &text[..10], &text[20..]].concat();
@@ -395,4 +396,47 @@ fn a_reason_names_the_place_and_both_values_in_few_digits() {
         reason.contains("the farthest at [2]: 0.575781 where the reference is 0.5; "),
         "{reason}"
     );
+}
+
+#[test]
+fn slices_are_judged_as_those_of_the_table() {
+    let table = include_str!("../../tests/fixtures/judge/slices.json");
+    let table: Vec<serde_json::Value> = serde_json::from_str(table).unwrap();
+    assert!(table.len() > 30);
+    for case in &table {
+        let name = case["name"].as_str().unwrap();
+        let shape = case["shape"].as_array().unwrap().iter();
+        let shape: Vec<usize> = shape.map(|size| size.as_u64().unwrap() as usize).collect();
+        let folder = Folder(tempfile::tempdir().unwrap());
+        let file = |key: &str| {
+            let values = case[key].as_array()?;
+            let (dtype, bytes) = tensor("float32", values);
+            Some(folder.written(key, dtype, &[("y", shape.clone(), bytes)]))
+        };
+        let [control_outputs, control_reference] = ["control_ours", "control_reference"].map(file);
+        let evidence = Evidence {
+            outputs: &file("ours").unwrap(),
+            reference: &file("reference").unwrap(),
+            control_outputs: control_outputs.as_deref(),
+            control_reference: control_reference.as_deref(),
+            dropped: None,
+            tokens: &[],
+            generation: None,
+            decoded: None,
+        };
+        let tolerance: Tolerance = serde_json::from_value(case["tolerance"].clone()).unwrap();
+        let (verdict, numerics, reason) = evidence.judge("torch", &tolerance).unwrap();
+        let verdict = serde_json::to_value(verdict)
+            .unwrap()
+            .as_str()
+            .unwrap()
+            .to_uppercase();
+        assert_eq!(verdict, case["expect"], "{name}: {reason:?}");
+        let expected: Vec<Slices> = serde_json::from_value(case["slices"].clone()).unwrap();
+        assert_eq!(
+            numerics.slices.get("y").cloned().unwrap_or_default(),
+            expected,
+            "{name}"
+        );
+    }
 }

@@ -9,7 +9,7 @@ use super::tensor::{TensorNumerics, first_off, row_width, worst};
 use crate::spec::Tolerance;
 
 /// What sums of shares may be off by.
-const ROUNDING: f64 = 1e-9;
+pub(super) const ROUNDING: f64 = 1e-9;
 
 /// `a` are ours, `b` the reference's, both row-major and of `shape`. The reason is None where they agree.
 pub(super) fn tokens(

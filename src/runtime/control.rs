@@ -3,14 +3,22 @@
 //! Which inputs are sizes, axes or indices is not known; other values of those would pose another problem. The shapes
 //! of the outputs show it.
 
+pub mod declared;
+mod idle;
+mod masks;
+
 use std::path::Path;
 
 use anyhow::Context;
 use serde_json::{Map, Value, json};
 
 use crate::base::fs as bfs;
+use crate::runtime::JobStatus;
 use crate::runtime::manifest::Manifest;
+use crate::runtime::refusal::Refusal;
 use crate::runtime::tensors::{self, Element, Infer, Tensor, Tensors};
+use declared::Declared;
+use idle::Idle;
 
 /// The runtime that computes them.
 pub struct Witness {
@@ -26,10 +34,14 @@ const CHANGED: [&str; 2] = ["manifest.json", tensors::CONTROL_INPUTS];
 
 /// Copies the tree of a ready model and adds the control's inputs and outputs, and the reference if the user gave none.
 /// `start` loads the model if anything must be computed. Gives facts for the record.
+///
+/// A reference that is other at a second run, holds NaN, or breaks what the file declares is refused here, once for all
+/// targets.
 pub fn reference<'m>(
     artefact: &Path,
     out: &Path,
     by: &Witness,
+    declared: &Declared,
     start: impl FnOnce(&Manifest) -> anyhow::Result<Box<Infer<'m>>>,
 ) -> anyhow::Result<Map<String, Value>> {
     let mut manifest = Manifest::read(artefact)?;
@@ -44,7 +56,7 @@ pub fn reference<'m>(
     let told = match tensors::control_inputs(artefact)? {
         None if is_given => Err("the model came without a second input".to_owned()),
         other => match start(&manifest) {
-            Ok(mut infer) => answered(artefact, out, other, by, &mut infer)?,
+            Ok(mut infer) => answered(artefact, out, other, (by, declared), &mut infer)?,
             // Another runtime may accept the model, and the user gave the expected outputs.
             Err(error) if is_given => {
                 Err(format!("{} does not take the model: {error:#}", by.name))
@@ -53,16 +65,15 @@ pub fn reference<'m>(
         },
     };
     match &told {
-        Ok(kept) => {
+        Ok(Found { kept, idle }) => {
             let by = if by.is_tested {
                 format!("{}, which is tested itself", by.name)
             } else {
                 by.name.to_owned()
             };
-            manifest.rest.insert(
-                "control".to_owned(),
-                json!({"by": is_given.then_some(by), "kept": kept}),
-            );
+            let Idle { inputs, rows } = idle;
+            let control = json!({"by": is_given.then_some(by), "kept": kept, "idle": inputs, "idle_rows": rows});
+            manifest.rest.insert("control".to_owned(), control);
         }
         Err(why) => {
             manifest.rest.entry("no_control").or_insert(json!(why));
@@ -78,28 +89,56 @@ pub fn reference<'m>(
     Ok(facts)
 }
 
-/// Gives the inputs that the control leaves as they are, or why there is no control. Moved values may be invalid for
-/// the model, such as an index beyond its table; that is no error.
+/// What was found of the control.
+struct Found {
+    /// Inputs that it leaves as they are.
+    kept: Vec<String>,
+    /// What changes nothing.
+    idle: Idle,
+}
+
+/// Gives what was found, or why there is no control. Moved values may be invalid for the model, such as an index beyond
+/// its table; that is no error.
 fn answered(
     artefact: &Path,
     out: &Path,
     other: Option<Tensors>,
-    by: &Witness,
+    (by, declared): (&Witness, &Declared),
     infer: &mut Infer<'_>,
-) -> anyhow::Result<Result<Vec<String>, String>> {
+) -> anyhow::Result<Result<Found, String>> {
     let given = tensors::read(&artefact.join(tensors::INPUTS))?;
-    let reference = match artefact.join(REFERENCE) {
-        path if path.is_file() => tensors::read(&path)?,
-        _ => {
-            let outputs = infer(&given)?;
-            tensors::write(&out.join(REFERENCE), &outputs)?;
-            outputs
-        }
+    let path = artefact.join(REFERENCE);
+    let expected = path.is_file().then(|| tensors::read(&path)).transpose()?;
+    let computed = match infer(&given) {
+        Ok(outputs) => Some(outputs),
+        // The user gave the expected outputs, and another runtime may compute them.
+        Err(_) if expected.is_some() => None,
+        Err(error) => return Err(error),
     };
+    if let Some(outputs) = &computed {
+        declared.axes_hold(&given, outputs)?;
+        let again = infer(&given)?;
+        steady(outputs, &again, declared)?;
+    }
+    let is_given = expected.is_some();
+    let reference = expected
+        .or(computed)
+        .expect("BUG: a reference is given or computed");
+    numbers(&reference, is_given)?;
+    if !is_given {
+        tensors::write(&out.join(REFERENCE), &reference)?;
+    }
     let Some(other) = other else {
         return Ok(Err("the model came without a second input".to_owned()));
     };
-    let (inputs, outputs, kept) = match find(&given, &other, &reference, infer) {
+    // Masks that hide nothing would be all that was ever seen of them.
+    let padded = masks::padded(&other);
+    let with_masks = padded.map(|padded| find(&given, &padded, &reference, infer));
+    let with_masks = with_masks
+        .and_then(Result::ok)
+        .filter(|(_, outputs, _)| no_number(outputs).is_none());
+    let found = with_masks.map_or_else(|| find(&given, &other, &reference, infer), Ok);
+    let (inputs, outputs, kept) = match found {
         Ok(control) => control,
         Err(error) => {
             return Ok(Err(format!(
@@ -108,9 +147,83 @@ fn answered(
             )));
         }
     };
+    if let Some(nan) = no_number(&outputs) {
+        return Ok(Err(format!("of the second input {nan}")));
+    }
     tensors::write(&out.join("control-reference.safetensors"), &outputs)?;
     tensors::write(&out.join(tensors::CONTROL_INPUTS), &inputs)?;
-    Ok(Ok(kept))
+    let idle = idle::find(&given, &inputs, infer)?;
+    Ok(Ok(Found { kept, idle }))
+}
+
+/// An error where a second run on the same inputs gives something else.
+fn steady(first: &Tensors, second: &Tensors, declared: &Declared) -> anyhow::Result<()> {
+    let differing: Vec<_> = first
+        .iter()
+        .filter(|(name, one)| idle::moves(one, second.get(*name)))
+        .collect();
+    if differing.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<_> = differing
+        .iter()
+        .map(|(name, _)| format!("`{name}`"))
+        .collect();
+    let random: Vec<_> = declared
+        .random
+        .iter()
+        .map(|name| format!("`{name}`"))
+        .collect();
+    let cause = if random.is_empty() {
+        "the model draws random numbers or keeps a state".to_owned()
+    } else {
+        format!("{} draws random numbers", random.join(", "))
+    };
+    let (outputs, differ) = if names.len() == 1 {
+        ("the output", "differs")
+    } else {
+        ("the outputs", "differ")
+    };
+    let told = format!(
+        "{outputs} {} {differ} between two runs of the reference on the same inputs: {cause}, so no target can be compared with \
+         it; export the model in evaluation mode, without the random part, or with inputs that switch it off (a noise scale of 0)",
+        names.join(", ")
+    );
+    Err(Refusal::because(JobStatus::Indecisive, told))
+}
+
+/// An error where the reference holds NaN.
+fn numbers(reference: &Tensors, is_given: bool) -> anyhow::Result<()> {
+    let Some(nan) = no_number(reference) else {
+        return Ok(());
+    };
+    let (whose, what) = if is_given {
+        (
+            "the expected outputs",
+            "give numbers there, or leave the output out of `outputs`",
+        )
+    } else {
+        (
+            "the reference",
+            "give inputs that no mask hides as a whole, or say with `expected` what is right",
+        )
+    };
+    let told = format!("in {whose} {nan}, so no target can be compared with it; {what}");
+    Err(Refusal::because(JobStatus::Indecisive, told))
+}
+
+/// The first output with NaN, and how many there are.
+fn no_number(outputs: &Tensors) -> Option<String> {
+    outputs.iter().find_map(|(name, tensor)| {
+        let values = tensor.to_f64();
+        let nans = values.iter().filter(|value| value.is_nan()).count();
+        (nans > 0).then(|| {
+            format!(
+                "the output `{name}` holds {nans} NaN of {} values",
+                values.len()
+            )
+        })
+    })
 }
 
 /// Takes all `other` values if the outputs then have the shapes of the `reference`; else those floats that keep the
@@ -208,6 +321,34 @@ mod tests {
             ("scale", floats(&[1.0])),
             ("n", number(2.0)),
         ])
+    }
+
+    #[test]
+    fn a_reference_that_is_other_each_time_or_no_number_is_refused() {
+        let one = named([("y", floats(&[1.0, 2.0]))]);
+        let other = named([("y", floats(&[1.0, 2.5]))]);
+        assert!(steady(&one, &one, &Declared::default()).is_ok());
+        let error = steady(
+            &one,
+            &other,
+            &Declared {
+                random: ["Multinomial".to_owned()].into(),
+                ..Declared::default()
+            },
+        );
+        let error = error.unwrap_err();
+        assert_eq!(Refusal::status_of(&error), JobStatus::Indecisive);
+        let told = "the output `y` differs between two runs of the reference on the same inputs: `Multinomial` draws random";
+        assert!(error.to_string().starts_with(told), "{error}");
+        let nan = named([("y", floats(&[f64::NAN, 1.0]))]);
+        let error = numbers(&nan, false).unwrap_err();
+        assert_eq!(Refusal::status_of(&error), JobStatus::Indecisive);
+        assert!(
+            error
+                .to_string()
+                .starts_with("in the reference the output `y` holds 1 NaN of 2 values, so"),
+            "{error}"
+        );
     }
 
     fn found(scale: f64, n: f64) -> (Vec<String>, Vec<f64>) {

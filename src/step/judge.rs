@@ -39,10 +39,8 @@ impl StepKind for Judge {
 
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
         let params: JudgeParams = step.params.parse()?;
-        let (result, model) = (
-            places.input("result").to_owned(),
-            places.input("model").to_owned(),
-        );
+        let result = places.input("result").to_owned();
+        let model = places.input("model").to_owned();
         let out = places.out.clone();
         Ok(Work::Judge(Box::new(move || {
             judge(&params, &result, &model, &out)
@@ -62,10 +60,8 @@ fn judge(
     let control_outputs = present(result, "control-outputs.safetensors");
     let control_reference = present(model, "control-reference.safetensors");
     let dropped = present(model, "dropped-reference.safetensors");
-    let (generation, generated) = (
-        present(model, generation::REFERENCE),
-        present(result, generation::GENERATED),
-    );
+    let generated = present(result, generation::GENERATED);
+    let generation = present(model, generation::REFERENCE);
     let evidence = Evidence {
         outputs: &result.join("outputs.safetensors"),
         reference: &model.join("reference.safetensors"),
@@ -92,7 +88,10 @@ fn judge(
                 .map(Origin::deserialize)
                 .transpose()?
                 .unwrap_or_default();
-            (control.by, control.kept) = (origin.by, origin.kept);
+            control.by = origin.by;
+            control.kept = origin.kept;
+            control.idle = origin.idle;
+            control.idle_rows = origin.idle_rows;
         }
         None => {
             let why =
@@ -109,9 +108,12 @@ fn judge(
     })
 }
 
-/// Of a ready file's control: what its manifest says.
+/// What the manifest says of the control.
 #[derive(Default, Deserialize)]
+#[serde(default)]
 struct Origin {
     by: Option<String>,
     kept: Vec<String>,
+    idle: Vec<String>,
+    idle_rows: Vec<usize>,
 }

@@ -10,6 +10,7 @@ those of the model without one of its layers.
 from __future__ import annotations
 
 import gc
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -65,8 +66,10 @@ def run(job: Job, made: Made = ({}, [])) -> Output:
     trees.write_tensors(job.out, trees.INPUTS, inputs)
     trees.write_tensors(job.out, trees.REFERENCE, reference)
     control = None
+    idle = None
     if controls:
-        control, no_control = _control(job.out, model, controls, reference)
+        control, seen, no_control = _control(job.out, model, controls, reference)
+        idle = steady.idle(model, named, seen, reference) if seen is not None else None
     dropped, without, no_dropped = steady.without_a_layer(model, named, reference)
     if without is not None:
         trees.write_tensors(job.out, trees.DROPPED_REFERENCE, without)
@@ -76,6 +79,11 @@ def run(job: Job, made: Made = ({}, [])) -> Output:
         None if steps is None else generation.write(job.out, model, steps, named, list(reference), control, dropped)
     )
     fp64 = steady.require_steady(model, named, reference, job.param("tokens", []))
+    if parameters <= steady.MOST_LOADED_TWICE:
+        del model
+        gc.collect()
+        again = lambda: torch_model.from_pretrained(cls, str(job.out), local_files_only=True, **_remote_code(job))  # noqa: E731
+        steady.require_repeatable(again, named, reference)
     seconds["steady"] = time.perf_counter() - started
 
     versions = trees.versions("torch", "transformers", "safetensors", "tokenizers")
@@ -91,6 +99,8 @@ def run(job: Job, made: Made = ({}, [])) -> Output:
     }
     if no_control is not None:
         manifest["no_control"] = no_control
+    if idle is not None and any(idle):
+        manifest["control"] = {"idle": idle[0], "idle_rows": idle[1]}
     if dropped is not None:
         manifest["dropped"] = dropped
     if generates is not None:
@@ -121,17 +131,19 @@ def _outputs(
     for name, value in outputs.items():
         if wrong := trees.not_a_number(name, value):
             raise Refused(
-                "numerics", f"{wrong}{when}: no run can be compared with it; change the config, seed or inputs"
+                "indecisive", f"{wrong}{when}: no run can be compared with it; change the config, seed or inputs"
             )
     return outputs, named
 
 
 def _control(
     out: Path, model: transformers.PreTrainedModel, candidates: list[trees.Tensors], reference: trees.Tensors
-) -> tuple[trees.Tensors | None, str | None]:
+) -> tuple[trees.Tensors | None, trees.Tensors | None, str | None]:
     """Writes inputs and outputs of the control and gives the inputs, or says why there is none.
 
-    It is the first candidate that changes the outputs enough, or else the one that changes them most.
+    It is the first candidate that changes the outputs enough, or else the one that changes them most. Its masks hide
+    the last third, if the model takes that: the inputs with such masks come second, and those without, from which it
+    generates, first.
     """
     most, found = -1.0, None
     for control in candidates:
@@ -143,7 +155,7 @@ def _control(
             if isinstance(error, Refused):
                 raise
             # A model may need more of its inputs than their recipes say.
-            return None, f"{type(model).__name__} takes the inputs, but not the control's: {first_line(error)}"
+            return None, None, f"{type(model).__name__} takes the inputs, but not the control's: {first_line(error)}"
         moved = steady.effect(other, reference)
         if moved > most:
             most, found = moved, (control, other)
@@ -151,9 +163,27 @@ def _control(
             break
     assert found is not None
     control, other = found
-    trees.write_tensors(out, trees.CONTROL_INPUTS, control)
+    seen = control
+    if (masked := steady.padded(control, narrowest_window(model.config.to_dict()))) is not None:
+        try:
+            other, _ = _outputs(model, masked, list(reference), " where masks hide the last third")
+            seen = masked
+        except Exception as error:  # noqa: BLE001 - a model may refuse such masks in any way, or give NaN.
+            print(f"the control's masks hide nothing: {first_line(error)}", flush=True)
+    trees.write_tensors(out, trees.CONTROL_INPUTS, seen)
     trees.write_tensors(out, trees.CONTROL_REFERENCE, other)
-    return control, None
+    return control, seen, None
+
+
+def narrowest_window(config: dict[str, Any]) -> int | None:
+    """The fewest positions that a window or chunk of attention spans, in a config or one below it."""
+    found = []
+    for key, value in config.items():
+        if isinstance(value, dict):
+            found.append(narrowest_window(value))
+        elif re.search("window|chunk", str(key)) and type(value) is int and value > 0:
+            found.append(value)
+    return min((size for size in found if size is not None), default=None)
 
 
 def _inputs(job: Job, weights: dict[str, Any], made: Made) -> tuple[trees.Tensors, list[trees.Tensors], str | None]:

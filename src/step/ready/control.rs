@@ -128,7 +128,8 @@ mod tests {
 
     #[test]
     fn a_recipe_s_control_is_taken_as_it_is() {
-        let (recipe, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let recipe = tempfile::tempdir().unwrap();
+        let out = tempfile::tempdir().unwrap();
         let given = one(Element::Uint8, &[1, 2]);
         let told = bring(Some(recipe.path()), &given, out.path()).unwrap();
         assert_eq!(
