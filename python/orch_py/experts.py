@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from orch_py import stand_ins
+
 
 def _switch(self: Any, hidden: torch.Tensor, chosen: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     """`chosen` marks one expert for each token, or none where it is full."""
@@ -53,9 +55,13 @@ _FORWARDS: dict[str, Callable[..., torch.Tensor]] = {
 
 @contextmanager
 def all_computing(model: torch.nn.Module) -> Iterator[None]:
+    if not stand_ins.are_allowed():
+        yield
+        return
     found = [(module, _FORWARDS[name]) for module in model.modules() if (name := type(module).__name__) in _FORWARDS]
     for module, forward in found:
         module.forward = MethodType(forward, module)
+        stand_ins.note(f"{type(module).__name__}.forward")
     try:
         yield
     finally:

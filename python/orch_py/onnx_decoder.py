@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 import torch
 
-from orch_py import cached, judge, onnx_graph, parity, torch_model, trees
+from orch_py import cached, judge, onnx_graph, parity, stand_ins, torch_model, trees
 from orch_py.decoder_tree import FOLDER
 from orch_py.greedy import Take
 from orch_py.onnx_equals import Equals
@@ -30,22 +30,31 @@ _DYNAMO_LEAST_OPSET = 18
 Route = Callable[[torch.nn.Module, Named, list[str], int], onnx.ModelProto]
 
 
-def export(tree: Path, out: Path, routes: list[str], opset: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What the artefact's manifest says of its decoder, and each attempt at one."""
+def export(
+    tree: Path, out: Path, routes: list[str], opset: int, helped: bool
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What the artefact's manifest says of its decoder, and each attempt at one.
+
+    `helped` is whether orch's functions may stand in for torch's while an exporter traces.
+    """
     manifest = trees.read_manifest(tree)
     asked, attempts = manifest["generation"], []
     if "cache" not in asked:
         return {"why_not": asked["no_cache"]}, attempts
     known = [route for route in routes if route in ROUTES]
     for implementations in torch_model.for_export(torch_model.model_class(manifest["class"])):
-        for route in known:
+        for route, is_helped in stand_ins.variants(known, helped):
             used = opset if route == "legacy" else max(opset, _DYNAMO_LEAST_OPSET)
-            attempt: dict[str, Any] = {"route": route, "opset": used, "decoder": True, "error": None, "max_abs": None}
+            attempt: dict[str, Any] = {"route": route, "opset": used, "decoder": True, "error": None}
+            attempt |= {"helped": is_helped, "max_abs": None}
             attempts.append(attempt)
             folder = out / FOLDER
             folder.mkdir()
             try:
-                _make(tree, folder, implementations, attempt)
+                with stand_ins.recorded(is_helped) as used_functions:
+                    _make(tree, folder, implementations, attempt)
+                if used_functions:
+                    attempt["stand_ins"] = stand_ins.by_name(used_functions)
                 return {"folder": FOLDER}, attempts
             except Exception as error:  # exporters raise anything; the next route may do better.
                 if is_out_of_memory(error):

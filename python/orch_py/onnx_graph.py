@@ -267,6 +267,13 @@ def sort(graph: onnx.GraphProto) -> None:
     _refill(graph.node, [graph.node[place] for place in order])
 
 
+def sized_by_values(graph: onnx.GraphProto) -> set[str]:
+    """Operators whose outputs have as many values as their inputs say, which compilers for accelerators refuse."""
+    found = {node.op_type for node in graph.node} & {"NonZero", "Unique", "Compress"}
+    below = (inner for node in graph.node for inner in subgraphs(node))
+    return found.union(*map(sized_by_values, below))
+
+
 def open_session(path: Path, optimised: bool = True) -> onnxruntime.InferenceSession:
     options = _options()
     if not optimised:

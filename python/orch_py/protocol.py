@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-STATUSES = ("ok", "unsupported", "unavailable", "error", "numerics", "oom")
+STATUSES = ("ok", "unsupported", "unavailable", "error", "numerics", "indecisive", "oom")
 
 # The longest reason that is worth a line in a report; the log holds the rest.
 MAX_REASON = 600

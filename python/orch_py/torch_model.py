@@ -19,7 +19,7 @@ import torch
 import transformers
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from orch_py import checkpoint, config_keys, diffusers_models, experts, trees
+from orch_py import checkpoint, config_keys, diffusers_models, experts, stand_ins, trees
 from orch_py.protocol import Refused, first_line, listed
 
 Named = dict[str, torch.Tensor]
@@ -302,10 +302,15 @@ def _same(one: Any, other: Any) -> bool:
 @contextmanager
 def _rounding() -> Iterator[None]:
     """While tracing, a size is a tensor in disguise, and tensors lack the `round` by which models reckon with sizes."""
-    if hasattr(torch.Tensor, "__round__"):
+    if hasattr(torch.Tensor, "__round__") or not stand_ins.are_allowed():
         yield
         return
-    torch.Tensor.__round__ = lambda self, digits=None: round(self.item(), digits)  # type: ignore[attr-defined]
+
+    def rounded(self: torch.Tensor, digits: int | None = None) -> float:
+        stand_ins.note("round")
+        return round(self.item(), digits)
+
+    torch.Tensor.__round__ = rounded  # type: ignore[attr-defined]
     try:
         yield
     finally:

@@ -116,7 +116,8 @@ class Exports(unittest.TestCase):
                     op.run(job)
             self.assertEqual(caught.exception.status, "numerics")
             if op is export_onnx:
-                attempt = caught.exception.facts["attempts"][0]
+                computed = [each for each in caught.exception.facts["attempts"] if each["max_abs"] is not None]
+                attempt = computed[0]
                 self.assertEqual((attempt["ok"], attempt["max_abs"] < 1e-4), (False, True))
                 self.assertEqual(list(out.iterdir()), [])
 
@@ -143,7 +144,7 @@ class Exports(unittest.TestCase):
         for op, params in (("export_onnx", {"routes": ["legacy"]}), ("export_torchscript", {})):
             output, out = self.worker.do(op, params, model=model)
             self.assertEqual((output["status"], output["reason"]), ("ok", None))
-            told = output["facts"]["attempts"][0] if op == "export_onnx" else output["facts"]
+            told = output["facts"]["attempts"][-1] if op == "export_onnx" else output["facts"]
             self.assertLess(told["control_max_abs"], 1e-4)
             control = trees.read_tensors(out, trees.CONTROL_INPUTS)
             self.assertEqual(

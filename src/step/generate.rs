@@ -159,14 +159,15 @@ impl TestContext {
     /// `templates/hardware/<this>.py.j2`.
     pub fn hardware(&self) -> anyhow::Result<&'static str> {
         let pair = self.runtime.on(self.backend).with_context(|| {
-            let (target, runtime, backend) = (&self.target, self.runtime.name, self.backend.name);
+            let target = &self.target; let runtime = self.runtime.name; let backend = self.backend.name;
             format!("target `{target}`: there is no template of a test for runtime `{runtime}` on backend `{backend}`")
         })?;
         Ok(pair.template)
     }
 
     fn check(&self) -> anyhow::Result<()> {
-        let (model, target) = (&self.model, &self.target);
+        let model = &self.model;
+        let target = &self.target;
         if self.artefact.needs_class && self.components.is_empty() {
             let class = self.class.as_deref().unwrap_or_default();
             let identifier =

@@ -33,7 +33,8 @@ pub fn test_context(
     run: &RunParams,
     artefact_variant: &str,
 ) -> TestContext {
-    let (model, target) = (&spec.models[&case.model], &spec.targets[&case.target]);
+    let model = &spec.models[&case.model];
+    let target = &spec.targets[&case.target];
     let (class, trust_remote_code, own_weights) = match &model.source {
         Source::Transformers {
             class,

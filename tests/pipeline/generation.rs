@@ -42,7 +42,7 @@ models:
     family: state-space
     task: text-generation
     pipeline: text
-    config: {vocab_size: 128, hidden_size: 64, num_hidden_layers: 2, state_size: 8, intermediate_size: 128, initializer_range: 0.1}
+    config: {vocab_size: 128, hidden_size: 64, num_hidden_layers: 2, state_size: 8, intermediate_size: 128, initializer_range: 0.2}
     dims: *dims
     inputs:
       input_ids: {dtype: int64, shape: [batch, seq], randint: [3, 128]}
@@ -51,6 +51,8 @@ models:
 matrix:
   models: ['*']
   targets: [cpu, openvino, eager-cpu, cpu-static]
+  exclude:
+    - {model: mamba, target: cpu-static, reason: weights that make its text vary are too coarse at int8}
 ";
 
 #[test]
@@ -62,10 +64,8 @@ fn text_is_decoded_with_a_cache_where_there_is_one_and_a_wrong_cache_is_caught()
         .success()
         .json();
     for (name, case) in cases(&document) {
-        let (generation, times) = (
-            &case["numerics"]["generation"],
-            &case["metrics"]["decoding"],
-        );
+        let generation = &case["numerics"]["generation"];
+        let times = &case["metrics"]["decoding"];
         let why = generation["decoded"]["why"].as_str();
         let is_cached = !name.starts_with("mamba") && !name.contains("cpu-static");
         assert_eq!(
@@ -267,10 +267,8 @@ fn with_decoder(sandbox: &Sandbox, model: &str, change: &str) -> (Verdict, Optio
         &format!("{folder}/job.json"),
         serde_json::to_string(&job).unwrap() + "\n",
     );
-    let (given, answer) = (
-        format!("{folder}/job.json"),
-        sandbox.path(&format!("{folder}/answer")),
-    );
+    let given = format!("{folder}/job.json");
+    let answer = sandbox.path(&format!("{folder}/answer"));
     let line = format!(
         r#"ORCH_RESULT_FD=3 exec "$@" 3>'{}' <'{given}'"#,
         answer.display()
@@ -280,7 +278,8 @@ fn with_decoder(sandbox: &Sandbox, model: &str, change: &str) -> (Verdict, Optio
         .success();
     let answer = fs::read_to_string(answer).unwrap();
     assert!(answer.contains(r#""status":"ok""#), "{change}: {answer}");
-    let (generated, tokens) = (out.join(GENERATED), reference.join(REFERENCE));
+    let generated = out.join(GENERATED);
+    let tokens = reference.join(REFERENCE);
     let evidence = Evidence {
         outputs: &out.join("outputs.safetensors"),
         reference: &reference.join("reference.safetensors"),

@@ -87,7 +87,8 @@ fn a_text_and_a_vision_model_pass_at_calibrated_int8() {
         .summary([("cases", 4), ("passed", 4)])
         .json();
     for (name, case) in cases(&document) {
-        let (model, is_onnx) = (text(&case["model"]), case["target"] == "cpu-static");
+        let model = text(&case["model"]);
+        let is_onnx = case["target"] == "cpu-static";
         let artefact = if is_onnx {
             "onnx-int8-static"
         } else {
@@ -146,7 +147,8 @@ fn a_text_and_a_vision_model_pass_on_qnn_with_activations_of_8_and_16_bits() {
         .json();
     let found = cases(&document);
     for (name, case) in &found {
-        let (model, precision) = (text(&case["model"]), text(&case["precision"]));
+        let model = text(&case["model"]);
+        let precision = text(&case["precision"]);
         if case["target"] == "cpu-wide" {
             assert_eq!(case["status"], "SKIP_UNSUPPORTED", "{name}");
             assert!(
@@ -196,10 +198,8 @@ fn a_text_and_a_vision_model_pass_on_qnn_with_activations_of_8_and_16_bits() {
             .collect::<BTreeSet<_>>()
             .len()
     };
-    let (few, many) = (
-        steps("bert:qnn-static-int8-static"),
-        steps("bert:qnn-static-a16w8"),
-    );
+    let few = steps("bert:qnn-static-int8-static");
+    let many = steps("bert:qnn-static-a16w8");
     assert!(few <= 256 && many > 1000, "{few} {many}");
     for case in ["bert:qnn-static-a16w8", "vit:qnn-static-int8-static"] {
         the_generated_test_stands_alone(&sandbox, found[case]);

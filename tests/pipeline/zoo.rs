@@ -30,7 +30,7 @@ fn a_row_that_the_zoo_makes_passes() {
         (&case["status"], &case["type"]),
         (&json!("PASS"), &json!("albert"))
     );
-    zoo(&["add", "berd"]).code(1);
+    zoo(&["add", "berd"]).code(2);
 
     let file = "specs/models/encoder-only.yaml";
     let row = sandbox.read(file);
@@ -87,7 +87,7 @@ fn a_loop_over_several_models_has_all_their_parameters_and_a_place_in_the_table(
     );
     sandbox
         .run([
-            "matrix",
+            "capabilities",
             "--table",
             "table.yaml",
             "--update",
@@ -95,7 +95,7 @@ fn a_loop_over_several_models_has_all_their_parameters_and_a_place_in_the_table(
         ])
         .success();
     let table: Value = sandbox
-        .run(["matrix", "--table", "table.yaml", "--json"])
+        .run(["capabilities", "--table", "table.yaml", "--json"])
         .success()
         .json();
     assert_eq!(

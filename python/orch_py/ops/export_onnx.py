@@ -7,17 +7,17 @@ reference with it, on the inputs that it was made with and on the control's.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from orch_py import onnx_decoder, onnx_graph, torch_model, trees
+from orch_py import onnx_decoder, onnx_graph, stand_ins, torch_model, trees
 from orch_py.attention import Difference
 from orch_py.onnx_routes import ROUTES
-from orch_py.parity import LOOSE, Expected
+from orch_py.parity import BAKED, LOOSE, Expected
 from orch_py.protocol import Job, Output, Refused, first_line, listed
 
 DEFAULT_ROUTES = ["legacy", "dynamo", "transformers"]
@@ -34,6 +34,7 @@ def run(job: Job) -> Output:
     opset = int(job.param("opset", DEFAULT_OPSET))
     tree = job.tree("model")
     manifest = trees.read_manifest(tree)
+    helped = bool(job.param("stand_ins", True))
     work = _Work(tree, manifest["outputs"], Expected.of(tree, job.param("tokens", [])), job.out)
     attempts: list[dict[str, Any]] = []
 
@@ -41,7 +42,7 @@ def run(job: Job) -> Output:
         about: dict[str, Any] = {}
         if "generation" in manifest:
             job.progress("exporting the decoder with a cache")
-            about["decoder"], more = onnx_decoder.export(tree, job.out, routes, opset)
+            about["decoder"], more = onnx_decoder.export(tree, job.out, routes, opset, helped)
             attempts.extend(more)
         return _publish(job.out, made, work.names, about, attempts)
 
@@ -50,21 +51,36 @@ def run(job: Job) -> Output:
     default = {name: value for name, value in chosen[0].items() if name != "attn_implementation"}
     cause = ""
     later: list[tuple[dict[str, str], dict[str, Any]]] = []
+    baked: list[tuple[dict[str, str], dict[str, Any]]] = []
     for implementations in (*chosen, default):
         if implementations is default:
             if not (cause := _cause(tree, attempts)):
                 break
             print(f"trying the exporters with the library's default:{cause}", flush=True)
-        for route in routes:
+        for route, is_helped in stand_ins.variants(routes, helped):
             job.progress(f"exporting by {route}")
             used = opset if route == "legacy" else max(opset, _DYNAMO_LEAST_OPSET)
             attempt = {"route": route, "opset": used, "attention": "default", **_named(implementations), "ok": False}
-            attempt |= {"error": None, "max_abs": None, "control_max_abs": None}
+            attempt |= {
+                "helped": is_helped,
+                "help_follows": helped and not is_helped,
+                "error": None,
+                "max_abs": None,
+                "control_max_abs": None,
+            }
             attempts.append(attempt)
             if made := work.attempt(implementations, attempt):
                 return publish(made)
             if attempt.get("open_sizes"):
                 later.append((implementations, attempt | {"error": None}))
+            if BAKED in str(attempt["error"]):
+                baked.append((implementations, attempt | {"traced_on": "control", "error": None}))
+    # A mask of ones lets models take a branch that is wrong for padded rows; the control's masks hide some.
+    for implementations, attempt in baked:
+        job.progress(f"exporting by {attempt['route']}, traced on the control's inputs")
+        attempts.append(attempt)
+        if made := work.attempt(implementations, attempt):
+            return publish(made)
     # Outputs of as many values as are found, such as keypoints: no NPU compiles them, but others run them.
     for implementations, attempt in later:
         job.progress(f"exporting by {attempt['route']}, with open sizes")
@@ -92,8 +108,12 @@ def _cause(tree: Path, attempts: list[dict[str, Any]]) -> str:
 
 
 def _last_of_each(attempts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One attempt of each route, for a reason that can be read; the facts have all of them."""
-    return list({attempt["route"]: attempt for attempt in attempts}.values())
+    """One attempt of each route, for a reason that can be read; the facts have all of them.
+
+    A second trace, on the control's inputs, is no reason: it was tried because the first was wrong.
+    """
+    first = [attempt for attempt in attempts if "traced_on" not in attempt]
+    return list({attempt["route"]: attempt for attempt in first}.values())
 
 
 @dataclass
@@ -103,6 +123,10 @@ class Made:
 
     route: str
     opset: int
+    # Which of the two sets of inputs the exporter was given: `inputs`, or `control`.
+    traced_on: str
+    # Which functions stood in for torch's while it was traced, and how often.
+    stand_ins: dict[str, int]
     inputs: trees.Tensors
     control: trees.Tensors | None
     rules: dict[str, int]
@@ -140,9 +164,18 @@ class _Work:
         loaded = torch_model.load_tree(self.tree, **implementations)
         route, opset = told["route"], told["opset"]
         # Not inference_mode: its tensors cannot be recorded by the tracers.
-        with torch.no_grad():
-            traced = ROUTES[route](loaded.model, loaded.inputs, loaded.control, self.names, opset)
+        with torch.no_grad(), stand_ins.recorded(told["helped"]) as used:
+            if told.get("traced_on") == "control" and loaded.control is not None:
+                swapped = ROUTES[route](loaded.model, loaded.control, loaded.inputs, self.names, opset)
+                assert swapped.control is not None, "BUG: a trace on two sets of inputs gave one back"
+                traced = replace(swapped, inputs=swapped.control, control=swapped.inputs)
+            else:
+                traced = ROUTES[route](loaded.model, loaded.inputs, loaded.control, self.names, opset)
+        told["stand_ins"] = stand_ins.by_name(used)
         graph, rules = onnx_graph.tidy(traced.made, self.names, fixed=not told.get("open_sizes"))
+        if may_be_helped(told) and (found := onnx_graph.sized_by_values(graph.graph)):
+            names = listed(sorted(found))
+            raise onnx_graph.OpenSizes(f"{names} give as many values as they find; a helped export may do without")
         taken = [value.name for value in graph.graph.input]
         path = onnx_graph.save(graph, self.out)[0]
 
@@ -156,7 +189,14 @@ class _Work:
             as_written = partial(onnx_graph.execute, path, optimised=False)
             if self.expected.wrong(as_written, given, control, LOOSE["fp32"], {}):
                 raise onnx_graph.Wrong(wrong)
-        return Made(route, opset, given, control, rules, onnx_graph.open_sizes(graph), wrong)
+        traced_on = told.get("traced_on", "inputs")
+        open_sizes = onnx_graph.open_sizes(graph)
+        return Made(route, opset, traced_on, told["stand_ins"], given, control, rules, open_sizes, wrong)
+
+
+def may_be_helped(attempt: dict[str, Any]) -> bool:
+    """Whether an export with stand-ins follows on this plain one, which is taken later if that fails."""
+    return attempt["route"] == "legacy" and attempt["help_follows"] and not attempt.get("open_sizes")
 
 
 def _clear(out: Path) -> None:
@@ -178,6 +218,8 @@ def _publish(out: Path, made: Made, names: list[str], about: dict[str, Any], att
             "outputs": names,
             "route": made.route,
             "opset": made.opset,
+            **({"traced_on": made.traced_on} if made.traced_on != "inputs" else {}),
+            **({"stand_ins": made.stand_ins} if made.stand_ins else {}),
             **({"lowering": made.rules} if made.rules else {}),
             **({"open_sizes": made.open_sizes} if made.open_sizes else {}),
             "precision": "fp32",
@@ -186,6 +228,10 @@ def _publish(out: Path, made: Made, names: list[str], about: dict[str, Any], att
         },
     )
     told = {"versions": versions, "route": made.route, "opset": made.opset, "lowering": made.rules}
+    if made.stand_ins:
+        told["stand_ins"] = made.stand_ins
+    if made.traced_on != "inputs":
+        told["traced_on"] = made.traced_on
     if made.optimised_wrong:
         told["optimised_wrong"] = made.optimised_wrong
     return Output(facts={**told, "attempts": attempts})

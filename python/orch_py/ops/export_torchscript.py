@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from orch_py import torch_model, torchscript_file, trees
+from orch_py import stand_ins, torch_model, torchscript_file, trees
 from orch_py.attention import Difference
 from orch_py.parity import LOOSE, Expected
 from orch_py.protocol import Job, Output, Refused, listed
@@ -47,7 +47,8 @@ def run(job: Job) -> Output:
         warnings.simplefilter("ignore", category=DeprecationWarning)
         warnings.simplefilter("ignore", category=torch.jit.TracerWarning)  # type: ignore[attr-defined]
         try:
-            traced = torch_model.traceable(model, loaded.inputs, loaded.control, partial(_trace, model, names))
+            with stand_ins.recorded() as used:
+                traced = torch_model.traceable(model, loaded.inputs, loaded.control, partial(_trace, model, names))
         except torch_model.OneInputOnly as error:
             raise Refused("error", str(error)) from error
         with tempfile.TemporaryDirectory() as folder:
@@ -74,11 +75,13 @@ def run(job: Job) -> Output:
             "inputs": list(given),
             "outputs": names,
             "route": "trace",
+            **({"stand_ins": stand_ins.by_name(used)} if used else {}),
             "precision": precision,
             "versions": versions,
         },
     )
-    return Output(facts={"versions": versions, "route": "trace", **figures, "seconds": {"trace": seconds}})
+    helped = {"stand_ins": stand_ins.by_name(used)} if used else {}
+    return Output(facts={"versions": versions, "route": "trace", **helped, **figures, "seconds": {"trace": seconds}})
 
 
 def _trace(model: Any, names: list[str], tensors: torch_model.Named, fixed: dict[str, Any]) -> Any:

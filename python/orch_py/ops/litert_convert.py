@@ -24,7 +24,7 @@ import torch
 from ai_edge_litert import interpreter as litert
 from ai_edge_quantizer import qtyping, quantizer, recipe_manager
 
-from orch_py import torch_model, trees
+from orch_py import stand_ins, torch_model, trees
 from orch_py.attention import Difference
 from orch_py.parity import LOOSE, Expected
 from orch_py.protocol import Job, Output, Refused, first_line, is_out_of_memory, listed
@@ -49,7 +49,7 @@ def run(job: Job) -> Output:
     seconds: dict[str, float] = {}
 
     started = time.perf_counter()
-    with torch.no_grad(), _rewritten():
+    with torch.no_grad(), stand_ins.recorded() as used, _rewritten():
         try:
             traced = torch_model.traceable(model, loaded.inputs, loaded.control, partial(_convert, model, names))
         except torch_model.OneInputOnly as error:
@@ -79,11 +79,13 @@ def run(job: Job) -> Output:
             "outputs": names,
             "shared": _shared(job.out / MODEL),
             "route": "litert-torch",
+            **({"stand_ins": stand_ins.by_name(used)} if used else {}),
             "precision": precision,
             "versions": versions,
         },
     )
-    return Output(facts={"versions": versions, "route": "litert-torch", **figures, "seconds": seconds})
+    helped = {"stand_ins": stand_ins.by_name(used)} if used else {}
+    return Output(facts={"versions": versions, "route": "litert-torch", **helped, **figures, "seconds": seconds})
 
 
 class _Named(torch_model.Positional):
@@ -112,6 +114,7 @@ def _rewritten() -> Iterator[None]:
     to, splits = torch.nn.Module.to, {owner: owner.split for owner in (torch, torch.Tensor)}
 
     def masked_scatter(self: torch.Tensor, mask: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+        stand_ins.note("masked_scatter")
         mask = mask.expand(self.shape)
         place = (mask.reshape(-1).to(torch.int32).cumsum(0) - 1).clamp(min=0)
         return torch.where(mask, source.reshape(-1).index_select(0, place).reshape(self.shape), self)
@@ -119,15 +122,19 @@ def _rewritten() -> Iterator[None]:
     def whole(owner: Any) -> Any:
         def split(tensor: torch.Tensor, split_size: Any = None, dim: int = 0, **named: Any) -> Any:
             sizes = named.get("split_size_or_sections", split_size)
-            is_one = isinstance(sizes, (list, tuple)) and len(sizes) == 1
-            return (tensor,) if is_one else splits[owner](tensor, sizes, dim)
+            if isinstance(sizes, (list, tuple)) and len(sizes) == 1:
+                stand_ins.note("split")
+                return (tensor,)
+            return splits[owner](tensor, sizes, dim)
 
         return split
 
     def cast(self: Any, *args: Any, **options: Any) -> Any:
         is_cast = args and isinstance(args[0], torch.dtype)
-        is_done = is_cast and all(weight.dtype == args[0] for weight in self.parameters())
-        return self if is_done else to(self, *args, **options)
+        if is_cast and all(weight.dtype == args[0] for weight in self.parameters()):
+            stand_ins.note("to")
+            return self
+        return to(self, *args, **options)
 
     with (
         mock.patch.object(torch.nn.Module, "to", cast),

@@ -141,6 +141,8 @@ def _asked(job: Job, model: onnx.ModelProto, tree: Path, inputs: list[str]) -> _
 
 
 def _made(model: onnx.ModelProto, asked: _Asked) -> onnx.ModelProto:
+    # Before this version each weight had to be an input too, and those that a conversion adds are none.
+    model.ir_version = max(model.ir_version, 4)
     if asked.precision == "fp16":
         return _to_fp16(model)
     if asked.group:
@@ -225,7 +227,11 @@ def _quantised(model: onnx.ModelProto, reduced: bool, **how: Any) -> onnx.ModelP
             extra_options={"EnableSubgraph": True},
             **how,
         )
-        return onnx.load(path)
+        made = onnx.load(path)
+    # What replaces a product within a loop or a branch stands behind what reads it.
+    for graph in graphs(made.graph):
+        onnx_graph.sort(graph)
+    return made
 
 
 def _reach(model: onnx.ModelProto, before: onnx.ModelProto) -> int:
@@ -241,7 +247,11 @@ def _reach(model: onnx.ModelProto, before: onnx.ModelProto) -> int:
 
 
 def _ports(model: onnx.ModelProto) -> dict[str, list[Any]]:
+    """The inputs and outputs of a graph by name and type. Weights that old files list among the inputs are none."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+
     def told(values: Any) -> list[Any]:
         return [(value.name, TensorProto.DataType.Name(value.type.tensor_type.elem_type)) for value in values]
 
-    return {"inputs": told(model.graph.input), "outputs": told(model.graph.output)}
+    inputs = [value for value in model.graph.input if value.name not in weights]
+    return {"inputs": told(inputs), "outputs": told(model.graph.output)}

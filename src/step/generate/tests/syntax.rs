@@ -1,6 +1,6 @@
 //! Holds generated texts to Python's syntax, without starting a Python, and names to being names.
 
-use rustpython_ruff_python_parser::{Parsed, parse_module};
+use ruff_python_parser::{Parsed, parse_module};
 
 use super::*;
 
