@@ -150,7 +150,8 @@ impl Core {
     }
 
     pub(crate) fn property(&self, device: &str, key: &str) -> Result<String> {
-        let (device, key) = (c_string(device)?, c_string(key)?);
+        let device = c_string(device)?;
+        let key = c_string(key)?;
         Ok(text(|value| unsafe {
             sys::ov_core_get_property(self.0.as_ptr(), device.as_ptr(), key.as_ptr(), value)
         })?)

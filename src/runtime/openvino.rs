@@ -22,6 +22,7 @@ use serde_json::{Map, Value, json};
 use api::Compiled;
 use ports::Runner;
 
+use super::control::declared::Declared;
 use super::control::{self, Witness};
 use super::generation;
 use super::loops::{Component, Loop};
@@ -150,10 +151,8 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
         .map(|device| (device.clone(), sessions.len() as u64))
         .collect();
     let seconds = |of: fn(&Session) -> f64| sessions.iter().map(of).sum::<f64>();
-    let (read, compile) = (
-        seconds(|session| session.read_seconds),
-        seconds(|session| session.compile_seconds),
-    );
+    let read = seconds(|session| session.read_seconds);
+    let compile = seconds(|session| session.compile_seconds);
     let dynamic = sessions.iter().any(|session| session.dynamic);
     let session = &mut sessions[0];
     let mut facts = json!({
@@ -240,7 +239,8 @@ impl Target<'_> {
             properties,
         } = self;
         let clock = Instant::now();
-        let (ir, onnx) = (tree.join("model.xml"), tree.join("model.onnx"));
+        let ir = tree.join("model.xml");
+        let onnx = tree.join("model.onnx");
         let model = if ir.is_file() {
             core.read(&ir, Some(&tree.join("model.bin")))
                 .context("failed to read model.xml")?
@@ -254,7 +254,8 @@ impl Target<'_> {
                 tree.display()
             );
         };
-        let (dynamic, read_seconds) = (model.is_dynamic(), clock.elapsed().as_secs_f64());
+        let dynamic = model.is_dynamic();
+        let read_seconds = clock.elapsed().as_secs_f64();
 
         let clock = Instant::now();
         let compiled = core
@@ -304,13 +305,14 @@ fn reference(job: &Job, _: &dyn Fn(&str)) -> Result<JobOutput> {
     let start = |manifest: &Manifest| {
         let manifest = manifest.clone();
         let inputs = tensors::read(&tree.join(tensors::INPUTS))?;
-        let properties = options::properties(&Map::new(), Precision::F32.names().0, None)?;
+        let mut properties = options::properties(&Map::new(), Precision::F32.names().0, None)?;
+        properties.push(options::exact());
         let model = core.read(&tree.join("model.xml"), Some(&tree.join("model.bin")))?;
         let compiled = core.compile(&model, "CPU", &properties)?;
         let mut runner = Runner::of(compiled, &manifest, &inputs)?;
         Ok(Box::new(move |inputs: &Tensors| runner.infer(&manifest, inputs)) as Box<Infer<'_>>)
     };
-    let mut facts = control::reference(tree, &job.out, &BY, start)?;
+    let mut facts = control::reference(tree, &job.out, &BY, &Declared::default(), start)?;
     facts.insert("openvino".to_owned(), json!(version));
     Ok(JobOutput::ok(Value::Object(facts), None))
 }

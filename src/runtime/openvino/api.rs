@@ -77,7 +77,8 @@ impl Core {
             })
             .collect();
         Ok(Compiled(made(|out| unsafe {
-            let (model, device) = (model.0.as_ptr(), device.as_ptr());
+            let model = model.0.as_ptr();
+            let device = device.as_ptr();
             sys::ov_core_compile_model_props(
                 self.0.as_ptr(),
                 model,
@@ -173,7 +174,9 @@ impl Port {
 impl Request {
     pub(super) fn set_input(&mut self, port: &Port, tensor: &Tensor) -> Result<()> {
         let blob = Blob::of(tensor)?;
-        let (request, port, blob) = (self.0.as_ptr(), port.0.as_ptr(), blob.0.as_ptr());
+        let request = self.0.as_ptr();
+        let port = port.0.as_ptr();
+        let blob = blob.0.as_ptr();
         Ok(check(unsafe {
             sys::ov_infer_request_set_tensor_by_const_port(request, port, blob)
         })?)
@@ -216,7 +219,8 @@ impl Request {
     }
 
     pub(super) fn output(&self, port: &Port) -> Result<Tensor> {
-        let (request, port) = (self.0.as_ptr(), port.0.as_ptr());
+        let request = self.0.as_ptr();
+        let port = port.0.as_ptr();
         Blob(made(|blob| unsafe {
             sys::ov_infer_request_get_tensor_by_const_port(request, port, blob)
         })?)
@@ -294,7 +298,8 @@ impl Blob {
 
     /// The tensor's own memory, valid as long as the blob.
     fn memory(&self) -> Result<NonNull<[u8]>> {
-        let (mut size, mut data) = (0, null_mut());
+        let mut size = 0;
+        let mut data = null_mut();
         unsafe {
             check(sys::ov_tensor_get_byte_size(self.0.as_ptr(), &mut size))?;
             if size > 0 {

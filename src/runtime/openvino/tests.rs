@@ -108,3 +108,35 @@ fn what_cannot_be_done_as_asked_is_not_done() {
     );
     assert!(!bench.folder.path().join("out/outputs.safetensors").exists());
 }
+
+/// What a column is compiled with beside what OpenVINO does by itself: what docs/hardware.md lists, and nothing else.
+#[test]
+#[ignore = "needs OpenVINO: ORCH_TEST_OPENVINO names libopenvino_c"]
+fn only_listed_properties_differ_from_openvino_s_own() {
+    let library =
+        std::env::var("ORCH_TEST_OPENVINO").expect("ORCH_TEST_OPENVINO names the library");
+    load_library(Path::new(&library)).unwrap();
+    let core = Core::new().unwrap();
+    let bench = Bench::new();
+    let model = bench.folder.path().join("artefact/model.onnx");
+    let read = |properties: &[(String, String)]| {
+        let model = core.read(&model, None).unwrap();
+        options::read_back(&core.compile(&model, "CPU", properties).unwrap())
+    };
+    let plain = read(&[]);
+    let mut settings = options::properties(&Default::default(), "f32", None).unwrap();
+    settings.extend(options::defaults(
+        &Default::default(),
+        "PERFORMANCE_HINT EXECUTION_MODE_HINT",
+    ));
+    let ours = read(&settings);
+    let changed: Vec<&str> = ours
+        .iter()
+        .filter(|(name, value)| plain.get(*name) != Some(value))
+        .map(|(name, _)| name.as_str())
+        .collect();
+    assert!(
+        changed.iter().all(|name| *name == options::PRECISION),
+        "{changed:?}: {plain:?} {ours:?}"
+    );
+}
