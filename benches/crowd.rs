@@ -156,7 +156,8 @@ impl Execution for Lab {
         &self,
         request: Request<api::ExecuteRequest>,
     ) -> Result<Response<Operations>, Status> {
-        let (lab, action) = (self.clone(), request.into_inner().action_digest.unwrap());
+        let lab = self.clone();
+        let action = request.into_inner().action_digest.unwrap();
         lab.0.submitted.fetch_add(1, Ordering::Relaxed);
         let (says, said) = tokio::sync::mpsc::channel(4);
         tokio::spawn(async move {
@@ -217,7 +218,8 @@ impl Capabilities for Lab {
             exec_enabled: true,
             ..Default::default()
         };
-        let (cache_capabilities, execution_capabilities) = (Some(cache), Some(execution));
+        let cache_capabilities = Some(cache);
+        let execution_capabilities = Some(execution);
         Ok(Response::new(api::ServerCapabilities {
             cache_capabilities,
             execution_capabilities,
@@ -250,7 +252,8 @@ impl ContentAddressableStorage for Lab {
         request: Request<api::BatchUpdateBlobsRequest>,
     ) -> Result<Response<api::BatchUpdateBlobsResponse>, Status> {
         let take = |one: api::batch_update_blobs_request::Request| {
-            let (digest, status) = (Some(self.put(one.data)), Some(rpc::Status::default()));
+            let digest = Some(self.put(one.data));
+            let status = Some(rpc::Status::default());
             api::batch_update_blobs_response::Response { digest, status }
         };
         let responses = request
@@ -268,7 +271,8 @@ impl ContentAddressableStorage for Lab {
     ) -> Result<Response<api::BatchReadBlobsResponse>, Status> {
         let blobs = self.0.blobs.lock().unwrap();
         let give = |digest: api::Digest| {
-            let (data, status) = (blobs[&digest.hash].clone(), Some(rpc::Status::default()));
+            let data = blobs[&digest.hash].clone();
+            let status = Some(rpc::Status::default());
             api::batch_read_blobs_response::Response {
                 digest: Some(digest),
                 data,
@@ -444,7 +448,8 @@ fn run(folder: &Path, crowd: &Crowd, steps: u32) -> Vec<Phase> {
         end: Sample::default(),
     };
     let mut phases = ["before the first step", "steps", "after the last step"].map(phase);
-    let (mut start, mut last) = (Instant::now(), 0);
+    let mut start = Instant::now();
+    let mut last = 0;
     while child.try_wait().unwrap().is_none() {
         let [submitted, done] =
             [&crowd.submitted, &crowd.done].map(|count| count.load(Ordering::Relaxed));

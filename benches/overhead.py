@@ -83,7 +83,7 @@ def compare(name: str, folder: Path, args: argparse.Namespace) -> bool:
     call([*orch, "output", "convert:chain:openvino-fp32", "--spec", "spec.yaml", "--to", "ir"], folder)
     ir = next((folder / "ir").rglob("*.xml"))
     # What it has no argument for, or refuses beside a hint: the same settings as orch's.
-    settings = {"CPU": {"INFERENCE_NUM_THREADS": "1", "EXECUTION_MODE_HINT": "ACCURACY"}}
+    settings = {"CPU": {"INFERENCE_NUM_THREADS": "1"}}
     (folder / "settings.json").write_text(json.dumps(settings))
     interpreter = python(args, "openvino")
     app = [interpreter, interpreter.parent / "benchmark_app", "-m", ir, "-d", "CPU", "-hint", "latency", "-api", "sync"]

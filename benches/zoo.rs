@@ -178,7 +178,8 @@ impl Zoo {
 
     /// Seconds of CPU and of wall.
     fn run(&self) -> (f64, f64) {
-        let (before, clock) = (children(), Instant::now());
+        let before = children();
+        let clock = Instant::now();
         let status = self.start().wait().unwrap();
         assert!(
             status.success(),
@@ -196,7 +197,8 @@ impl Zoo {
                 .map(|found| found.flatten().map(|entry| entry.path()).collect())
                 .unwrap_or_default()
         };
-        let (known, clock) = (journals(), Instant::now());
+        let known = journals();
+        let clock = Instant::now();
         let mut child = self.start();
         let has_begun = || {
             let new = journals().into_iter().find(|path| !known.contains(path));

@@ -163,7 +163,9 @@ fn junit_keeps_to_its_schema() {
             Err(String::from_utf8_lossy(&output.stderr).into_owned())
         }
     };
-    let (usual, mut odd, mut empty) = (doc(), doc(), doc());
+    let usual = doc();
+    let mut odd = doc();
+    let mut empty = doc();
     let text = "a < b & \"c\" ]]> <![CDATA[ \u{1b}[31m\u{0} \u{fffe} \u{85} é 𝄞\r\n\tend";
     for (case, status) in odd.cases.iter_mut().zip(Outcome::ALL) {
         (case.status, case.model) = (status, format!("{} {text}", case.model));

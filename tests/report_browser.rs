@@ -41,9 +41,9 @@ fn a_reader_finds_sorts_and_compares() {
         "address": "#text=bert&figure=speed&base=cpu-fp32",
         "sorted": [1.23, 1.25, 1.26], "sort_told": "ascending",
         "memory": ["444 MiB", "233 MiB", "829 MiB"], "error": ["2.0e-6", "4.1e-6", "2.9e-6"], "tinted": true,
-        "csv": [44, "case,state,stage,latency_ms,peak_rss_bytes,max_abs,reason", "bert on cpu-fp32,passed,,1.57835,244008484,0.000002897,"],
+        "csv": [44, "case,state,stage,latency_ms,not_quiet,peak_rss_bytes,max_abs,reason", "bert on cpu-fp32,passed,,1.57835,,244008484,0.000002897,"],
         "json": 206,
-        "spread": [["openvino", "9", "0.95 ms", "0.76 ms", "0.40 ms distilbert on openvino-int8", "1.36 ms roberta on openvino-fp32"]],
+        "spread": [["openvino", "8", "0.91 ms", "0.74 ms", "0.40 ms distilbert on openvino-int8", "1.36 ms roberta on openvino-fp32"]],
         "slowest": ["roberta on openvino-fp32", "1.36 ms"],
         "memory_rows": [
             ["openvino-fp32", "372 MiB", "551 MiB", "720 MiB", "–"],

@@ -12,7 +12,8 @@ use orch::report::{
 const EXPECTED: &str = "driver bug 123";
 
 fn expected(strict: bool) -> Option<Expected> {
-    let (reason, since) = (EXPECTED.to_owned(), Some("2026-01-31".to_owned()));
+    let reason = EXPECTED.to_owned();
+    let since = Some("2026-01-31".to_owned());
     Some(Expected {
         status: Outcome::Numerics,
         stage: Some("run".into()),
@@ -209,7 +210,8 @@ fn junit_skips_every_state_that_it_does_not_know() {
 
 #[test]
 fn the_pages_name_every_state_too() {
-    let (markdown, html) = (markdown::render(&doc()), html::render(&doc()).unwrap());
+    let markdown = markdown::render(&doc());
+    let html = html::render(&doc()).unwrap();
     if let Some(path) = std::env::var_os("ORCH_REPORT_HTML") {
         std::fs::write(path, &html).unwrap();
     }
@@ -313,7 +315,8 @@ fn three_mistakes_are_three_things_to_read_however_many_cases_they_cost() {
         text.contains("\n  unknown operator\n"),
         "the same words are no instance: {text}"
     );
-    let (markdown, html) = (markdown::render(&doc), html::render(&doc).unwrap());
+    let markdown = markdown::render(&doc);
+    let html = html::render(&doc).unwrap();
     let failures = markdown
         .split("## ")
         .find(|part| part.starts_with("Failures"))
@@ -430,10 +433,8 @@ fn what_was_only_checked_shows_a_word_where_a_figure_would_stand() {
             (fallback.slowdown, fallback.against) = (None, None);
         }
     }
-    let (console, page) = (
-        text::render(&doc, &text::Styles::plain()),
-        html::render(&doc).unwrap(),
-    );
+    let console = text::render(&doc, &text::Styles::plain());
+    let page = html::render(&doc).unwrap();
     for told in ["✓ untimed", "↪ untimed", "≈ untimed", "⊕ untimed"] {
         assert!(console.contains(told), "{told}: {console}");
     }

@@ -19,7 +19,8 @@ fn doc() -> ReportDoc {
 }
 
 fn made() -> Files {
-    let (mut base, head) = (doc(), doc());
+    let mut base = doc();
+    let head = doc();
     base.cases
         .iter_mut()
         .take(5)
@@ -109,7 +110,8 @@ fn every_link_leads_to_a_page_and_every_page_can_be_reached() {
 
 #[test]
 fn each_case_has_a_page_that_says_how_it_ended() {
-    let (doc, files) = (doc(), made());
+    let doc = doc();
+    let files = made();
     let pages: Vec<_> = files
         .iter()
         .filter(|(name, _)| name.starts_with("pairs/"))

@@ -9,19 +9,21 @@
 //! | slowed down for heat, or stopped by a quota | `thermal_throttle`, `cpu.stat` of the control group | above 0 |
 //! | frequency governor | `cpufreq` | if it is not `performance` |
 //! | other processes on the GPU, and why it is throttled | NVML | if there is any |
-//! | a fixed computation before and after | this file | if it took more than [`YARDSTICK`] times as long once |
+//! | a fixed computation before and after, by as many threads as the run has | this file | if it took more than [`YARDSTICK`] times as long once, or as any of this orch's before |
 //!
 //! What a system does not tell is None, and nothing is said of it.
 
-use std::collections::BTreeSet;
-use std::time::Instant;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
 use super::host::field;
 use super::{Host, cgroups};
 use crate::base::figures::plural;
-use crate::base::process;
+use crate::base::{lock, process};
 
 /// A quarter of a core.
 pub const OTHERS: f64 = 0.25;
@@ -38,6 +40,12 @@ pub struct Conditions {
     pub load: Option<[f64; 2]>,
     /// Least time of a fixed computation, before and after, ms.
     pub yardstick_ms: [f64; 2],
+    /// How many threads it had.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub yardstick_threads: Option<u32>,
+    /// Its least time with so many threads until then, ms: of all that this orch measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub yardstick_least_ms: Option<f64>,
     /// How many cores other processes kept busy.
     pub others_cores: Option<f64>,
     /// Share of the machine's CPU time, 0 to 1.
@@ -62,6 +70,11 @@ impl Conditions {
         Some(Self {
             load: None,
             yardstick_ms: [least, most],
+            yardstick_threads: all.iter().find_map(|one| one.yardstick_threads),
+            yardstick_least_ms: all
+                .iter()
+                .filter_map(|one| one.yardstick_least_ms)
+                .reduce(f64::min),
             others_cores: greatest(|one| one.others_cores),
             steal: greatest(|one| one.steal),
             throttled: all.iter().filter_map(|one| one.throttled).max(),
@@ -71,26 +84,38 @@ impl Conditions {
 
     /// What may have disturbed the run, in words: all that is beyond its bound.
     pub fn remarks(&self) -> Vec<String> {
-        let [before, after] = self.yardstick_ms;
-        let others = self.others_cores.filter(|cores| *cores > OTHERS);
-        let steal = self.steal.filter(|share| *share > STEAL);
-        let throttled = self.throttled.filter(|count| *count > 0);
         let governor = self
             .governor
             .as_ref()
             .filter(|governor| *governor != "performance");
-        let changed =
-            (before.max(after) > YARDSTICK * before.min(after)).then_some((before, after));
+        let governor = governor.map(|governor| format!("the frequency governor was {governor}"));
+        self.disturbances().into_iter().chain(governor).collect()
+    }
+
+    /// Whether something slowed the run down that may be over at another moment. A frequency governor is always there.
+    pub fn is_disturbed(&self) -> bool {
+        !self.disturbances().is_empty()
+    }
+
+    fn disturbances(&self) -> Vec<String> {
+        let [before, after] = self.yardstick_ms;
+        let most = before.max(after);
+        let least = self
+            .yardstick_least_ms
+            .unwrap_or(before)
+            .min(before)
+            .min(after);
+        let others = self.others_cores.filter(|cores| *cores > OTHERS);
+        let steal = self.steal.filter(|share| *share > STEAL);
+        let throttled = self.throttled.filter(|count| *count > 0);
+        let changed = (most > YARDSTICK * least).then_some((least, most));
         let told = [
             others.map(|cores| format!("other processes kept {cores:.1} cores busy")),
             steal
                 .map(|share| format!("the hypervisor took {:.0} % of the CPU time", 100.0 * share)),
             throttled.map(|count| format!("the CPU was throttled {count} times")),
-            governor.map(|governor| format!("the frequency governor was {governor}")),
-            changed.map(|(before, after)| {
-                format!(
-                    "a fixed computation took {before:.2} ms once and {after:.2} ms another time"
-                )
+            changed.map(|(least, most)| {
+                format!("a fixed computation took {least:.2} ms once and {most:.2} ms another time")
             }),
         ];
         told.into_iter().flatten().collect()
@@ -118,6 +143,11 @@ impl DeviceState {
         ];
         told.into_iter().flatten().collect()
     }
+
+    /// Whether somebody else used the device, or something throttled it.
+    pub fn is_disturbed(&self) -> bool {
+        !self.remarks().is_empty()
+    }
 }
 
 /// Looks at the machine before a run and after it.
@@ -125,6 +155,7 @@ pub struct Watch<'a> {
     host: &'a Host,
     clock: Instant,
     load: Option<f64>,
+    threads: usize,
     yardstick_ms: f64,
     busy: Option<Busy>,
     own_seconds: Option<f64>,
@@ -132,10 +163,13 @@ pub struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    pub fn begin(host: &'a Host) -> Self {
-        let yardstick_ms = yardstick();
+    /// `threads`: as many as what is watched computes with.
+    pub fn begin(host: &'a Host, threads: usize) -> Self {
+        let threads = threads.clamp(1, MOST_THREADS);
+        let yardstick_ms = yardstick(threads);
         Self {
             host,
+            threads,
             load: load(host),
             yardstick_ms,
             throttled: throttled(host),
@@ -170,7 +204,9 @@ impl<'a> Watch<'a> {
                 .zip(throttled(host))
                 .map(|(before, after)| after.saturating_sub(before)),
             governor: governor(host),
-            yardstick_ms: [self.yardstick_ms, yardstick()],
+            yardstick_ms: [self.yardstick_ms, yardstick(self.threads)],
+            yardstick_threads: Some(self.threads as u32),
+            yardstick_least_ms: lock(&LEAST).get(&self.threads).copied(),
         }
     }
 }
@@ -244,19 +280,95 @@ fn governor(host: &Host) -> Option<String> {
     (!all.is_empty()).then(|| all.into_iter().collect::<Vec<_>>().join(", "))
 }
 
-/// Least time of three of a fixed computation, ms: dependent multiplications, which no compiler shortens and no memory slows.
-fn yardstick() -> f64 {
-    let once = || {
-        let clock = Instant::now();
-        let end = (0..400_000_u64).fold(0x9e37_79b9_7f4a_7c15_u64, |x, i| {
-            (x ^ (x >> 29))
-                .wrapping_mul(0xbf58_476d_1ce4_e5b9)
-                .wrapping_add(i)
-        });
-        std::hint::black_box(end);
-        clock.elapsed().as_secs_f64() * 1e3
+/// The yardstick has no more threads.
+const MOST_THREADS: usize = 64;
+/// So often its threads wait for each other: so often that this takes a third of its time where cores are near, and most of it
+/// where they are far.
+const TURNS: usize = 4_000;
+/// How often one thread multiplies in a turn.
+const MULTIPLICATIONS: u64 = 100;
+/// It is computed at least so often.
+const REPETITIONS: usize = 3;
+/// A thread that spins for another one lets others run after so many looks.
+const LOOKS: u32 = 20_000;
+/// It is repeated for so long where it takes longer than it did before: threads that just began may share a core.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Least time of the yardstick that was seen, by its number of threads, ms.
+static LEAST: Mutex<BTreeMap<usize, f64>> = Mutex::new(BTreeMap::new());
+
+/// Least time of a fixed computation that is repeated, ms: dependent multiplications, which no compiler shortens and no memory slows.
+///
+/// Several threads do as much each, and spin for each other between turns, as those of runtimes do: where cores are far apart, or
+/// one of them is taken, they wait. Each stays on a core of its own: new threads may share one for longer than all of it takes.
+fn yardstick(threads: usize) -> f64 {
+    let usual = YARDSTICK * lock(&LEAST).get(&threads).copied().unwrap_or(f64::INFINITY);
+    let arrived = AtomicUsize::new(0);
+    let is_over = AtomicBool::new(false);
+    // All have come so many times before any of them goes on, unless all is over.
+    let meet = |times: usize| {
+        arrived.fetch_add(1, Ordering::AcqRel);
+        let mut looks = 0;
+        while arrived.load(Ordering::Acquire) < threads * times && !is_over.load(Ordering::Acquire)
+        {
+            looks += 1;
+            if looks < LOOKS {
+                std::hint::spin_loop()
+            } else {
+                std::thread::yield_now()
+            }
+        }
     };
-    (0..3).map(|_| once()).fold(f64::INFINITY, f64::min)
+    let mut least = f64::INFINITY;
+    std::thread::scope(|scope| {
+        for number in 1..threads {
+            let meet = &meet;
+            let is_over = &is_over;
+            scope.spawn(move || {
+                process::stay_on_cpu(number);
+                let mut times = 0;
+                while !is_over.load(Ordering::Acquire) {
+                    std::hint::black_box(multiplied());
+                    times += 1;
+                    meet(times);
+                }
+            });
+        }
+        scope.spawn(|| {
+            process::stay_on_cpu(0);
+            let begin = Instant::now();
+            for repetition in 1.. {
+                let clock = Instant::now();
+                let mut turns = 0;
+                while turns < TURNS && begin.elapsed() < PATIENCE {
+                    std::hint::black_box(multiplied());
+                    turns += 1;
+                    meet((repetition - 1) * TURNS + turns);
+                }
+                // Of a repetition that was given up, as long as the whole would have taken.
+                let took = clock.elapsed().as_secs_f64() * 1e3 * TURNS as f64 / turns.max(1) as f64;
+                least = least.min(took);
+                let is_usual = repetition >= REPETITIONS && least <= usual;
+                if is_usual || begin.elapsed() >= PATIENCE {
+                    is_over.store(true, Ordering::Release);
+                    break;
+                }
+            }
+        });
+    });
+    let mut seen = lock(&LEAST);
+    let best = seen.entry(threads).or_insert(least);
+    *best = best.min(least);
+    least
+}
+
+fn multiplied() -> u64 {
+    let begin = std::hint::black_box(0x9e37_79b9_7f4a_7c15_u64);
+    (0..MULTIPLICATIONS).fold(begin, |x, i| {
+        (x ^ (x >> 29))
+            .wrapping_mul(0xbf58_476d_1ce4_e5b9)
+            .wrapping_add(i)
+    })
 }
 
 #[cfg(test)]
@@ -266,6 +378,8 @@ mod tests {
     const QUIET: Conditions = Conditions {
         load: Some([8.0, 9.0]),
         yardstick_ms: [1.0, 1.1],
+        yardstick_threads: Some(2),
+        yardstick_least_ms: Some(0.9),
         others_cores: Some(0.1),
         steal: Some(0.001),
         throttled: Some(0),
@@ -299,6 +413,30 @@ mod tests {
             .remarks(),
             [""; 0]
         );
+        // It was slow all the time, and had been faster before.
+        let slow = Conditions {
+            yardstick_least_ms: Some(0.5),
+            ..QUIET
+        };
+        assert_eq!(
+            slow.remarks(),
+            ["a fixed computation took 0.50 ms once and 1.10 ms another time"]
+        );
+        let governed = Conditions {
+            governor: Some("powersave".into()),
+            ..QUIET
+        };
+        assert!(governed.remarks().len() == 1 && !governed.is_disturbed());
+    }
+
+    #[test]
+    fn the_yardstick_takes_about_as_long_with_several_threads() {
+        let cores = std::thread::available_parallelism().unwrap().get();
+        for threads in [1, cores, 2 * cores] {
+            let took = yardstick(threads);
+            assert!(took > 0.0 && took.is_finite(), "{took}");
+        }
+        assert!(lock(&LEAST).len() >= 2);
     }
 
     #[test]
@@ -318,7 +456,7 @@ mod tests {
             "/sys/devices/system/cpu/cpu1/cpufreq/scaling_governor",
             "performance",
         );
-        let watch = Watch::begin(&host);
+        let watch = Watch::begin(&host, 1);
         host.put("/proc/stat", "cpu  100 0 50 870 0 0 0 80 0 0\ncpu0 1 2 3");
         host.put(
             "/sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count",
@@ -360,7 +498,7 @@ mod tests {
     #[test]
     fn a_machine_that_tells_nothing_is_not_called_disturbed() {
         let (_root, host) = Host::bare(&[]);
-        let found = Watch::begin(&host).end();
+        let found = Watch::begin(&host, 1).end();
         assert_eq!(
             (found.load, found.others_cores, found.steal, found.throttled),
             (None, None, None, None)

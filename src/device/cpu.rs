@@ -148,7 +148,8 @@ fn arm(host: &Host, cpuinfo: &str) -> Option<String> {
         let (name, value) = line.split_once(':')?;
         (name.trim() == key).then(|| super::pci::hex(value))?
     };
-    let (mut implementer, mut names) = (0, vec![]);
+    let mut implementer = 0;
+    let mut names = vec![];
     for line in cpuinfo.lines() {
         implementer = number(line, "CPU implementer").unwrap_or(implementer);
         let Some(part) = number(line, "CPU part") else {

@@ -8,7 +8,8 @@ pub(crate) fn count(list: &str) -> Option<u32> {
     let mut total: u32 = 0;
     for part in list.trim().split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        let first: u32 = first.trim().parse().ok()?;
+        let last: u32 = last.trim().parse().ok()?;
         total = total.checked_add(last.checked_sub(first)?.checked_add(1)?)?;
     }
     Some(total)
@@ -84,7 +85,8 @@ pub fn kernel_oom_kills(host: &Host) -> Option<u64> {
 fn left(host: &Host, controller: &str, [limit, usage, cached]: [&str; 3]) -> Vec<u64> {
     let left = folders(host, controller).into_iter().filter_map(|folder| {
         let number = |file: &str| host.number::<u64>(&format!("{folder}/{file}"));
-        let (limit, usage) = (number(limit)?, number(usage)?);
+        let limit = number(limit)?;
+        let usage = number(usage)?;
         let stat = host
             .text(&format!("{folder}/memory.stat"))
             .unwrap_or_default();
@@ -97,7 +99,8 @@ fn left(host: &Host, controller: &str, [limit, usage, cached]: [&str; 3]) -> Vec
 /// The least CPU quota in whole threads, rounded up: a quota of 1.5 can keep two threads partly busy.
 fn quota(host: &Host) -> Option<u32> {
     let threads = |quota: &str, period: &str| {
-        let (quota, period): (u64, u64) = (quota.parse().ok()?, period.parse().ok()?);
+        let quota: u64 = quota.parse().ok()?;
+        let period: u64 = period.parse().ok()?;
         (quota > 0 && period > 0).then(|| u32::try_from(quota.div_ceil(period)).ok())?
     };
     let v2 = folders(host, "").into_iter().filter_map(|folder| {
@@ -117,7 +120,8 @@ pub(super) fn own_group(host: &Host, controller: &str) -> Option<String> {
     let text = host.text("/proc/self/cgroup")?;
     text.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (parts.next()?, parts.next()?);
+        let controllers = parts.next()?;
+        let path = parts.next()?;
         controllers
             .split(',')
             .any(|name| name == controller)

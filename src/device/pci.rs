@@ -32,7 +32,8 @@ pub(crate) fn scan(host: &Host) -> Vec<Pci> {
         // Class 03 is display; 12 is "processing accelerator", where AMD Instinct cards and Intel NPUs sit. A card's
         // audio function (class 04) has the same vendor and is no GPU.
         read(&address, "class").filter(|class| matches!(class >> 16, 0x03 | 0x12))?;
-        let (vendor, device) = (read(&address, "vendor")?, read(&address, "device")?);
+        let vendor = read(&address, "vendor")?;
+        let device = read(&address, "device")?;
         Some(Pci {
             address,
             vendor,

@@ -101,7 +101,8 @@ fn absent(host: &Host, malformed: &[String]) -> Backend {
 
 /// The GPU nodes in kfd's order, and what could not be understood.
 fn gpus(host: &Host) -> (Vec<Device>, Vec<String>) {
-    let (mut devices, mut malformed) = (vec![], vec![]);
+    let mut devices = vec![];
+    let mut malformed = vec![];
     for node in host.list(NODES) {
         match gpu(host, &format!("{NODES}/{node}"), devices.len()) {
             Ok(found) => devices.extend(found),
@@ -164,7 +165,9 @@ fn gpu(host: &Host, node: &str, ordinal: usize) -> Result<Option<Device>, String
 
 /// As the rest of the kernel writes a place on the bus. Partitions of a card, which the uppermost bits tell apart, have one place.
 fn address(domain: u64, location: u64) -> String {
-    let (bus, device, function) = (location >> 8 & 0xff, location >> 3 & 0x1f, location & 7);
+    let bus = location >> 8 & 0xff;
+    let device = location >> 3 & 0x1f;
+    let function = location & 7;
     format!("{domain:04x}:{bus:02x}:{device:02x}.{function}")
 }
 
@@ -186,7 +189,9 @@ fn parse(text: &str, path: &str) -> Result<BTreeMap<String, u64>, String> {
 
 /// `gfx942` from 90402, `gfx90a` from 90010, `gfx1100` from 110000: major in decimal, minor and step in hexadecimal.
 fn gfx(version: u64) -> Option<String> {
-    let (major, minor, step) = (version / 10_000, version / 100 % 100, version % 100);
+    let major = version / 10_000;
+    let minor = version / 100 % 100;
+    let step = version % 100;
     (major > 0 && minor < 16 && step < 16).then(|| format!("gfx{major}{minor:x}{step:x}"))
 }
 

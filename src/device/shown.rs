@@ -44,7 +44,8 @@ fn shown(library: &Library, lease: &Lease, runtime: Option<u32>) -> Result<Shown
         .map_err(|why| format!("CUDA's driver does not start: {why}{}", remedy(&why)))?;
     // Within a major version an older driver serves a newer runtime.
     if let Some(newer) = runtime.filter(|runtime| runtime / 1000 > driver / 1000) {
-        let (speaks, needed) = (version(driver), version(newer));
+        let speaks = version(driver);
+        let needed = version(newer);
         return Err(format!(
             "NVIDIA's driver is too old: it speaks CUDA {speaks}, and the runtime library is of CUDA {needed}; update the driver"
         ));
@@ -65,7 +66,8 @@ fn shown(library: &Library, lease: &Lease, runtime: Option<u32>) -> Result<Shown
             lease.id, gpu.name, gpu.uuid
         ));
     }
-    let (cuda_driver, cuda_runtime) = (version(driver), runtime.map(version));
+    let cuda_driver = version(driver);
+    let cuda_runtime = runtime.map(version);
     Ok(Shown {
         gpu,
         cuda_driver,
@@ -118,7 +120,8 @@ mod tests {
     /// What the constructed driver says to a process that was lent the GPU of that UUID.
     fn with(define: &str, uuid: Option<&str>, runtime: u32) -> Result<Shown, String> {
         let (_folder, library) = built("cuda.c", DRIVER, define);
-        let (id, name) = ("cuda:3".to_owned(), "NVIDIA H100".to_owned());
+        let id = "cuda:3".to_owned();
+        let name = "NVIDIA H100".to_owned();
         let uuid = uuid.map(str::to_owned);
         let lease = Lease {
             id,

@@ -87,7 +87,8 @@ fn position(devices: &[Device], entry: &str) -> Option<usize> {
             .and_then(|uuid| uuid.as_str())
             .is_some_and(|uuid| plain(uuid).starts_with(&wanted))
     });
-    let (first, more) = (matching.next(), matching.next());
+    let first = matching.next();
+    let more = matching.next();
     first.filter(|_| more.is_none()).map(|(index, _)| index)
 }
 

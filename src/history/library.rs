@@ -1,7 +1,7 @@
 //! DuckDB's C API, of which orch uses these functions: the one file of the history with `unsafe` in it.
 //!
 //! Values go in and out as text: a query that is read here has columns of text only, so no other type of DuckDB's needs to
-//! be known. The library is loaded at run time (docs/design.md, "History").
+//! be known. The library is loaded at run time (docs/design/history.md).
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
@@ -92,7 +92,8 @@ impl Library {
             "DuckDB makes no configuration"
         );
         for (name, value) in options {
-            let (c_name, c_value) = (CString::new(*name)?, CString::new(*value)?);
+            let c_name = CString::new(*name)?;
+            let c_value = CString::new(*value)?;
             let state =
                 unsafe { (table.set_config)(config.handle, c_name.as_ptr(), c_value.as_ptr()) };
             ensure!(state == 0, "DuckDB takes no option {name} = {value}");
@@ -226,7 +227,8 @@ impl Drop for Connection {
 impl<'c> Statement<'c> {
     fn perform(&self, values: &[&str]) -> Result<Answer<'c>> {
         for (place, value) in (1..).zip(values) {
-            let (text, length) = (value.as_ptr().cast(), value.len() as u64);
+            let text = value.as_ptr().cast();
+            let length = value.len() as u64;
             let state = unsafe { (self.table.bind_text)(self.handle, place, text, length) };
             ensure!(state == 0, "BUG: the statement has no ${place}");
         }

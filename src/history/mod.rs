@@ -2,7 +2,7 @@
 //!
 //! A run writes one file of its own and nothing else (`file`). Whoever reads the history takes new files into the database first
 //! (`database`), under a lock that queues: so runs wait for nobody, and what is in the files can be made into a database again. `schema`
-//! declares the tables, `rows` fills them, `read` gives what commands ask for, `trends` what pages show, `change` finds where a series changed, `library` is DuckDB. docs/design.md, "History".
+//! declares the tables, `rows` fills them, `read` gives what commands ask for, `trends` what pages show, `change` finds where a series changed, `library` is DuckDB. docs/design/history.md.
 
 pub mod change;
 mod trends;
@@ -125,7 +125,8 @@ impl History {
     }
 
     fn update(&self, tell: Tell<'_>) -> Result<()> {
-        let (path, dir) = (self.path(), runs_dir(&self.dir));
+        let path = self.path();
+        let dir = runs_dir(&self.dir);
         if !path.exists() {
             return database::rebuild(&self.library, &path, &dir, tell);
         }

@@ -69,6 +69,8 @@ pub struct Point {
     pub state: String,
     pub reason: Option<String>,
     pub fallback: Option<String>,
+    /// `emulated` or `software`, where no hardware ran it.
+    pub stand_in: Option<String>,
     pub median_ms: Option<f64>,
     /// The least and the greatest of several rounds' medians.
     pub median_low_ms: Option<f64>,

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::file::{About, RunFile};
 use crate::base::Digest;
-use crate::device::Backend;
+use crate::device::{Backend, Device};
 use crate::record::Outcome;
 use crate::report::view::case_versions;
 use crate::report::{CaseResult, Git, Kinds, Metrics, ReportDoc, Round};
@@ -63,7 +63,11 @@ impl Rows {
             });
             self.add(
                 "executions",
-                row([execution(case, stand_in, &file.about.started), whose]),
+                row([
+                    execution(case, stand_in, &file.about.started),
+                    device_name(doc, case),
+                    whose,
+                ]),
             );
             self.add_details(case, name);
         }
@@ -203,7 +207,7 @@ fn execution(case: &CaseResult, stand_in: Option<&str>, began: &str) -> Value {
         .and_then(|columns| columns.remove("samples_ms"));
     let figures = case.metrics.as_ref().map(|metrics| {
         let remarks = (!metrics.remarks.is_empty()).then(|| metrics.remarks.join("; "));
-        let (statistic, rounds) = (metrics.statistic, metrics.rounds.len().max(1));
+        let statistic = metrics.statistic; let rounds = metrics.rounds.len().max(1);
         json!({
             "rounds": rounds, "remarks": remarks, "statistic_ms": statistic.map(|statistic| statistic.ms),
             "statistic_basis": statistic.map(|statistic| statistic.basis),
@@ -215,12 +219,30 @@ fn execution(case: &CaseResult, stand_in: Option<&str>, began: &str) -> Value {
         "case_id": case.case, "executed": moment(case, began),
         "model": case.model, "family": case.family, "task": case.task, "pipeline": case.pipeline, "weights": case.weights,
         "parameters": case.parameters, "dims": case.dims, "target": case.target, "backend": case.backend,
-        "precision": case.precision, "state": case.status, "stage": case.stage, "reason": case.reason,
+        "runtime": case.runtime, "precision": case.precision, "state": case.status, "stage": case.stage, "reason": case.reason,
         "requested_device": case.requested_device, "actual_device": case.actual_device, "stand_in": stand_in,
         "fallback": case.fallback.as_ref().map(|fallback| &fallback.name), "untimed": case.untimed,
         "output_shape": (!shapes.is_empty()).then(|| json!(shapes).to_string()),
     });
     row([named, figures.unwrap_or_default(), own])
+}
+
+/// The device that ran a case, as its vendor calls it; the report's own word where no prober names it. Two backends may use one CPU.
+fn device_name(doc: &ReportDoc, case: &CaseResult) -> Value {
+    let id = case.actual_device.as_ref();
+    let backend = doc
+        .backends
+        .iter()
+        .find(|backend| backend.name == case.backend);
+    // A runtime calls `CPU` what its prober calls `openvino:CPU`.
+    let is_it = |device: &&Device, id: &str| {
+        device.id == id || device.id == format!("{}:{id}", case.backend)
+    };
+    let devices = backend.into_iter().flat_map(|backend| &backend.devices);
+    let named = id
+        .and_then(|id| devices.into_iter().find(|device| is_it(device, id)))
+        .map(|device| &device.name);
+    json!({"device": named.or(id)})
 }
 
 fn result(case: &CaseResult) -> Value {
@@ -284,7 +306,8 @@ mod tests {
     use crate::report::fixture;
 
     fn rows(doc: ReportDoc) -> Rows {
-        let (run, started) = ("r".to_owned(), "2026-01-31T08:00:00Z".to_owned());
+        let run = "r".to_owned();
+        let started = "2026-01-31T08:00:00Z".to_owned();
         Rows::of(&RunFile::new(
             About {
                 run,
@@ -320,6 +343,20 @@ mod tests {
             ),
             (&json!(2), &json!(20))
         );
+    }
+
+    #[test]
+    fn a_device_has_its_vendor_s_name_whatever_its_runtime_calls_it() {
+        let mut doc = fixture();
+        doc.cases.retain(|case| case.case == "bert:openvino-fp32");
+        for own in ["CPU", "openvino:CPU"] {
+            doc.cases[0].actual_device = Some(own.to_owned());
+            let rows = rows(doc.clone());
+            assert_eq!(
+                rows.0["executions"][0]["device"], "AMD EPYC 9454 48-Core Processor",
+                "{own}"
+            );
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 /// The version of these tables. A database of an older version is made again from the files of the runs.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 pub(super) struct Table {
     pub(super) name: &'static str,
@@ -80,12 +80,14 @@ tables! {
         dims "JSON" "its sizes by name",
         target "VARCHAR" "row of `targets:`",
         backend "VARCHAR" "the target's hardware with its driver",
+        runtime "VARCHAR" "library that ran it; NULL where the report names none",
         precision "VARCHAR" "precision that was asked for",
         state "VARCHAR" "how it ended when it was first told",
         stage "VARCHAR" "step at which it ended, unless it passed",
         reason "VARCHAR" "why it did not pass",
         requested_device "VARCHAR" "device that was asked for",
         actual_device "VARCHAR" "device that ran it",
+        device "VARCHAR" "name that the vendor gives that device",
         stand_in "VARCHAR" "`emulated` or `software` where that is no hardware",
         fallback "VARCHAR" "target and precision that ran in its place: the figures are its",
         untimed "BOOLEAN" "whether it was checked only",
@@ -222,7 +224,10 @@ SELECT id,
        CASE WHEN fallback IS NULL THEN coalesce(peak_device_bytes, peak_rss_bytes) / 1048576 END AS memory_usage,
        CASE WHEN fallback IS NULL THEN reason ELSE concat_ws(': ', 'it ran on ' || fallback, reason) END AS error,
        executed AS \"timestamp\",
-       output_shape
+       output_shape,
+       backend,
+       runtime,
+       device
 FROM executions
 WHERE state NOT IN ('SKIP_UNAVAILABLE', 'MOCK', 'INCOMPLETE');
 CREATE VIEW hardware_detection AS

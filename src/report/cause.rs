@@ -15,6 +15,9 @@ use crate::record::Outcome;
 /// More causes than these are many.
 pub(super) const MANY: usize = 8;
 
+/// How the system says that a file is not there.
+const MISSING: &str = "No such file or directory";
+
 /// Cases with one cause, in the order of the document.
 pub(super) struct Cause<'a> {
     pub(super) status: Outcome,
@@ -67,10 +70,17 @@ impl<'a> View<'a> {
                 {
                     [case.target.as_str(), &case.precision]
                 }
+                Outcome::SkipUnavailable if stage == Some("generate") => [&case.model, ""],
                 Outcome::SkipUnavailable => [&case.backend, ""],
                 _ => [""; 2],
             };
-            let key = (case.status, stage, part, alike(&reason, &case.model));
+            // Another file is another thing to mend.
+            let words = if reason.contains(MISSING) {
+                reason.clone()
+            } else {
+                alike(&reason, &case.model)
+            };
+            let key = (case.status, stage, part, words);
             let new = || Cause {
                 status: case.status,
                 stage,

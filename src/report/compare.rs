@@ -13,12 +13,13 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::format::rounds_of;
 use super::head;
 use super::view::View;
 use super::{Basis, CaseResult, Host, Metrics, ReportDoc, stats};
 use crate::base::words::words;
 use crate::record::Outcome;
-pub(in crate::report) use pages::{counts, found, what};
+pub(in crate::report) use pages::{counts, found, times as statistic_told, what};
 pub use pages::{markdown, text};
 use times::hidden;
 pub use times::{Noise, Noises, Remeasured, Verdict};
@@ -29,10 +30,10 @@ const TIME: f64 = 0.03;
 pub(super) const MEMORY: f64 = 0.10;
 /// and so are those of which less than this differs, bytes.
 pub(super) const LITTLE: f64 = (16 << 20) as f64;
-/// A signal-to-noise ratio that fell by this much, dB, is that of a less accurate result.
-const SNR: f64 = 1.0;
-/// That of a result without any error, dB: no fp32 result has more.
-const EXACT: f64 = 200.0;
+/// A less accurate result uses this much more of its tolerance, as a share of all of it,
+const USED: f64 = 0.1;
+/// and so many times as much: near its end every tolerance is used up a little more or less by other weights.
+const USED_TIMES: f64 = 1.5;
 
 words! {
     /// How a case changed, the gravest first.
@@ -77,9 +78,12 @@ pub struct State {
     pub status: Outcome,
     pub stage: Option<String>,
     pub reason: Option<String>,
+    /// Whether its latency may not be read as it stands.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub not_quiet: bool,
 }
 
-/// Before and now: ms, dB or bytes.
+/// Before and now: milliseconds, shares of the tolerance that are used, or bytes.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Figures {
     pub base: f64,
@@ -147,6 +151,9 @@ pub struct Side {
     pub host: Host,
     /// What its models compute with, a line each.
     pub weights: Vec<String>,
+    /// When the run began that it is of, RFC 3339 UTC; None of a report that no run made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
     /// The first and the last time at which something was measured, RFC 3339 UTC.
     pub measured: Option<(String, String)>,
 }
@@ -163,6 +170,9 @@ pub struct Comparison {
     pub same: usize,
     /// Right cases whose times were compared.
     pub timed: usize,
+    /// What the compared times are: `the lowest of 5 rounds`; None where none were compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub statistic: Option<String>,
     /// Those of them whose threshold is by their history; that of the others is fixed.
     pub timed_by_history: usize,
     /// Why times of other right cases were not, and how many those are.
@@ -203,6 +213,7 @@ pub fn compare(base: (&str, &ReportDoc), head: (&str, &ReportDoc), noises: &Nois
         changes: Vec::new(),
         same: 0,
         timed: 0,
+        statistic: None,
         timed_by_history: 0,
         not_timed: BTreeMap::new(),
         beyond: 0,
@@ -210,6 +221,7 @@ pub fn compare(base: (&str, &ReportDoc), head: (&str, &ReportDoc), noises: &Nois
         refuted: None,
         rounds: BTreeMap::new(),
     };
+    let mut rounds = Vec::new();
     for case in &head.1.cases {
         let Some(old) = before.get(&*case.case) else {
             found
@@ -217,13 +229,19 @@ pub fn compare(base: (&str, &ReportDoc), head: (&str, &ReportDoc), noises: &Nois
                 .push(change(Kind::New, None, Some(case), None));
             continue;
         };
-        let (mut kinds, mut noise) = (sides.differences(old, case), None);
+        let mut kinds = sides.differences(old, case);
+        let mut noise = None;
         match sides.times(old, case) {
             None => {}
             Some(Err(why)) => *found.not_timed.entry(why).or_default() += 1,
             Some(Ok((figures, basis))) => {
                 noise = noises.get(&(case.case.clone(), basis)).copied();
                 found.timed += 1;
+                rounds.extend(
+                    [old, case]
+                        .iter()
+                        .filter_map(|case| Some(case.metrics.as_ref()?.rounds.len())),
+                );
                 found.timed_by_history += usize::from(noise.is_some());
                 let threshold = noise.map_or(TIME, |noise| noise.threshold());
                 let difference = differs(figures, threshold, 0.0, [Kind::Slower, Kind::Faster]);
@@ -267,6 +285,8 @@ pub fn compare(base: (&str, &ReportDoc), head: (&str, &ReportDoc), noises: &Nois
             .map(|case| change(Kind::Gone, Some(case), None, None)),
     );
     found.changes.sort_by_key(|change| change.kind);
+    found.statistic =
+        rounds_of(rounds.iter().copied()).map(|rounds| format!("the lowest of {rounds}"));
     found
 }
 
@@ -278,10 +298,15 @@ fn change(
 ) -> Change {
     let state = |case: &CaseResult| {
         let reason = case.note().or_else(|| case.reason.clone());
+        let not_quiet = case
+            .metrics
+            .as_ref()
+            .is_some_and(|metrics| !metrics.is_quiet());
         State {
             status: case.status,
             stage: case.stage.clone(),
             reason,
+            not_quiet,
         }
     };
     let CaseResult { case, row, .. } = head.or(base).expect("BUG: a change is of a case").clone();
@@ -354,17 +379,22 @@ impl<'a> Sides<'a> {
     }
 
     fn accuracy(&self, old: &CaseResult, new: &CaseResult) -> Option<(Kind, Option<Figures>)> {
-        let snr = |case: &CaseResult| {
-            let numerics = case.numerics.as_ref()?;
-            numerics
-                .snr_db
-                .or((numerics.max_abs == 0.0).then_some(EXACT))
-                .map(|snr| snr.min(EXACT))
+        let (before, now) = old.numerics.as_ref().zip(new.numerics.as_ref())?;
+        // Both by one tolerance: a spec that asks for less makes no result more accurate.
+        let tolerance = now.tolerance.or(before.tolerance)?;
+        let figures = Figures {
+            base: before.used(&tolerance),
+            head: now.used(&tolerance),
         };
-        let figures = snr(old)
-            .zip(snr(new))
-            .map(|(base, head)| Figures { base, head })?;
-        differs(figures, 0.0, SNR, [Kind::MoreAccurate, Kind::LessAccurate])
+        let less = figures.base.min(figures.head);
+        let more = figures.base.max(figures.head);
+        let is_apart = more - less >= USED && more >= USED_TIMES * less;
+        let kind = if figures.head > figures.base {
+            Kind::LessAccurate
+        } else {
+            Kind::MoreAccurate
+        };
+        is_apart.then_some((kind, Some(figures)))
     }
 
     fn memory(&self, old: &CaseResult, new: &CaseResult) -> Option<(Kind, Option<Figures>)> {
@@ -431,6 +461,7 @@ fn side((name, doc): (&str, &ReportDoc)) -> Side {
         orch: doc.orch.clone(),
         host: doc.host.clone(),
         weights: head::all_weights(doc),
+        run: doc.run.as_ref().map(|run| run.started.clone()),
         measured: times().min().zip(times().max()),
     }
 }

@@ -67,7 +67,9 @@ pub(super) fn detail(view: &View<'_>, case: &CaseResult, with_log: bool) -> Valu
         case.metrics
             .as_ref()
             .and_then(|metrics| Some(metrics.decoding.as_ref()?.part(label))),
-        view.trend(case).and_then(trend::part),
+        view.trend(case)
+            .and_then(trend::part)
+            .map(|part| Part { label, ..part }),
         numerics.map(compared),
         log.map(|facts| Part {
             title: "Log",
@@ -105,21 +107,19 @@ pub(super) fn known<'a>(
 }
 
 fn latency<'a>(m: &Metrics, label: Option<&'static str>) -> Part<'a> {
-    let noisy = if m.noisy {
-        ", noisy: interquartile range above 10 %"
-    } else {
-        ""
-    };
     let facts = known([
-        ("median", Some(ms(m.median_ms) + noisy)),
+        ("median", Some(m.latency())),
+        ("not quiet", m.why_not_quiet()),
         (
             "medians of the rounds",
             span(m.median_low_ms, m.median_high_ms),
         ),
         (
             "compared with other runs",
-            m.statistic
-                .map(|s| format!("{}, {}", ms(s.ms), s.basis.word())),
+            m.statistic.map(|s| {
+                let rounds = counted(m.rounds.len().max(1), "round");
+                format!("{}, the lowest of {rounds}: {}", ms(s.ms), s.basis.word())
+            }),
         ),
         (
             "throughput",
@@ -289,6 +289,7 @@ fn run<'a>(case: &'a CaseResult, label: Option<&'static str>) -> Part<'a> {
         ("precision", case.half.as_ref().map(HalfChoice::summary)),
         ("computed", case.cast_to_fp32().map(str::to_owned)),
         ("weights", case.reduced_range().map(str::to_owned)),
+        ("export helped by", case.export_stand_ins()),
         ("device", Some(device)),
         ("placement", Some(placement.join(", "))),
         (

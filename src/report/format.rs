@@ -1,6 +1,7 @@
 //! Figures and names as people read them; shared by all pages so that one number looks the same everywhere.
 
 use super::CaseResult;
+use crate::base::figures::counted;
 use crate::base::text::shown;
 use crate::record::Outcome;
 
@@ -61,6 +62,11 @@ pub fn day(time: &str) -> &str {
     time.get(..10).unwrap_or(time)
 }
 
+/// An RFC 3339 time in UTC to the second: `2026-01-31 08:00:00 UTC`.
+pub fn moment(time: &str) -> String {
+    format!("{} UTC", time.get(..19).unwrap_or(time).replace('T', " "))
+}
+
 /// `2026-01-12 to 2026-01-14`, or the day if it is one.
 pub fn days(first: &str, last: &str) -> String {
     if first == last {
@@ -68,6 +74,18 @@ pub fn days(first: &str, last: &str) -> String {
     } else {
         format!("{first} to {last}")
     }
+}
+
+/// `3 rounds`, or `1 to 5 rounds` where cases have unlike numbers. A report that names no rounds has one of each case. None of no case.
+pub(super) fn rounds_of(counts: impl Iterator<Item = usize> + Clone) -> Option<String> {
+    let counts = counts.map(|count| count.max(1));
+    let (least, most) = counts.clone().min().zip(counts.max())?;
+    let rounds = counted(most, "round");
+    Some(if least == most {
+        rounds
+    } else {
+        format!("{least} to {rounds}")
+    })
 }
 
 /// `1.55 ms – 1.61 ms`

@@ -189,7 +189,8 @@ fn random_of<'m>(all: impl Iterator<Item = Model<'m>>) -> Option<String> {
 /// `build-07: linux 6.8 x86_64, AMD EPYC 9454, 16 cores, 62 GiB; orch 0.1.0`
 pub(super) fn machine(doc: &ReportDoc) -> String {
     let told = |host: &Host| {
-        let (cores, memory) = (counted(host.cores, "core"), bytes(host.memory_bytes));
+        let cores = counted(host.cores, "core");
+        let memory = bytes(host.memory_bytes);
         format!(
             "{}: {}, {}, {cores}, {memory}; ",
             host.name, host.os, host.cpu

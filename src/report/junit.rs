@@ -159,6 +159,7 @@ fn facts(out: &mut String, view: &View<'_>, case: &CaseResult) {
         ("stand_in", view.stand_in(case).map(str::to_owned)),
         ("cast_to_fp32", case.cast_to_fp32().map(str::to_owned)),
         ("reduced_range", case.reduced_range().map(str::to_owned)),
+        ("export_stand_ins", case.export_stand_ins()),
         ("half", case.half.as_ref().map(HalfChoice::summary)),
         ("untimed", case.untimed.then(|| "true".to_owned())),
         (
@@ -200,7 +201,8 @@ fn facts(out: &mut String, view: &View<'_>, case: &CaseResult) {
 }
 
 fn problem(out: &mut String, element: &str, case: &CaseResult) {
-    let (kind, reason) = (case.status.label(), reason(case));
+    let kind = case.status.label();
+    let reason = reason(case);
     let stage = case
         .stage
         .as_deref()
@@ -210,7 +212,8 @@ fn problem(out: &mut String, element: &str, case: &CaseResult) {
     if let Some(repro) = &case.repro {
         let _ = writeln!(body, "repro: {repro}");
     }
-    let (message, body) = (attribute(&reason), escaped(&body, false));
+    let message = attribute(&reason);
+    let body = escaped(&body, false);
     let _ = writeln!(
         out,
         "      <{element} type=\"{kind}\" message=\"{message}\">{body}</{element}>"

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use super::format::one_line;
+use super::quiet::MARK;
 use super::sections::{self, Made};
 use super::shape::{Cell, Item, Matrix, Shape, Square, Table};
 use super::text::{Styles, summary_line};
@@ -121,11 +122,14 @@ fn matrix(out: &mut String, matrix: &Matrix<'_>, numbers: &HashMap<usize, usize>
             .collect();
         let _ = writeln!(out, "| {} |{size} {} |", text(&row.name), cells.join(" | "));
     }
+    if let Some(statistic) = &matrix.statistic {
+        let _ = writeln!(out, "\n{statistic}");
+    }
     if let Some(legend) = matrix.legend {
         let _ = writeln!(out, "\n{legend}");
     }
-    if let Some(earlier) = &matrix.earlier {
-        let _ = writeln!(out, "\n{earlier}.");
+    for line in [&matrix.not_quiet, &matrix.earlier].into_iter().flatten() {
+        let _ = writeln!(out, "\n{}.", line.replace(MARK, "\\~"));
     }
 }
 
@@ -142,11 +146,8 @@ fn square(square: Option<&Square<'_>>, numbers: &HashMap<usize, usize>) -> Strin
         .get(&square.at)
         .map(|number| format!(" <sup>{number}</sup>"))
         .unwrap_or_default();
-    format!(
-        "{} {}{labels}{number}",
-        square.glyph,
-        square.figure.as_deref().unwrap_or(square.word)
-    )
+    let shown = text(square.figure.as_deref().unwrap_or(square.word));
+    format!("{} {shown}{labels}{number}", square.glyph)
 }
 
 fn list(out: &mut String, view: &View<'_>, items: &[Item<'_>], numbers: &HashMap<usize, usize>) {
@@ -170,7 +171,8 @@ fn list(out: &mut String, view: &View<'_>, items: &[Item<'_>], numbers: &HashMap
             .map(|stage| format!(" at {}", text(stage)))
             .unwrap_or_default();
         let lines: Vec<String> = item.lines.iter().map(|line| text(line)).collect();
-        let (mark, why) = (text(&item.mark()), lines.join("<br>"));
+        let mark = text(&item.mark());
+        let why = lines.join("<br>");
         let _ = write!(
             out,
             "| {number}| {}{stage} | {mark} | {why} |",
@@ -199,7 +201,7 @@ fn table(out: &mut String, table: &Table) {
     // Figures stand to the right.
     let is_figure = |cell: &Cell| {
         cell.text
-            .starts_with(|c: char| c.is_ascii_digit() || "–✗".contains(c))
+            .starts_with(|c: char| c.is_ascii_digit() || "–✗~".contains(c))
     };
     let rule = |at: usize| {
         if table.rows.iter().all(|row| is_figure(&row[at])) {

@@ -12,7 +12,8 @@ use crate::record::Outcome;
 pub fn merge(documents: &[(String, ReportDoc)]) -> anyhow::Result<ReportDoc> {
     let (first_file, first) = documents.first().context("there is no report to merge")?;
     for (file, doc) in documents {
-        let (one, other) = (&first.spec, &doc.spec);
+        let one = &first.spec;
+        let other = &doc.spec;
         ensure!(
             one == other,
             "`{first_file}` is of `{one}`, and `{file}` of `{other}`; only reports of one spec make one report"
@@ -47,10 +48,8 @@ pub fn merge(documents: &[(String, ReportDoc)]) -> anyhow::Result<ReportDoc> {
         |backend| &backend.name,
         |backend| backend.available,
     );
-    let (cases, excluded) = (
-        cases.into_values().collect::<Vec<_>>(),
-        excluded.into_values().collect::<Vec<_>>(),
-    );
+    let cases = cases.into_values().collect::<Vec<_>>();
+    let excluded = excluded.into_values().collect::<Vec<_>>();
     let several = machines.len() > 1;
     Ok(ReportDoc {
         scope: scope(docs().map(|doc| doc.scope.as_deref())),
@@ -196,7 +195,8 @@ mod tests {
 
     #[test]
     fn a_case_is_of_the_machine_that_ran_it() {
-        let (mut with, mut without) = (doc(), doc());
+        let mut with = doc();
+        let mut without = doc();
         (with.host.name, without.host.name) = ("gpu".to_owned(), "laptop".to_owned());
         let (at, case) = with
             .cases

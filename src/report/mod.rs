@@ -24,6 +24,7 @@ mod names;
 mod packed;
 mod pages;
 mod place;
+mod quiet;
 mod sections;
 mod shape;
 pub mod site;
@@ -46,6 +47,7 @@ pub use expected::Expected;
 pub use fallback::{FallbackResult, Tried};
 pub use head::{Model, model as model_told, weights_told};
 pub use pages::{CODE, PAGES, shown, stable_backend};
+pub use quiet::Doubt;
 pub use sections::ids as sections;
 pub use stats::{Basis, Statistic};
 pub use summary::{Git, Ran, RunPath, Summary};
@@ -140,6 +142,27 @@ impl CaseResult {
             .find_map(|facts| facts["cast_to_fp32"].as_str())
     }
 
+    /// Whether inputs, or rows of them, change none of its outputs.
+    pub fn has_idle_inputs(&self) -> bool {
+        let control = self
+            .numerics
+            .as_ref()
+            .and_then(|numerics| numerics.control.as_ref());
+        control.is_some_and(|control| !control.idle.is_empty() || !control.idle_rows.is_empty())
+    }
+
+    /// The functions of orch's that stood in for a library's own while its model was exported, each with how often.
+    pub fn export_stand_ins(&self) -> Option<String> {
+        let helped = self
+            .facts_of("convert:")
+            .find_map(|facts| facts["stand_ins"].as_object())?;
+        let counted: Vec<_> = helped
+            .iter()
+            .map(|(name, times)| format!("{name} {times}×"))
+            .collect();
+        (!counted.is_empty()).then(|| counted.join(", "))
+    }
+
     /// How its int8 weights were made, where they keep to a reduced range: its converter's word.
     pub fn reduced_range(&self) -> Option<&str> {
         self.facts_of("convert:")
@@ -150,7 +173,8 @@ impl CaseResult {
     /// How its model was quantised, where its converter counted how much of it was: that, and the converter's word.
     pub fn quantised(&self) -> Option<String> {
         self.facts_of("convert:").find_map(|facts| {
-            let (weights, products) = (facts["weights"].as_object(), facts["products"].as_u64());
+            let weights = facts["weights"].as_object();
+            let products = facts["products"].as_u64();
             let counted = match (weights?.get("int4"), products) {
                 (Some(int4), _) => {
                     let whole: u64 = weights?.values().filter_map(Value::as_u64).sum();
@@ -239,6 +263,9 @@ pub struct CaseResult {
     /// What its target's `half` came to on this machine, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub half: Option<HalfChoice>,
+    /// The library that runs its artefact: `ort`, `openvino`, `torch`. Reports of older versions name none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<String>,
     /// The target's backend: the prober of [`ReportDoc::backends`] that says whether the hardware is there.
     pub backend: String,
     /// `PASS`, `FAIL`, … ([`Outcome::label`])
@@ -342,6 +369,9 @@ pub struct Metrics {
     pub p99_ms: Option<f64>,
     /// Interquartile range over median above 10 %.
     pub noisy: bool,
+    /// Why the median may not be read as it stands, where it may not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_quiet: Vec<Doubt>,
     /// Of all rounds.
     pub samples: u32,
     /// The samples themselves, in the order in which they were taken, those of one round after those of the one before.
@@ -378,6 +408,9 @@ pub struct Round {
     pub samples: u32,
     pub min_ms: f64,
     pub median_ms: f64,
+    /// The median of each of the moments at which it took samples, where there were several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moments_ms: Vec<f64>,
     /// 10th percentile of the inferring thread's CPU time; None where nobody tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_p10_ms: Option<f64>,

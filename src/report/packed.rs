@@ -43,6 +43,8 @@ pub(super) fn data(view: &View<'_>) -> String {
         // One number of each case, where it has one that may stand beside others.
         "figures": {
             "latency": each(view, |case| Some(shown(view, case)?.median_ms)),
+            // Whether that may not be read as it stands.
+            "not_quiet": each(view, |case| shown(view, case).is_some_and(|metrics| !metrics.is_quiet())),
             // Peak of the process, bytes.
             "memory": each(view, CaseResult::peak_rss),
             // Of a GPU's own, bytes.

@@ -29,6 +29,10 @@ pub(super) enum Shape<'a> {
 pub(super) struct Matrix<'a> {
     pub(super) columns: Vec<Column<'a>>,
     pub(super) rows: Vec<Row<'a>>,
+    /// What its figures are, if it has any.
+    pub(super) statistic: Option<String>,
+    /// How many figures are not quiet, and what to do.
+    pub(super) not_quiet: Option<String>,
     /// How many figures come from earlier runs, and from which days.
     pub(super) earlier: Option<String>,
     /// What some of its labels mean.
@@ -113,7 +117,8 @@ impl<'a> Item<'a> {
 
     /// What is no state of a case.
     pub(super) fn about(label: &'a str, whose: String, line: String) -> Self {
-        let (cases, lines) = (Vec::new(), vec![line]);
+        let cases = Vec::new();
+        let lines = vec![line];
         Self {
             kind: "",
             glyph: "",

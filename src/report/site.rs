@@ -15,12 +15,13 @@ use serde_json::{Value, json};
 use super::badge;
 use super::compare::Comparison;
 use super::details::detail;
-use super::format::{day, error, glyph, kind_of, ms, seconds, word};
+use super::format::{day, error, glyph, kind_of, seconds, word};
 use super::head;
 use super::html;
 use super::place::Place;
+use super::quiet;
 use super::view::{Cell, View};
-use super::{CaseResult, ReportDoc, Trends};
+use super::{CaseResult, Metrics, ReportDoc, Trends};
 use crate::base::shell;
 use crate::record::Outcome;
 use crate::template::{self, TemplateError};
@@ -91,6 +92,7 @@ pub fn site(
     let machine = head::machine(doc);
     let run = head::run(doc).map(|run| format!("{run}, took {}", seconds(doc.summary.seconds)));
     let weights = head::all_weights(doc);
+    let not_quiet = quiet::note(doc);
     let days = || {
         doc.cases
             .iter()
@@ -103,7 +105,7 @@ pub fn site(
     let rendered = |template: &str, root: &str, title: &str, page: Value| {
         let frame = json!({
             "root": root, "title": title, "spec": doc.spec, "scope": doc.scope, "machine": machine, "run": run,
-            "weights": weights, "days": days, "has_changes": changes.is_some(),
+            "weights": weights, "not_quiet": not_quiet, "days": days, "has_changes": changes.is_some(),
         });
         template::render(template, BTreeMap::from([("frame", frame), ("page", page)]))
     };
@@ -111,7 +113,8 @@ pub fn site(
     let columns: Vec<_> = (0..view.variants.len())
         .map(|at| view.column(at).collect())
         .collect();
-    let (models, targets) = (models(&view), targets(&view, &columns));
+    let models = models(&view);
+    let targets = targets(&view, &columns);
     for (name, text) in STATIC {
         files.insert(
             name.to_owned(),
@@ -147,7 +150,8 @@ pub fn site(
         }
     }
     for (at, case) in doc.cases.iter().enumerate() {
-        let (name, page) = (view.place(at).name(), pair_page(&view, at, case));
+        let name = view.place(at).name();
+        let page = pair_page(&view, at, case);
         files.insert(
             pair(&view, at),
             rendered("site/pair.html.j2", "../../", &name, page)?,
@@ -228,10 +232,8 @@ fn entry(
         .iter()
         .find_map(|cell| about(cell.case()?.1))
         .unwrap_or_default();
-    let (href, badge) = (
-        path(folder, &name),
-        format!("badges/{folder}/{}.svg", file(&name)),
-    );
+    let href = path(folder, &name);
+    let badge = format!("badges/{folder}/{}.svg", file(&name));
     Entry {
         href,
         badge,
@@ -279,7 +281,7 @@ fn line(view: &View<'_>, at: usize, case: &CaseResult, name: String) -> Value {
         "kind": kind_of(case),
         "glyph": glyph(case.status),
         "word": word(case.status),
-        "latency": case.metrics.as_ref().filter(|_| view.comparable(case)).map(|metrics| ms(metrics.median_ms)),
+        "latency": case.metrics.as_ref().filter(|_| view.comparable(case)).map(Metrics::latency),
         "label": view.label(case),
         "error": case.numerics.as_ref().map(|numerics| error(numerics.max_abs)),
         "measured": case.measured.as_deref().map(day),
@@ -289,7 +291,8 @@ fn line(view: &View<'_>, at: usize, case: &CaseResult, name: String) -> Value {
 
 fn pair_page(view: &View<'_>, at: usize, case: &CaseResult) -> Value {
     let place = view.place(at);
-    let (model, target) = (place.row.name(), place.variant.name());
+    let model = place.row.name();
+    let target = place.variant.name();
     json!({
         "model_href": path("models", &model),
         "target_href": path("targets", &target),

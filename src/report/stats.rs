@@ -8,12 +8,12 @@
 //! number of samples on at which a sample lies beyond it with 95 % probability (0.9²⁹, 0.95⁵⁹, 0.99²⁹⁹ ≈ 0.05): below that
 //! it would be the maximum under another name.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use super::decoding::DecodingFigures;
-use super::{Metrics, Round};
+use super::{CaseResult, Metrics, Round};
 use crate::base::words::words;
 use crate::device::Conditions;
 use crate::device::conditions::DeviceState;
@@ -119,7 +119,7 @@ pub fn metrics(rounds: &[Ran<'_>], batch: Option<u64>) -> Option<Metrics> {
     let spread = quantile(&all, 0.75) - quantile(&all, 0.25);
     let tail = |least: usize, q: f64| (all.len() >= least).then(|| quantile(&all, q));
     let several = medians.len() > 1;
-    Some(Metrics {
+    let mut metrics = Metrics {
         load_ms: quantile(&over_rounds(|round| round.load_ms), 0.5),
         first_ms: quantile(&over_rounds(|round| round.first_ms), 0.5),
         median_ms,
@@ -133,6 +133,7 @@ pub fn metrics(rounds: &[Ran<'_>], batch: Option<u64>) -> Option<Metrics> {
         p95_ms: tail(59, 0.95),
         p99_ms: tail(299, 0.99),
         noisy: spread > 0.1 * median_ms,
+        not_quiet: Vec::new(),
         samples: all.len() as u32,
         samples_ms,
         warmup: rounds[0].warmup,
@@ -148,12 +149,62 @@ pub fn metrics(rounds: &[Ran<'_>], batch: Option<u64>) -> Option<Metrics> {
         decoding: DecodingFigures::of(timed.iter().map(|(_, times)| *times)),
         remarks: remarks(&rounds),
         rounds,
-    })
+    };
+    metrics.not_quiet = metrics.doubts();
+    Some(metrics)
 }
 
 /// The median of one run alone.
 pub fn median(raw: &RawMeasure) -> Option<f64> {
     usable(raw).and_then(|times| median_of(times.samples_ms.iter().copied()))
+}
+
+/// Holds the yardsticks of all cases of one machine beside each other: a round whose yardstick was slow from its beginning to its end
+/// is known by the rounds of other cases only.
+pub fn beside_each_other(cases: &mut [CaseResult]) {
+    let conditions = cases
+        .iter()
+        .filter_map(|case| case.metrics.as_ref())
+        .flat_map(|metrics| &metrics.rounds);
+    let mut least: BTreeMap<u32, f64> = BTreeMap::new();
+    for conditions in conditions.filter_map(|round| round.conditions.as_ref()) {
+        let Some(threads) = conditions.yardstick_threads else {
+            continue;
+        };
+        let own = conditions
+            .yardstick_ms
+            .into_iter()
+            .chain(conditions.yardstick_least_ms);
+        let known = least.entry(threads).or_insert(f64::INFINITY);
+        *known = own.fold(*known, f64::min);
+    }
+    for metrics in cases.iter_mut().filter_map(|case| case.metrics.as_mut()) {
+        for conditions in metrics
+            .rounds
+            .iter_mut()
+            .filter_map(|round| round.conditions.as_mut())
+        {
+            let of_threads = conditions
+                .yardstick_threads
+                .and_then(|threads| least.get(&threads));
+            conditions.yardstick_least_ms = of_threads.copied().or(conditions.yardstick_least_ms);
+        }
+        metrics.remarks = remarks(&metrics.rounds);
+        metrics.not_quiet = metrics.doubts();
+    }
+}
+
+/// Why the median of one run alone may not be read as it stands; None of a quiet one, and of a run without times.
+pub fn why_not_quiet(raw: &RawMeasure) -> Option<String> {
+    metrics(
+        &[Ran {
+            round: 1,
+            started: "",
+            raw,
+        }],
+        None,
+    )?
+    .why_not_quiet()
 }
 
 /// None of nothing.
@@ -190,6 +241,7 @@ fn round(
         samples: wall.len() as u32,
         min_ms: wall[0],
         median_ms: quantile(&wall, 0.5),
+        moments_ms: moments(times),
         cpu_p10_ms: (!cpu.is_empty()).then(|| quantile(&cpu, 0.1)),
         threads: raw.threads,
         use_of_cpu: times.use_of_cpu,
@@ -197,6 +249,22 @@ fn round(
         conditions: raw.conditions.clone(),
         device: raw.device.clone(),
     }
+}
+
+/// The median of the samples of each moment; empty where there was one.
+fn moments(times: &Times) -> Vec<f64> {
+    let is_whole = times.moments.iter().sum::<u32>() as usize == times.samples_ms.len();
+    if times.moments.len() < 2 || !is_whole {
+        return Vec::new();
+    }
+    let mut rest = times.samples_ms.as_slice();
+    let mut medians = Vec::new();
+    for count in &times.moments {
+        let (own, others) = rest.split_at(*count as usize);
+        medians.extend(median_of(own.iter().copied()));
+        rest = others;
+    }
+    medians
 }
 
 /// What disturbed the rounds: the worst that each condition came to, and how many of several it was that were disturbed.
@@ -248,7 +316,8 @@ pub(super) fn geometric_mean(values: &[f64]) -> f64 {
 /// Quantile `q` of a sorted, non-empty slice, by linear interpolation (Hyndman and Fan's type 7).
 pub fn quantile(sorted: &[f64], q: f64) -> f64 {
     let at = q * (sorted.len() - 1) as f64;
-    let (below, above) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
+    let below = sorted[at.floor() as usize];
+    let above = sorted[at.ceil() as usize];
     below + (above - below) * at.fract()
 }
 

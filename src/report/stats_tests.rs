@@ -187,7 +187,8 @@ fn long_ones_by_cpu_time_where_one_thread_computes() {
         };
         using(&[25.0; 11], &cpu, Some(used))
     };
-    let (others_compute, a_device_does) = (used(0, 80.0), used(11, 0.0));
+    let others_compute = used(0, 80.0);
+    let a_device_does = used(11, 0.0);
     for raw in [
         others_compute,
         a_device_does,
@@ -239,6 +240,38 @@ fn what_disturbed_a_round_is_told_with_how_many_it_was() {
         "2 of 3 rounds were disturbed",
     ];
     assert_eq!(over(&[with(1.5), with(0.0), with(0.5)]).remarks, told);
+}
+
+#[test]
+fn a_yardstick_that_was_slow_throughout_is_known_by_those_of_other_cases() {
+    let of = |yardstick: f64, threads: u32| {
+        let conditions = serde_json::json!({"yardstick_ms": [yardstick, yardstick], "yardstick_threads": threads});
+        let conditions = Some(serde_json::from_value(conditions).unwrap());
+        let metrics = over(&[RawMeasure {
+            conditions,
+            ..raw(vec![1.0])
+        }]);
+        CaseResult {
+            metrics: Some(metrics),
+            ..super::super::fixture().cases.remove(0)
+        }
+    };
+    let mut cases = [of(2.0, 2), of(1.0, 2), of(0.5, 1)];
+    let quiet = |cases: &[CaseResult]| {
+        cases
+            .iter()
+            .map(|case| case.metrics.as_ref().unwrap().is_quiet())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(quiet(&cases), [true, true, true]);
+    beside_each_other(&mut cases);
+    assert_eq!(quiet(&cases), [false, true, true]);
+    let slow = cases[0].metrics.as_ref().unwrap();
+    assert_eq!(
+        slow.remarks,
+        ["a fixed computation took 1.00 ms once and 2.00 ms another time"]
+    );
+    assert_eq!(slow.not_quiet, slow.doubts());
 }
 
 #[test]

@@ -95,8 +95,13 @@ pub fn body(doc: &ReportDoc, styles: &Styles) -> String {
         match section.shape {
             Shape::Matrix(shape) => {
                 matrix::matrix(&mut out, &shape, styles);
-                if let Some(earlier) = shape.earlier {
-                    out.extend(["\n", &sentence(&earlier, styles.skip, styles)]);
+                let below: Vec<_> = [shape.statistic, shape.not_quiet, shape.earlier]
+                    .into_iter()
+                    .flatten()
+                    .collect();
+                if !below.is_empty() {
+                    out.push('\n');
+                    out.extend(below.iter().map(|line| sentence(line, styles.skip, styles)));
                 }
             }
             Shape::List(items) => list(&mut out, &view, &items, styles),
@@ -191,7 +196,8 @@ fn list(out: &mut String, view: &View<'_>, items: &[Item<'_>], styles: &Styles) 
         out.push('\n');
     }
     for item in rest.iter().take(LINES) {
-        let (style, mark) = (styles.of(item.kind), item.mark());
+        let style = styles.of(item.kind);
+        let mark = item.mark();
         let told = format!("{}: {}", whose(view, item), item.lines[0]);
         let told = end_cut(&told, styles.width.saturating_sub(width(&mark)));
         let _ = writeln!(out, "{style}{mark}{style:#}{told}");
@@ -220,7 +226,8 @@ fn more_than(out: &mut String, left: &[Item<'_>], styles: &Styles) {
         left.iter().map(|item| item.cases.len()).sum::<usize>(),
         "case",
     );
-    let (glyph, causes) = (item.glyph, counted(left.len(), "cause"));
+    let glyph = item.glyph;
+    let causes = counted(left.len(), "cause");
     let told = "more: the report's pages tell all of them";
     let _ = writeln!(
         out,
@@ -235,7 +242,8 @@ fn sentence(text: &str, style: Style, styles: &Styles) -> String {
 
 /// Lines, each of them ended.
 fn wrapped(indent: &str, text: &str, styles: &Styles) -> String {
-    let (mut out, mut used) = (String::new(), 0);
+    let mut out = String::new();
+    let mut used = 0;
     for word in text.split(' ') {
         if used > 0 && used + 1 + width(word) > styles.width {
             out.push('\n');

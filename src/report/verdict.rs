@@ -1,7 +1,7 @@
 //! What a verdict rests on, in words: the tolerance asked and how well it was met, and what wrong outputs would have failed.
 
 use super::format::{cosine, error, tokens};
-use crate::judge::{Generation, OtherToken, TensorNumerics};
+use crate::judge::{Generation, OtherToken, Slices};
 use crate::record::Numerics;
 use crate::runtime::generation::Decoded;
 use crate::spec::Tolerance;
@@ -34,11 +34,10 @@ pub(super) fn lines(numerics: &Numerics) -> Vec<(&'static str, String)> {
     ));
     match (&numerics.control, &numerics.no_control) {
         (Some(control), _) => {
-            let (off, ratio, shared) = (
-                error(control.differs_by),
-                bound(control.worst),
-                in_common(control.tokens),
-            );
+            let off = error(control.differs_by);
+            let ratio = bound(control.worst);
+            let shared = in_common(control.tokens);
+            let rows: Vec<_> = control.idle_rows.iter().map(usize::to_string).collect();
             let names = |of: &str, names: &[String]| {
                 (!names.is_empty()).then(|| format!("{of} {}", names.join(", ")))
             };
@@ -53,6 +52,8 @@ pub(super) fn lines(numerics: &Numerics) -> Vec<(&'static str, String)> {
                     .map(|by| format!("its outputs are those of {by}")),
                 names("it has the given values of", &control.kept),
                 names("it would pass for", &control.undecided),
+                names("no output depends on", &control.idle),
+                names("no output depends on these rows of the inputs:", &rows),
             ];
             lines.push((
                 "control",
@@ -63,7 +64,8 @@ pub(super) fn lines(numerics: &Numerics) -> Vec<(&'static str, String)> {
         (None, None) => {}
     }
     if let Some(dropped) = &numerics.dropped {
-        let (layer, off) = (&dropped.layer, error(dropped.differs_by));
+        let layer = &dropped.layer;
+        let off = error(dropped.differs_by);
         let shared = in_common(dropped.tokens);
         lines.push((
             "layer",
@@ -76,19 +78,15 @@ pub(super) fn lines(numerics: &Numerics) -> Vec<(&'static str, String)> {
     if let Some(generation) = &numerics.generation {
         lines.push(("generated", generated(generation)));
     }
-    let faint: Vec<_> = numerics
-        .tensors
+    let small: Vec<_> = numerics
+        .slices
         .iter()
-        .filter(|(_, tensor)| tensor.faint_columns > 0)
-        .map(faint)
+        .flat_map(|(name, axes)| axes.iter().map(|one| small(name, one)))
         .collect();
-    if !faint.is_empty() {
+    if !small.is_empty() {
         lines.push((
-            "faint",
-            format!(
-                "too small for the tolerance to tell their sign: {}",
-                faint.join(", ")
-            ),
+            "small",
+            format!("judged by their own magnitude: {}", small.join(", ")),
         ));
     }
     lines
@@ -101,7 +99,7 @@ fn generated(generation: &Generation) -> String {
     };
     let first = generation.first.as_ref().map(|first| {
         let OtherToken { row, step, token, expected, margin, bound, tie } = first;
-        let (what, margin, bound) = (if *tie { "a tie" } else { "wrong" }, error(*margin), error(*bound));
+        let what = if *tie { "a tie" } else { "wrong" }; let margin = error(*margin); let bound = error(*bound);
         format!("; then {what}: token {step} of row {row} is {token}, not {expected}, with a margin of {margin} against {bound}")
     });
     let decoded = match &generation.decoded {
@@ -113,12 +111,28 @@ fn generated(generation: &Generation) -> String {
     format!("{agreed} of {asked} tokens are those of PyTorch's greedy decoding{first}{decoded}")
 }
 
-fn faint((name, tensor): (&String, &TensorNumerics)) -> String {
-    let width = tensor.shape.last().copied().unwrap_or(1);
-    format!(
-        "{} of the {width} columns of `{name}`",
-        tensor.faint_columns
-    )
+/// `3 of the 128 indices of axis 2 of `logits``, and how many of them are wrong or prove nothing.
+fn small(name: &str, slices: &Slices) -> String {
+    let Slices {
+        axis,
+        of,
+        own,
+        wrong,
+        undecided,
+        ..
+    } = slices;
+    let counted = [(wrong.len(), "wrong"), (undecided.len(), "undecided")];
+    let counted: Vec<_> = counted
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, how)| format!("{count} {how}"))
+        .collect();
+    let counted = if counted.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", counted.join(", "))
+    };
+    format!("{own} of the {of} indices of axis {axis} of `{name}`{counted}")
 }
 
 fn in_common(share: Option<f64>) -> String {
@@ -145,7 +159,9 @@ pub(super) fn asked(numerics: &Numerics) -> String {
     } else {
         String::new()
     };
-    let (atol, rtol, budget) = (short(*atol), short(*rtol), short(*budget));
+    let atol = short(*atol);
+    let rtol = short(*rtol);
+    let budget = short(*budget);
     format!("atol {atol}, rtol {rtol}, budget {budget}, cosine {cosine}, snr {snr}{tokens}")
 }
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use indexmap::{IndexMap, IndexSet};
 
 use super::place::{Place, Row, Variant};
-use super::{CaseResult, Excluded, Executed, ReportDoc, Trends};
+use super::{CaseResult, Excluded, Executed, Metrics, ReportDoc, Trends};
 use crate::device::{Backend, DeviceKind};
 use crate::record::Outcome;
 
@@ -82,7 +82,8 @@ impl<'a> View<'a> {
         for (at, case) in doc.cases.iter().enumerate() {
             place(case.into(), Cell::Case(at, case));
         }
-        let (rows, variants) = (rows.into_iter().collect(), variants.into_iter().collect());
+        let rows = rows.into_iter().collect();
+        let variants = variants.into_iter().collect();
         Self {
             doc,
             rows,
@@ -117,9 +118,12 @@ impl<'a> View<'a> {
     /// What stands beside its figure: that a stand-in ran it, or in which precision it was computed, where that is another.
     pub(super) fn label(&self, case: &CaseResult) -> Option<&'static str> {
         let of_weights = || case.reduced_range().map(|_| "reduced range");
+        let of_inputs = || case.has_idle_inputs().then_some("ignores inputs");
         self.stand_in(case)
             .or_else(|| case.cast_to_fp32().map(|_| "cast to fp32"))
             .or_else(of_weights)
+            .or_else(of_inputs)
+            .or_else(|| case.export_stand_ins().map(|_| "export helped"))
     }
 
     /// A latency that may stand beside others: of a right result, on hardware.
@@ -135,6 +139,12 @@ impl<'a> View<'a> {
             .filter(|_| self.comparable(case))?
             .median_ms;
         (median > 0.0).then_some(median)
+    }
+
+    /// As [`Self::median`], where it may be read as it stands.
+    pub(super) fn quiet_median(&self, case: &CaseResult) -> Option<f64> {
+        self.median(case)
+            .filter(|_| case.metrics.as_ref().is_some_and(Metrics::is_quiet))
     }
 
     pub(super) fn column(&self, at: usize) -> impl Iterator<Item = Cell<'a>> + '_ {
@@ -208,6 +218,16 @@ impl<'a> Kinds<'a> {
                 emulated.or_else(|| is_software().then_some("software"))
             }
         }
+    }
+}
+
+/// What stands beside figures of a backend that has no hardware here.
+pub(crate) fn stand_in_for(backend: &Backend) -> Option<&'static str> {
+    let mut kinds = backend.devices.iter().map(|device| device.kind);
+    if kinds.clone().any(|kind| kind == DeviceKind::Hardware) {
+        None
+    } else {
+        stand_in(kinds.next()?)
     }
 }
 

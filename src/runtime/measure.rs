@@ -47,6 +47,14 @@ const FASTER: f64 = 0.02;
 /// process may hold them all.
 const SAMPLED: Duration = Duration::from_millis(40);
 const ENOUGH: u32 = 250;
+/// At so many moments: what is slow at one of them may be fast at another, and one alone does not show it.
+const MOMENTS: u32 = 3;
+/// Between two of them the process rests for so long, so that its threads are placed anew,
+const REST: Duration = Duration::from_millis(40);
+/// and then infers for so long, at least once, before the next sample is taken.
+const REWARM: Duration = Duration::from_millis(5);
+/// Moments as long as this are far enough from each other.
+const LONG: Duration = Duration::from_millis(300);
 
 /// What only the runtime knows of what the loop took.
 impl RawMeasure {
@@ -102,7 +110,11 @@ pub fn run<S, O>(
     let mut once = || infer(&mut loaded);
     let warmup_ms = warm_up(params, &mut once)?;
     let before = Meter::now();
-    let (samples_ms, cpu_ms) = sample(params, &mut once)?;
+    let Sampled {
+        wall: samples_ms,
+        cpu: cpu_ms,
+        moments,
+    } = sample(params, &mut once)?;
     let use_of_cpu = before
         .zip(Meter::now())
         .map(|(before, after)| after.since(&before));
@@ -115,6 +127,7 @@ pub fn run<S, O>(
         first_ms,
         warmup_ms,
         samples_ms,
+        moments,
         cpu_ms,
         use_of_cpu,
         ..Times::default()
@@ -134,7 +147,9 @@ fn warm_up<O>(
     infer: &mut impl FnMut() -> anyhow::Result<O>,
 ) -> anyhow::Result<Vec<f64>> {
     let begin = Instant::now();
-    let (mut taken, mut least, mut stable) = (Vec::new(), f64::INFINITY, 0);
+    let mut taken = Vec::new();
+    let mut least = f64::INFINITY;
+    let mut stable = 0;
     let is_warm = |count: usize, stable: u32| {
         count >= params.warmup as usize
             && (params.warmup == 0 || (stable >= STABLE && begin.elapsed() >= WARM))
@@ -152,29 +167,64 @@ fn warm_up<O>(
     Ok(taken)
 }
 
-/// Wall time and CPU time of each sample.
+/// Wall time and CPU time of each sample, ms.
+#[derive(Default)]
+struct Sampled {
+    wall: Vec<f64>,
+    cpu: Vec<f64>,
+    /// How many were taken at each moment.
+    moments: Vec<u32>,
+}
+
+/// Takes a share of the samples at each moment.
 fn sample<O>(
     params: &MeasureParams,
     infer: &mut impl FnMut() -> anyhow::Result<O>,
-) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
-    let begin = Instant::now();
-    let (mut wall, mut cpu) = (Vec::new(), Vec::new());
-    let is_asked =
-        |count: u32| count < params.samples || (count < ENOUGH && begin.elapsed() < SAMPLED);
-    while wall.is_empty()
-        || (is_asked(wall.len() as u32) && begin.elapsed().as_secs_f64() < params.max_seconds)
-    {
-        let (ms, cpu_ms) = timed(infer)?;
-        wall.push(ms);
-        cpu.extend(cpu_ms);
+) -> anyhow::Result<Sampled> {
+    let most = Duration::try_from_secs_f64(params.max_seconds).unwrap_or(Duration::MAX);
+    let mut taken = Sampled::default();
+    let mut spent = Duration::ZERO;
+    for moment in 1..=MOMENTS {
+        let before = taken.wall.len();
+        let share =
+            |all: u32| (u64::from(all) * u64::from(moment)).div_ceil(MOMENTS.into()) as usize;
+        let begin = Instant::now();
+        let is_asked = |count: usize| {
+            count < share(params.samples)
+                || (count < share(ENOUGH) && begin.elapsed() < SAMPLED / MOMENTS)
+        };
+        let is_in_time = || spent + begin.elapsed() < most / MOMENTS * moment;
+        while taken.wall.is_empty() || (is_asked(taken.wall.len()) && is_in_time()) {
+            let (ms, cpu_ms) = timed(infer)?;
+            taken.wall.push(ms);
+            taken.cpu.extend(cpu_ms);
+        }
+        taken
+            .moments
+            .extend(Some((taken.wall.len() - before) as u32).filter(|count| *count > 0));
+        spent += begin.elapsed();
+        if moment < MOMENTS && begin.elapsed() < LONG && spent < most {
+            rest(infer)?;
+        }
     }
     // Of some samples only it would not say of which.
-    cpu.truncate(if cpu.len() == wall.len() {
-        wall.len()
-    } else {
-        0
-    });
-    Ok((wall, cpu))
+    let is_whole = taken.cpu.len() == taken.wall.len();
+    taken
+        .cpu
+        .truncate(if is_whole { taken.wall.len() } else { 0 });
+    Ok(taken)
+}
+
+/// Lets another moment come, and gets warm again.
+fn rest<O>(infer: &mut impl FnMut() -> anyhow::Result<O>) -> anyhow::Result<()> {
+    std::thread::sleep(REST);
+    let begin = Instant::now();
+    loop {
+        infer()?;
+        if begin.elapsed() >= REWARM {
+            return Ok(());
+        }
+    }
 }
 
 /// Wall time, and CPU time of this thread, ms. The CPU's clock is read outside of the wall's, because it is the slower one.
@@ -263,8 +313,15 @@ mod tests {
         let (count, first, timings) = run(Some(&params), load, infer).unwrap();
         let threads = timings.threads;
         let timings = timings.times.unwrap();
-        let (warmup, samples) = (timings.warmup_ms.len(), timings.samples_ms.len());
-        assert_eq!((count as usize, first), (1 + warmup + samples, 1));
+        let warmup = timings.warmup_ms.len();
+        let samples = timings.samples_ms.len();
+        assert_eq!(first, 1);
+        assert!(
+            count as usize > 1 + warmup + samples,
+            "it gets warm again between moments"
+        );
+        assert_eq!(timings.moments.len(), MOMENTS as usize);
+        assert_eq!(timings.moments.iter().sum::<u32>() as usize, samples);
         assert!(
             warmup > 2 && millis(WARM) <= timings.warmup_ms.iter().sum::<f64>() + 1.0,
             "it warms up for some time"

@@ -82,6 +82,11 @@ pub(super) fn own_browser() -> anyhow::Result<Option<PathBuf>> {
     named.map(|path| absolute(Path::new(&path))).transpose()
 }
 
+/// This machine, as reports name it.
+pub fn this_host() -> crate::report::Host {
+    host_facts(&Host::real()).report
+}
+
 pub(super) fn host_facts(host: &Host) -> HostFacts {
     let fingerprint = device::fingerprint(host);
     let name =

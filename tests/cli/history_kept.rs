@@ -300,7 +300,7 @@ fn collecting_the_stores_garbage_and_losing_the_database_lose_no_history() {
     .unwrap();
     sandbox
         .run(["history"])
-        .code(1)
+        .code(2)
         .stderr_has("orch history rebuild");
     sandbox
         .run(["history", "rebuild"])
@@ -354,12 +354,12 @@ fn an_older_database_migrates_with_what_only_it_has_and_a_newer_one_is_refused()
     shell(&database(&sandbox), "UPDATE history SET version = 99");
     sandbox
         .run(["history"])
-        .code(1)
+        .code(2)
         .stderr_has("the history has version 99")
         .stderr_has("newer orch");
     sandbox
         .run(["history", "rebuild"])
-        .code(1)
+        .code(2)
         .stderr_has("version 99");
 }
 
@@ -386,10 +386,10 @@ fn another_program_that_has_it_open_is_named() {
         .unwrap();
     sandbox
         .run(["query", "SELECT count(*) FROM runs"])
-        .code(1)
+        .code(2)
         .stderr_has("if another program has it open, close it there");
     // What is imported meanwhile is taken in afterwards.
-    sandbox.run(["history", "import", "many/02.json"]).code(1);
+    sandbox.run(["history", "import", "many/02.json"]).code(2);
     drop(other.stdin.take());
     other.wait().unwrap();
     whole(&sandbox, 2);

@@ -56,7 +56,10 @@ pub(crate) fn first(library: &Library) -> Result<(u32, Option<Gpu>), String> {
     if count < 1 {
         return Ok((0, None));
     }
-    let (mut device, mut name, mut uuid, mut memory) = (0, [0; 128], [0; 16], 0_usize);
+    let mut device = 0;
+    let mut name = [0; 128];
+    let mut uuid = [0; 16];
+    let mut memory = 0_usize;
     call(library, "cuDeviceGet", |f: Get| unsafe {
         f(&mut device, 0)
     })?;

@@ -136,7 +136,8 @@ fn device(gpu: &Gpu<'_>, ordinal: usize) -> Result<Device, NvmlError> {
         device.fact("memory_free_bytes", memory.free);
     }
     if let Ok(capability) = gpu.cuda_compute_capability() {
-        let (major, minor) = (capability.major, capability.minor);
+        let major = capability.major;
+        let minor = capability.minor;
         device.fact("compute_capability", format!("{major}.{minor}"));
         // From NVIDIA's table of arithmetic throughput: fp16 from 5.3, dot products of int8 from 6.1, bf16 from 8.0.
         let since = [

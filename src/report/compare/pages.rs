@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use super::{Change, Comparison, Figures, Kind, Noise, Side, State, Verdict};
 use crate::base::figures::{bytes, counted};
-use crate::report::format::{day, days, glyph, ms, one_line};
+use crate::report::format::{day, days, glyph, moment, ms, one_line};
+use crate::report::quiet::MARK;
 use crate::report::text::Styles;
 
 /// Of one kind a terminal shows so many.
@@ -18,7 +19,7 @@ pub fn text(comparison: &Comparison, styles: &Styles) -> String {
     for (which, side) in [("base", &comparison.base), ("head", &comparison.head)] {
         let _ = writeln!(out, "{which}  {}", heading(side));
     }
-    for line in weights(comparison) {
+    for line in weights(comparison).into_iter().chain(times(comparison)) {
         let _ = writeln!(out, "      {line}");
     }
     for package in &comparison.packages {
@@ -61,7 +62,7 @@ pub fn markdown(comparison: &Comparison) -> String {
         cell(&heading(&comparison.base)),
         cell(&heading(&comparison.head))
     );
-    for line in weights(comparison) {
+    for line in weights(comparison).into_iter().chain(times(comparison)) {
         let _ = writeln!(out, "\n{}.", cell(&line));
     }
     if !comparison.packages.is_empty() {
@@ -112,18 +113,21 @@ fn heading(side: &Side) -> String {
         .as_ref()
         .map(|scope| format!(" ({scope})"))
         .unwrap_or_default();
-    let (
-        Side {
-            name,
-            spec,
-            orch,
-            host,
-            ..
-        },
-        days,
-    ) = (side, days.unwrap_or_default());
+    let run = side
+        .run
+        .as_ref()
+        .map(|began| format!(", the run of {}", moment(began)))
+        .unwrap_or_default();
+    let Side {
+        name,
+        spec,
+        orch,
+        host,
+        ..
+    } = side;
+    let days = days.unwrap_or_default();
     format!(
-        "{name}: {spec}{scope}, {} ({}), orch {orch}{days}",
+        "{name}{run}: {spec}{scope}, {} ({}), orch {orch}{days}",
         host.name, host.cpu
     )
 }
@@ -142,6 +146,14 @@ fn weights(Comparison { base, head, .. }: &Comparison) -> Vec<String> {
     [of("base", base), of("head", head)].concat()
 }
 
+/// What its times are: other figures than the medians of a matrix.
+pub(in crate::report) fn times(comparison: &Comparison) -> Option<String> {
+    Some(format!(
+        "times: {} of each side, and not the medians that a matrix shows",
+        comparison.statistic.as_ref()?
+    ))
+}
+
 pub(in crate::report) fn what(change: &Change) -> String {
     let Some(figures) = change.figures else {
         return match (&change.base, &change.head) {
@@ -153,7 +165,14 @@ pub(in crate::report) fn what(change: &Change) -> String {
     let Figures { base, head } = figures;
     let share = || format!("{:+.1} %", (head / base - 1.0) * 100.0);
     match change.kind {
-        Kind::LessAccurate | Kind::MoreAccurate => format!("SNR {base:.1} dB → {head:.1} dB"),
+        Kind::LessAccurate | Kind::MoreAccurate => {
+            let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+            format!(
+                "{} → {} of its tolerance used",
+                percent(base),
+                percent(head)
+            )
+        }
         Kind::MoreMemory | Kind::LessMemory => format!(
             "{} → {} ({})",
             bytes(base as u64),
@@ -161,21 +180,32 @@ pub(in crate::report) fn what(change: &Change) -> String {
             share()
         ),
         _ => {
-            let (known, noise) = (
-                known(change.verdict),
-                change.noise.map(by_history).unwrap_or_default(),
+            let known = known(change.verdict);
+            let noise = change.noise.map(by_history).unwrap_or_default();
+            // Both sides that were measured anew speak for themselves.
+            let is_stored = matches!(
+                change.verdict,
+                Some(Verdict::Suspected | Verdict::Unsettled)
             );
-            format!("{} → {} ({}){known}{noise}", ms(base), ms(head), share())
+            let is_marked = |side: &Option<State>| {
+                is_stored && side.as_ref().is_some_and(|state| state.not_quiet)
+            };
+            let mark = |side| if is_marked(side) { MARK } else { "" };
+            let [before, after] = [mark(&change.base), mark(&change.head)];
+            format!(
+                "{before}{} → {after}{} ({}){known}{noise}",
+                ms(base),
+                ms(head),
+                share()
+            )
         }
     }
 }
 
 /// By what it is suspected.
 fn by_history(noise: Noise) -> String {
-    let (percent, executions) = (
-        100.0 * noise.threshold(),
-        counted(noise.executions, "execution"),
-    );
+    let percent = 100.0 * noise.threshold();
+    let executions = counted(noise.executions, "execution");
     format!(" (above {percent:.1} % by {executions} of the history)")
 }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{Change, Comparison, Figures, Kind, TIME};
+use crate::report::format::rounds_of;
 use crate::report::stats::{self, Basis};
 use crate::report::{CaseResult, Round};
 
@@ -203,6 +204,12 @@ impl Comparison {
 
     /// Takes what measuring anew found. What is not among it stays suspected.
     pub fn remeasured(&mut self, found: BTreeMap<String, Remeasured>) {
+        let rounds = found
+            .values()
+            .flat_map(|sides| [sides.base.len(), sides.head.len()]);
+        if let Some(rounds) = rounds_of(rounds) {
+            self.statistic = Some(format!("the lowest of {rounds}"));
+        }
         let before = self.changes.len();
         self.changes.retain_mut(|change| {
             match found.get(&change.case).filter(|_| change.verdict.is_some()) {
@@ -246,7 +253,8 @@ fn judge(change: &mut Change, found: &Remeasured) -> bool {
     let Some([base, head]) = found.sides() else {
         return true;
     };
-    let (threshold, differs) = (threshold(&base, &head), difference(&base, &head));
+    let threshold = threshold(&base, &head);
+    let differs = difference(&base, &head);
     change.figures = Some(Figures {
         base: base.ms,
         head: head.ms,
@@ -281,7 +289,9 @@ mod tests {
     }
 
     fn suspected() -> Change {
-        let (kind, case, verdict) = (Kind::Slower, "a:b".into(), Some(Verdict::Suspected));
+        let kind = Kind::Slower;
+        let case = "a:b".into();
+        let verdict = Some(Verdict::Suspected);
         Change {
             kind,
             case,
@@ -319,7 +329,8 @@ mod tests {
     fn a_difference_stays_if_the_lowest_of_both_sides_differ() {
         let restless = [1.0, 1.1, 1.25, 1.4, 1.6];
         // Threads that wait for each other need a quiet machine.
-        let (busy, quiet) = ([10.0, 10.05, 10.9, 11.4, 12.0], QUIET.map(|ms| ms * 10.0));
+        let busy = [10.0, 10.05, 10.9, 11.4, 12.0];
+        let quiet = QUIET.map(|ms| ms * 10.0);
         // Microseconds depend on where memory lies.
         let tiny = QUIET.map(|ms| ms * 0.05);
         for (base, head, expected) in [
@@ -409,10 +420,8 @@ mod tests {
             )
             .then_some(change.kind)
         };
-        let (base, same) = (
-            [1.2, 1.0, 1.3, 1.25, 1.01, 1.4],
-            [1.01, 1.3, 1.2, 1.02, 1.4, 1.2],
-        );
+        let base = [1.2, 1.0, 1.3, 1.25, 1.01, 1.4];
+        let same = [1.01, 1.3, 1.2, 1.02, 1.4, 1.2];
         assert_eq!(judged(0.005, base, same), None);
         // One half alone may be luck; and what varies by so much can tell nothing.
         assert_eq!(

@@ -8,7 +8,8 @@ pub(super) fn failures<'a>(view: &View<'a>) -> Vec<Item<'a>> {
         .causes(CaseResult::is_failure)
         .into_iter()
         .map(|cause| {
-            let (mut item, first) = (Item::of(&cause), cause.first());
+            let mut item = Item::of(&cause);
+            let first = cause.first();
             item.lines.extend(
                 first
                     .known_since

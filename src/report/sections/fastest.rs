@@ -2,7 +2,7 @@
 
 use indexmap::IndexMap;
 
-use super::guidance::is_faster;
+use super::guidance::{MEASURE, is_faster};
 use super::{CaseResult, Cell, Outcome, Table, View};
 use crate::base::figures::counted;
 use crate::device::backends::CPU;
@@ -11,8 +11,11 @@ use crate::report::stats::{geometric_mean, sorted};
 /// A family on one column.
 #[derive(Default)]
 struct Column {
-    /// One for each model, and whether rounds show which of the two is ahead: this one, the base.
+    /// One for each model whose latency is quiet on both.
     speedups: Vec<f64>,
+    /// How many models have a latency on both.
+    both: usize,
+    /// Of how many of them rounds show that this column is ahead, and that the base is.
     sure: [usize; 2],
     right: usize,
     asked: usize,
@@ -31,7 +34,8 @@ pub(super) fn fastest(view: &View<'_>) -> Vec<Table> {
     for row in &view.cells {
         let beside = row[base]
             .case()
-            .and_then(|(_, case)| Some((view.median(case)?, case)));
+            .map(|(_, case)| case)
+            .filter(|case| view.median(case).is_some());
         for (column, (at, case)) in row
             .iter()
             .enumerate()
@@ -45,8 +49,13 @@ pub(super) fn fastest(view: &View<'_>) -> Vec<Table> {
             column.cases.push(at);
             column.asked += usize::from(case.status != Outcome::SkipUnavailable);
             column.right += usize::from(case.status == Outcome::Pass);
-            if let Some(((beside, other), own)) = beside.zip(view.median(case)) {
-                column.speedups.push(beside / own);
+            if let Some(other) = beside.filter(|_| view.median(case).is_some()) {
+                column.both += 1;
+                column.speedups.extend(
+                    view.quiet_median(other)
+                        .zip(view.quiet_median(case))
+                        .map(|(base, own)| base / own),
+                );
                 for (sure, [one, other]) in
                     column.sure.iter_mut().zip([[case, other], [other, case]])
                 {
@@ -55,10 +64,21 @@ pub(super) fn fastest(view: &View<'_>) -> Vec<Table> {
             }
         }
     }
-    let rows = families
-        .iter()
-        .filter_map(|(family, columns)| row(view, base, family, columns))
-        .collect();
+    let mut rows: Vec<Vec<Cell>> = Vec::new();
+    let mut untold: Vec<(&str, Vec<usize>)> = Vec::new();
+    for (family, columns) in &families {
+        match row(view, base, family, columns) {
+            Told::Row(row) => rows.push(row),
+            Told::CannotTell => {
+                let cases = columns
+                    .values()
+                    .flat_map(|column| column.cases.iter().copied());
+                untold.push((family, cases.collect()));
+            }
+            Told::Nothing => {}
+        }
+    }
+    rows.extend(folded(&untold));
     let columns = &[
         "family",
         "fastest",
@@ -75,51 +95,86 @@ pub(super) fn fastest(view: &View<'_>) -> Vec<Table> {
     }]
 }
 
-/// None where nothing can be compared.
-fn row(
-    view: &View<'_>,
-    base: usize,
-    family: &str,
-    columns: &IndexMap<usize, Column>,
-) -> Option<Vec<Cell>> {
-    let others = columns
-        .iter()
-        .filter(|(at, column)| **at != base && !column.speedups.is_empty());
+/// What is said of a family.
+enum Told {
+    Row(Vec<Cell>),
+    /// Two columns have latencies, and rounds do not show which is ahead.
+    CannotTell,
+    /// There is nothing to compare.
+    Nothing,
+}
+
+/// The fastest column of a family, and how many times shorter its latencies are than those of the one that it is compared with:
+/// the base, or the next one where the base is the fastest.
+fn row(view: &View<'_>, base: usize, family: &str, columns: &IndexMap<usize, Column>) -> Told {
+    let others = || {
+        columns
+            .iter()
+            .filter(|(at, column)| **at != base && column.both > 0)
+    };
     let mean = |column: &Column| geometric_mean(&column.speedups);
-    let (at, column) = others.max_by(|(_, one), (_, other)| mean(one).total_cmp(&mean(other)))?;
-    let beside = view.variants[base].name();
-    let mean = mean(column);
-    let speedups = sorted(column.speedups.iter().copied());
-    let (least, most) = (speedups[0], speedups[speedups.len() - 1]);
-    let own = view.variants[*at].name();
+    let quiet = others().filter(|(_, column)| !column.speedups.is_empty());
+    let Some((at, column)) = quiet.max_by(|(_, one), (_, other)| mean(one).total_cmp(&mean(other)))
+    else {
+        return if others().next().is_some() {
+            Told::CannotTell
+        } else {
+            Told::Nothing
+        };
+    };
+    let is_base_ahead = mean(column) <= 1.0;
     let [sure, sure_of_base] = column.sure;
-    let (name, next, sure) = if mean > 1.0 {
-        (&own, &beside, sure)
+    let sure = if is_base_ahead { sure_of_base } else { sure };
+    if sure < column.both {
+        return Told::CannotTell;
+    }
+    let (fastest, beside) = if is_base_ahead {
+        (base, *at)
     } else {
-        (&beside, &own, sure_of_base)
+        (*at, base)
     };
-    let name = match sure == column.speedups.len() {
-        true if mean > 1.0 => name.clone().into(),
-        true => Cell::with(name, format!("the next is {next}")),
-        false => Cell::with("cannot tell", format!("{name} or {next}")),
+    let own = |speedup: f64| {
+        if is_base_ahead {
+            speedup.recip()
+        } else {
+            speedup
+        }
     };
-    Some(vec![
+    let speedups = sorted(column.speedups.iter().copied().map(own));
+    let least = speedups[0];
+    let most = speedups[speedups.len() - 1];
+    let Column { right, asked, .. } = &columns[&fastest];
+    Told::Row(vec![
         Cell::of_cases(
             family,
             columns
                 .values()
                 .flat_map(|column| column.cases.iter().copied()),
         ),
-        name,
-        format!("{mean:.2}×").into(),
+        view.variants[fastest].name().into(),
+        format!("{:.2}×", own(mean(column))).into(),
         Cell::with(
             format!("{least:.2}× to {most:.2}×"),
             counted(column.speedups.len(), "model"),
         ),
-        format!("{sure} of {}", column.speedups.len()).into(),
-        format!("{} of {}", column.right, column.asked).into(),
-        beside.into(),
+        format!("{sure} of {}", column.both).into(),
+        format!("{right} of {asked}").into(),
+        view.variants[beside].name().into(),
     ])
+}
+
+/// One row for all families of which nobody can tell, with what to do; none where there are none.
+fn folded(untold: &[(&str, Vec<usize>)]) -> Option<Vec<Cell>> {
+    let names: Vec<&str> = untold.iter().map(|(family, _)| *family).collect();
+    let cases = untold.iter().flat_map(|(_, cases)| cases.iter().copied());
+    let first = Cell::of_cases(names.join(", "), cases);
+    let dashes = std::iter::repeat_with(|| "–".into()).take(5);
+    (!names.is_empty()).then(|| {
+        [first, Cell::with("cannot tell", MEASURE)]
+            .into_iter()
+            .chain(dashes)
+            .collect()
+    })
 }
 
 /// The CPU at full precision, by what comes first in the spec.
@@ -130,39 +185,61 @@ fn is_base(view: &View<'_>, case: &CaseResult) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::ReportDoc;
     use crate::report::sections::tests::doc;
 
-    /// What is fastest, beside which it is, and of how many models that is sure.
-    fn told(rounds: u32, times: [f64; 2]) -> (String, Option<String>, String) {
-        let doc = doc(rounds, times);
-        let mut row = fastest(&View::new(&doc)).remove(0).rows.remove(0);
-        let (sure, name) = (row.remove(4), row.remove(1));
-        (name.text, name.aside, sure.text)
+    /// The one row: texts of its cells.
+    fn texts(doc: &ReportDoc) -> Vec<String> {
+        let mut rows = fastest(&View::new(doc)).remove(0).rows;
+        assert_eq!(rows.len(), 1);
+        rows.remove(0).into_iter().map(|cell| cell.text).collect()
     }
 
     #[test]
-    fn a_speed_up_is_one_where_rounds_show_it() {
-        assert_eq!(
-            told(5, [2.0, 1.0]),
-            ("openvino-fp32".into(), None, "1 of 1".into())
-        );
-        assert_eq!(
-            told(5, [1.0, 2.0]),
-            (
-                "cpu-fp32".into(),
-                Some("the next is openvino-fp32".into()),
-                "1 of 1".into()
-            )
-        );
+    fn a_speed_up_is_that_of_the_column_in_whose_row_it_stands() {
+        let ahead = [
+            "openvino-fp32",
+            "2.00×",
+            "2.00× to 2.00×",
+            "1 of 1",
+            "1 of 1",
+            "cpu-fp32",
+        ];
+        assert_eq!(texts(&doc(5, [2.0, 1.0]))[1..], ahead);
+        let base = [
+            "cpu-fp32",
+            "4.00×",
+            "4.00× to 4.00×",
+            "1 of 1",
+            "1 of 1",
+            "openvino-fp32",
+        ];
+        assert_eq!(texts(&doc(5, [1.0, 4.0]))[1..], base);
+    }
+
+    #[test]
+    fn what_rounds_do_not_show_is_one_row_that_says_what_to_do() {
+        let untold = ["encoder-only", "cannot tell", "–", "–", "–", "–", "–"];
         // However much single processes differ, and however many there are of what overlaps.
-        let doubtful = |first: &str, next: &str| {
-            (
-                "cannot tell".into(),
-                Some(format!("{first} or {next}")),
-                "0 of 1".into(),
-            )
-        };
-        assert_eq!(told(1, [2.0, 1.0]), doubtful("openvino-fp32", "cpu-fp32"));
-        assert_eq!(told(5, [1.05, 1.0]), doubtful("openvino-fp32", "cpu-fp32"));
+        assert_eq!(texts(&doc(1, [2.0, 1.0])), untold);
+        assert_eq!(texts(&doc(5, [1.05, 1.0])), untold);
+        // However clear it seems, if one side is not quiet.
+        for side in 0..2 {
+            let mut doubtful = doc(5, [2.0, 1.0]);
+            doubtful.cases[side].metrics.as_mut().unwrap().noisy = true;
+            assert_eq!(texts(&doubtful), untold);
+        }
+        let mut families = doc(1, [2.0, 1.0]);
+        for (at, family) in [(0, "vision"), (1, "vision")] {
+            let other = CaseResult {
+                model: "vit".into(),
+                family: family.into(),
+                ..families.cases[at].clone()
+            };
+            families.cases.push(other);
+        }
+        let row = fastest(&View::new(&families)).remove(0).rows.remove(0);
+        assert_eq!(row[0].text, "encoder-only, vision");
+        assert!(row[1].aside.as_ref().unwrap().contains("`orch bench`"));
     }
 }

@@ -10,13 +10,18 @@ use std::collections::BTreeSet;
 use indexmap::IndexMap;
 
 use super::{CaseResult, Cell, Table, View};
-use crate::base::figures::{bytes, counted};
+use crate::base::figures::{bytes, counted, plural};
 use crate::report::compare::{LITTLE, MEMORY};
 use crate::report::format::ms;
 use crate::report::stats::geometric_mean;
 
 /// So many processes a side, or nothing is said of their times.
 const ROUNDS: usize = 3;
+/// What to do where nobody can tell.
+pub(super) const MEASURE: &str =
+    "`orch bench` measures five rounds of each; on a quiet machine it can tell";
+/// Beside each of what was not decided.
+const CANNOT_TELL: &str = "cannot tell";
 
 /// What matters, with the figure that says so. Less is better.
 struct Aim {
@@ -73,13 +78,24 @@ pub(super) fn guidance(view: &View<'_>) -> Vec<Table> {
             );
         }
     }
-    let row = |(family, (rows, cases)): (&&str, &(Rows<'_>, Vec<usize>))| {
-        let family = Cell::of_cases(*family, cases.iter().copied());
-        [family]
-            .into_iter()
-            .chain(AIMS.iter().map(|aim| best(view, rows, aim)))
-            .collect()
-    };
+    let mut rows: Vec<Vec<Cell>> = Vec::new();
+    // Of each aim, the families of which nobody can tell.
+    let mut untold: [Vec<&str>; AIMS.len()] = Default::default();
+    let mut of_untold: Vec<usize> = Vec::new();
+    for (family, (models, cases)) in &families {
+        let mut row = vec![Cell::of_cases(*family, cases.iter().copied())];
+        for (aim, untold) in AIMS.iter().zip(&mut untold) {
+            row.push(best(view, models, aim).unwrap_or_else(|| {
+                untold.push(family);
+                of_untold.extend(cases);
+                "–".into()
+            }));
+        }
+        if row[1..].iter().any(|cell| cell.text != "–") {
+            rows.push(row);
+        }
+    }
+    rows.extend(folded(&untold, families.len(), of_untold));
     let columns = &[
         "family",
         "for latency",
@@ -90,12 +106,48 @@ pub(super) fn guidance(view: &View<'_>) -> Vec<Table> {
     vec![Table {
         title: String::new(),
         columns,
-        rows: families.iter().map(row).collect(),
+        rows,
     }]
 }
 
-/// The best column, with its figure where the family has one model, and the next one, if that may be as good.
-fn best(view: &View<'_>, rows: &Rows<'_>, aim: &Aim) -> Cell {
+/// One row of what nobody can tell, with what to do; none where all is told.
+fn folded(
+    untold: &[Vec<&str>; AIMS.len()],
+    families: usize,
+    mut cases: Vec<usize>,
+) -> Option<Vec<Cell>> {
+    cases.sort_unstable();
+    cases.dedup();
+    let first = Cell {
+        aside: Some(MEASURE.to_owned()),
+        ..Cell::of_cases(CANNOT_TELL, cases)
+    };
+    let of_aim = |names: &Vec<&str>| match names.len() {
+        0 => Cell::from("–"),
+        some => {
+            let count = format!("{some} of {}", counted_families(families));
+            if some == families {
+                count.into()
+            } else {
+                Cell::with(count, names.join(", "))
+            }
+        }
+    };
+    let is_any = untold.iter().any(|names| !names.is_empty());
+    is_any.then(|| {
+        [first]
+            .into_iter()
+            .chain(untold.iter().map(of_aim))
+            .collect()
+    })
+}
+
+fn counted_families(families: usize) -> String {
+    format!("{families} {}", plural(families, "family", "families"))
+}
+
+/// The best column, with its figure where the family has one model; None where another one may be as good.
+fn best(view: &View<'_>, rows: &Rows<'_>, aim: &Aim) -> Option<Cell> {
     let columns = rows
         .iter()
         .flatten()
@@ -111,24 +163,14 @@ fn best(view: &View<'_>, rows: &Rows<'_>, aim: &Aim) -> Cell {
     let mut ranked: Vec<usize> = columns.iter().copied().collect();
     ranked.sort_by_cached_key(|at| Reverse(wins(*at)));
     let [first, others @ ..] = ranked.as_slice() else {
-        return "–".into();
+        return Some("–".into());
     };
     let name = view.variants[*first].name();
     if others.is_empty() {
-        return Cell::with(name, "nothing to compare with");
+        return Some(Cell::with(name, "nothing to compare with"));
     }
-    let doubtful = others
-        .iter()
-        .filter(|at| !is_ahead(rows, aim, *first, **at));
-    let doubtful: Vec<String> = doubtful.map(|at| view.variants[*at].name()).collect();
-    match doubtful.as_slice() {
-        [] => Cell::with(name, summary(rows, aim, *first)),
-        [one] => Cell::with("cannot tell", format!("{name} or {one}")),
-        [one, more @ ..] => Cell::with(
-            "cannot tell",
-            format!("{name}, {one} or {} more", more.len()),
-        ),
-    }
+    let is_best = others.iter().all(|at| is_ahead(rows, aim, *first, *at));
+    is_best.then(|| Cell::with(name, summary(rows, aim, *first)))
 }
 
 /// The figure of one model, or of how many it is the best.
@@ -197,12 +239,12 @@ fn size(case: &CaseResult) -> Option<f64> {
     case.loaded_bytes.map(|bytes| bytes as f64)
 }
 
-/// The lowest and the highest median of enough rounds, ms.
+/// The lowest and the highest median of enough rounds, ms; None of a figure that is not quiet.
 fn range(case: &CaseResult) -> Option<(f64, f64)> {
     let metrics = case
         .metrics
         .as_ref()
-        .filter(|metrics| metrics.rounds.len() >= ROUNDS)?;
+        .filter(|metrics| metrics.rounds.len() >= ROUNDS && metrics.is_quiet())?;
     metrics.median_low_ms.zip(metrics.median_high_ms)
 }
 
@@ -236,7 +278,10 @@ mod tests {
     use crate::report::sections::tests::doc;
 
     fn advice(doc: &ReportDoc) -> Vec<(String, Option<String>)> {
-        let row = guidance(&View::new(doc)).remove(0).rows.remove(0);
+        told(guidance(&View::new(doc)).remove(0).rows.remove(0))
+    }
+
+    fn told(row: Vec<Cell>) -> Vec<(String, Option<String>)> {
         row.into_iter()
             .map(|cell| (cell.text, cell.aside))
             .collect()
@@ -257,9 +302,18 @@ mod tests {
             )
         );
         // One process says nothing of the next, however far apart the two are.
-        assert_eq!(advice(&doc(1, [2.0, 1.0]))[1].0, "cannot tell");
-        assert_eq!(advice(&doc(5, [1.05, 1.0]))[1].0, "cannot tell");
-        assert_eq!(advice(&doc(5, [1.05, 1.0]))[2].0, "cannot tell");
+        let untold = |doc: &ReportDoc| {
+            let row = told(guidance(&View::new(doc)).remove(0).rows.pop().unwrap());
+            assert_eq!(row[0], ("cannot tell".to_owned(), Some(MEASURE.to_owned())));
+            assert_eq!((&*row[1].0, &*row[2].0), ("1 of 1 family", "1 of 1 family"));
+        };
+        untold(&doc(1, [2.0, 1.0]));
+        untold(&doc(5, [1.05, 1.0]));
+        for side in 0..2 {
+            let mut doubtful = doc(5, [2.0, 1.0]);
+            doubtful.cases[side].metrics.as_mut().unwrap().min_ms = 0.5;
+            untold(&doubtful);
+        }
     }
 
     #[test]

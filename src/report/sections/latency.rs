@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{CaseResult, Place, View, counted};
 use crate::report::Metrics;
-use crate::report::format::{ms, span};
+use crate::report::format::span;
 use crate::report::view::Cell;
 
 pub(super) fn latency(view: &View<'_>) -> Vec<Value> {
@@ -17,7 +17,8 @@ pub(super) fn latency(view: &View<'_>) -> Vec<Value> {
 
 /// None with less than two comparable results: one bar alone compares nothing.
 fn chart(view: &View<'_>, model: String, row: &[Cell<'_>]) -> Option<Value> {
-    let (mut shown, mut left_out): (Vec<(usize, &CaseResult, &Metrics)>, usize) = (Vec::new(), 0);
+    let mut shown: Vec<(usize, &CaseResult, &Metrics)> = Vec::new();
+    let mut left_out: usize = 0;
     for (at, case) in row.iter().filter_map(|cell| cell.case()) {
         match &case.metrics {
             Some(metrics) if view.median(case).is_some() => shown.push((at, case, metrics)),
@@ -32,11 +33,9 @@ fn chart(view: &View<'_>, model: String, row: &[Cell<'_>]) -> Option<Value> {
         )
     });
     let bar = |(at, case, m): (usize, &CaseResult, &Metrics)| {
-        let (name, spread) = (
-            Place::from(case).variant.name(),
-            span(m.median_low_ms, m.median_high_ms),
-        );
-        json!({"case": at, "name": name, "text": ms(m.median_ms), "noisy": m.noisy, "spread": spread})
+        let name = Place::from(case).variant.name();
+        let spread = span(m.median_low_ms, m.median_high_ms);
+        json!({"case": at, "name": name, "text": m.latency(), "doubt": m.why_not_quiet(), "spread": spread})
     };
     (shown.len() > 1).then(|| {
         let bars: Vec<_> = shown.into_iter().map(bar).collect();

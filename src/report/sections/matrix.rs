@@ -1,10 +1,14 @@
 //! All cases at a glance: a cell for each, with its figure or the word for its state.
 
+use super::unavailable::lacks_model;
 use super::{Outcome, counted};
 use crate::base::figures::amount;
-use crate::report::format::{UNTIMED, day, days, glyph, has_figure, kind_of, ms, remark, word};
+use crate::report::format::{
+    UNTIMED, day, days, glyph, has_figure, kind_of, remark, rounds_of, word,
+};
 use crate::report::head;
 use crate::report::place;
+use crate::report::quiet;
 use crate::report::shape::{Column, Matrix, Row, Square};
 use crate::report::view::{self, View};
 
@@ -50,6 +54,8 @@ pub(super) fn matrix<'a>(view: &View<'a>) -> Matrix<'a> {
     Matrix {
         columns: view.variants.iter().enumerate().map(column).collect(),
         rows: view.rows.iter().zip(&view.cells).map(row).collect(),
+        statistic: statistic(view),
+        not_quiet: quiet::note(view.doc),
         earlier: earlier(view),
         legend: is_stand_in.then_some(
             "emulated, software: a stand-in for the hardware ran it; \
@@ -60,19 +66,22 @@ pub(super) fn matrix<'a>(view: &View<'a>) -> Matrix<'a> {
 
 /// Whether the column holds unavailable cases and nothing else that ran (exclusions do not count).
 fn is_unavailable<'a>(column: impl Iterator<Item = view::Cell<'a>>) -> bool {
-    let mut states = column
+    let mut cases = column
         .filter_map(|cell| cell.case())
-        .map(|(_, case)| case.status)
+        .map(|(_, case)| case)
         .peekable();
-    states.peek().is_some() && states.all(|status| status == Outcome::SkipUnavailable)
+    cases.peek().is_some()
+        && cases.all(|case| case.status == Outcome::SkipUnavailable && !lacks_model(case))
 }
 
 fn square<'a>(view: &View<'a>, cell: view::Cell<'a>) -> Option<Square<'a>> {
     let (at, case) = match cell {
         view::Cell::None => return None,
         view::Cell::Excluded(at, excluded) => {
-            let (kind, glyph, word, reason) =
-                ("excluded", "·", "excluded", Some(excluded.reason.as_str()));
+            let kind = "excluded";
+            let glyph = "·";
+            let word = "excluded";
+            let reason = Some(excluded.reason.as_str());
             return Some(Square {
                 at,
                 kind,
@@ -87,7 +96,7 @@ fn square<'a>(view: &View<'a>, cell: view::Cell<'a>) -> Option<Square<'a>> {
         view::Cell::Case(at, case) => (at, case),
     };
     let figure = match &case.metrics {
-        Some(metrics) => Some(ms(metrics.median_ms)),
+        Some(metrics) => Some(metrics.latency()),
         None => case.untimed.then(|| UNTIMED.to_owned()),
     };
     let figure = figure.filter(|_| has_figure(case.status));
@@ -111,6 +120,20 @@ fn square<'a>(view: &View<'a>, cell: view::Cell<'a>) -> Option<Square<'a>> {
     })
 }
 
+/// What a figure is: `Latencies are medians of one inference, each of 1 round.`
+fn statistic(view: &View<'_>) -> Option<String> {
+    let timed = view
+        .doc
+        .cases
+        .iter()
+        .filter(|case| has_figure(case.status))
+        .filter_map(|case| case.metrics.as_ref());
+    let rounds = rounds_of(timed.map(|metrics| metrics.rounds.len()))?;
+    Some(format!(
+        "Latencies are medians of one inference, each of {rounds}."
+    ))
+}
+
 /// How many figures come from earlier runs, and from which days: `2026-01-14`, `2026-01-12 to 2026-01-14`.
 fn earlier(view: &View<'_>) -> Option<String> {
     let figures = view.cases(|case| case.metrics.is_some());
@@ -124,7 +147,8 @@ fn earlier(view: &View<'_>) -> Option<String> {
         .zip(each.max())
         .map(|(first, last)| format!(" ({})", days(first, last)));
     let days = days.unwrap_or_default();
-    let (some, all) = (earlier.len(), figures.len());
+    let some = earlier.len();
+    let all = figures.len();
     (some > 0).then(|| {
         format!(
             "{some} of {} measured in earlier runs{days}",

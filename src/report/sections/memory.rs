@@ -131,7 +131,8 @@ mod tests {
         for (at, bytes) in [3 << 20, 5 << 20].into_iter().enumerate() {
             doc.cases[at].metrics.as_mut().unwrap().peak_device_bytes = Some(bytes);
         }
-        let (tables, name) = (memory(&View::new(&doc)), case_name(&doc.cases[1]));
+        let tables = memory(&View::new(&doc));
+        let name = case_name(&doc.cases[1]);
         let texts = |row: &[Cell]| row.iter().map(|cell| cell.text.clone()).collect::<Vec<_>>();
         assert_eq!(texts(&tables[0].rows[0]).last().unwrap(), "5.0 MiB");
         let top: Vec<_> = tables[2].rows.iter().map(|row| texts(row)).collect();

@@ -61,19 +61,20 @@ sections! {
     chosen: Tables "Chosen targets";
     fastest: Tables "Fastest for each family"
         "Speed-up: how many times shorter the median is than the one of the column named beside it, as the geometric mean over the \
-         family's models that passed on both. Sure: of how many of these models at least three rounds a side show it, whose medians do \
-         not overlap; \"cannot tell\" where that is not all (`orch bench` measures five). Right: of the cases that were asked of that \
-         column.";
+         family's models that passed on both; that column is the first one of the CPU, or the next fastest where that one is the \
+         fastest. Sure: of how many of these models at least three quiet rounds a side show it, whose medians do not overlap; \
+         \"cannot tell\" where that is not all. Right: of the cases that were asked of the fastest column. A latency that is not quiet \
+         (`~`) makes no speed-up.";
     guidance: Tables "What to deploy on"
         "For each family the column that is best for most of what it can be compared with, by models that are right on both and ran on \
          hardware. Latency: the lowest median. Throughput: most items a second. Little memory: the lowest peak of the process. Edge: \
-         the smallest folder to load. \"Cannot tell\": no column is ahead, or fewer than three rounds a side say so, or their medians \
-         overlap (`orch bench` measures five).";
+         the smallest folder to load. \"Cannot tell\": no column is ahead, or fewer than three quiet rounds a side say so, or their \
+         medians overlap.";
     latency: Charts "Latency on hardware"
         "A dot is the median of a passed case, a tick a sample, a line the range of its rounds' medians; a single round has no line. \
          Of more than 160 samples the least and the greatest of each of a few groups are shown. Each model has its own scale.";
     spread: Tables "Performance by hardware and family"
-        "Of the medians of cases that passed on real hardware. Hardware is the target's backend. Rows that hold other models cannot \
+        "Of the medians of cases that passed on real hardware, without those that are not quiet (`~`). Hardware is the target's backend. Rows that hold other models cannot \
          stand beside each other: an average says what is slow, not which hardware is the better one (\"Fastest for each family\" \
          does).";
     performance: Tables "Performance"
@@ -186,7 +187,7 @@ mod tests {
                 ..Round::default()
             };
             metrics.rounds = (1..=rounds).map(round).collect();
-            metrics.median_ms = ms;
+            (metrics.median_ms, metrics.min_ms, metrics.noisy) = (ms, ms, false);
             metrics.per_second = Some(1e3 / ms);
             (metrics.median_low_ms, metrics.median_high_ms) = (Some(ms * 0.95), Some(ms * 1.05));
         }

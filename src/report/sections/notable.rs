@@ -19,7 +19,8 @@ fn flaky(step: &FlakyStep) -> Item<'_> {
         .map(|time| format!(" (executed {})", day(time)))
         .unwrap_or_default();
     let line = one_line(step.reason.as_deref().unwrap_or_default()) + &date;
-    let (kind, glyph) = (kind(Outcome::Flaky), glyph(Outcome::Flaky));
+    let kind = kind(Outcome::Flaky);
+    let glyph = glyph(Outcome::Flaky);
     Item {
         kind,
         glyph,

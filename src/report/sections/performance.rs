@@ -2,7 +2,6 @@
 
 use super::{CaseResult, Cell, Outcome, Place, Table, View, counted};
 use crate::base::figures::bytes;
-use crate::report::Metrics;
 use crate::report::format::{measured, ms, span};
 use crate::report::place::Variant;
 
@@ -41,10 +40,10 @@ fn row(view: &View<'_>, at: usize, case: &CaseResult) -> Option<Vec<Cell>> {
         },
         Cell {
             label: view.label(case),
-            ..ms(m.median_ms).into()
+            ..m.latency().into()
         },
         Cell {
-            aside: aside(m),
+            aside: m.why_not_quiet(),
             ..spread.into()
         },
         ms(m.first_ms).into(),
@@ -52,16 +51,4 @@ fn row(view: &View<'_>, at: usize, case: &CaseResult) -> Option<Vec<Cell>> {
         m.peak_rss_bytes.map_or_else(not_known, bytes).into(),
         measured(case).unwrap_or_else(not_known).into(),
     ])
-}
-
-/// What makes the figures doubtful.
-fn aside(m: &Metrics) -> Option<String> {
-    let disturbed = (!m.remarks.is_empty()).then_some("disturbed");
-    let told: Vec<&str> = m
-        .noisy
-        .then_some("noisy")
-        .into_iter()
-        .chain(disturbed)
-        .collect();
-    (!told.is_empty()).then(|| told.join("; "))
 }

@@ -28,6 +28,17 @@ pub(super) fn precision<'a>(view: &View<'a>) -> Vec<Item<'a>> {
     ));
     items.extend(by_target(
         view,
+        "export helped",
+        |case| {
+            let names = case.export_stand_ins()?;
+            Some(instance(&format!(
+                "orch's own functions stood in for torch's: {names}"
+            )))
+        },
+        false,
+    ));
+    items.extend(by_target(
+        view,
         "quantised",
         |case| case.quantised().map(|how| instance(&how)),
         false,
@@ -67,11 +78,9 @@ fn looser<'a>(view: &View<'a>) -> Option<Item<'a>> {
     let cases = view.cases(CaseResult::is_judged_loosely);
     let (_, first) = cases.first()?;
     let numerics = first.numerics.as_ref()?;
-    let (bounds, name, asked) = (
-        numerics.looser.join(", "),
-        case_name(first),
-        asked(numerics),
-    );
+    let bounds = numerics.looser.join(", ");
+    let name = case_name(first);
+    let asked = asked(numerics);
     let line = format!("looser than orch's own in {bounds}; for example {name}: {asked}");
     let item = Item::about("loose tolerance", counted(cases.len(), "case"), line);
     let cases = cases.iter().map(|(at, _)| *at).collect();

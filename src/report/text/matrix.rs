@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use anstyle::Style;
 
-use super::{Styles, width};
+use super::{Styles, sentence, width};
 use crate::base::figures::counted;
 use crate::report::names::distinct;
 use crate::report::shape::{Matrix, Row, Square};
@@ -35,6 +35,7 @@ fn cell(square: Option<&Square<'_>>, styles: &Styles) -> (String, Style) {
             "software" => "softw.",
             "cast to fp32" => "casts",
             "reduced range" => "reduced",
+            "export helped" => "helped",
             label => label,
         });
     }
@@ -106,7 +107,8 @@ impl Column {
 /// The columns that stand beside each other, after a first column of names.
 fn blocks(columns: &[Column], names: &[String], line: usize) -> Vec<Range<usize>> {
     let first = longest(names);
-    let (mut blocks, mut used) = (Vec::<Range<usize>>::new(), 0);
+    let mut blocks = Vec::<Range<usize>>::new();
+    let mut used = 0;
     for (at, width) in columns.iter().map(Column::width).enumerate() {
         used += 2 + width;
         match blocks.last_mut() {
@@ -125,7 +127,8 @@ fn longest(names: &[String]) -> usize {
 }
 
 fn table(out: &mut String, names: &[String], columns: &[Column], styles: &Styles) {
-    let (first, heading) = (longest(names), styles.heading);
+    let first = longest(names);
+    let heading = styles.heading;
     for block in blocks(columns, names, styles.width) {
         if block.start > 0 {
             out.push('\n');
@@ -189,9 +192,13 @@ fn counts(out: &mut String, matrix: &Matrix<'_>, styles: &Styles) {
     });
     let columns: Vec<Column> = columns.collect();
     table(out, &names, &columns, styles);
-    let (rows, dim) = (counted(matrix.rows.len(), "row"), styles.skip);
+    let rows = counted(matrix.rows.len(), "row");
+    let dim = styles.skip;
     let place = "it is in the report's index.html and matrix.md (`orch report --format html`)";
-    let _ = writeln!(out, "\n{dim}the matrix has {rows}: {place}{dim:#}");
+    out.extend([
+        "\n",
+        &sentence(&format!("the matrix has {rows}: {place}"), dim, styles),
+    ]);
 }
 
 /// Pads outside the style, and never at the end of the line.

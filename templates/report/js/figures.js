@@ -27,6 +27,10 @@ const figureOf = (figures, name, at, base) => {
   return own === null || other === null ? null : other / own;
 };
 
+// Before a latency that is not quiet, and before what is made of one.
+const markOf = (figures, name, at, base) =>
+  ["latency", "speed"].includes(name) && (figures.not_quiet[at] || (name === "speed" && base !== null && figures.not_quiet[base])) ? "~" : "";
+
 // Puts the chosen figure into every cell, or the words that the page came with.
 const paint = (matrix, figures, name, base) => {
   const figure = FIGURES[name];
@@ -36,7 +40,7 @@ const paint = (matrix, figures, name, base) => {
       if (cell.at === null) continue;
       cell.value = figure ? figureOf(figures, name, cell.at, from) : (figures.latency[cell.at] ?? null);
       const isUsual = !figure || cell.isState || (cell.value === null && name === "latency");
-      cell.word.textContent = isUsual ? cell.usual : cell.value === null ? "–" : figure.told(cell.value);
+      cell.word.textContent = isUsual ? cell.usual : cell.value === null ? "–" : markOf(figures, name, cell.at, from) + figure.told(cell.value);
       cell.td.style.removeProperty("--heat");
       cell.td.classList.toggle("blank", Boolean(figure) && !cell.isState && cell.value === null);
     }

@@ -46,7 +46,7 @@ const followers = (data) => {
   };
   const rank = (rows, left) => {
     const { by, name } = rows[0].sums[0];
-    const found = valued(name, [...left].filter((at) => data.details[at]?.kind === "pass"));
+    const found = valued(name, [...left].filter((at) => data.details[at]?.kind === "pass" && !data.figures.not_quiet[at]));
     if (by === "most") found.reverse();
     for (const [place, { about, sums: [head, ...others] }] of rows.entries()) {
       about.hidden = place >= found.length;

@@ -165,8 +165,8 @@ one("#save-csv")?.addEventListener("click", () => {
   const quoted = (field) => (/[",\n]/.test(field) ? `"${field.replaceAll('"', '""')}"` : field);
   const rows = data.details.map((told, at) => ({ told, at })).filter(({ at }) => left === null || left.has(at));
   const lines = rows.map(({ told, at }) => [
-    told.name, told.word, told.stage ?? "", data.figures.latency[at] ?? "", data.figures.memory[at] ?? "", data.figures.error[at] ?? "", told.reason ?? "",
+    told.name, told.word, told.stage ?? "", data.figures.latency[at] ?? "", data.figures.not_quiet[at] ? "yes" : "", data.figures.memory[at] ?? "", data.figures.error[at] ?? "", told.reason ?? "",
   ].map((field) => quoted(String(field))).join(","));
-  save("matrix.csv", "text/csv", ["case,state,stage,latency_ms,peak_rss_bytes,max_abs,reason", ...lines, ""].join("\n"));
+  save("matrix.csv", "text/csv", ["case,state,stage,latency_ms,not_quiet,peak_rss_bytes,max_abs,reason", ...lines, ""].join("\n"));
 });
 if (chosen.get("case") !== "") open(Number(chosen.get("case")));
