@@ -58,7 +58,8 @@ impl Table {
                 right.insert(model_type);
             }
         }
-        let (transformers, types) = (spec::transformers_version(), spec::model_types());
+        let transformers = spec::transformers_version();
+        let types = spec::model_types();
         let mut families: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         let mut all = BTreeSet::new();
         for (model_type, family) in types {
@@ -82,7 +83,8 @@ impl Table {
 fn of_family(family: &'static str, types: &BTreeSet<&str>, seen: &Seen<'_>) -> OfFamily {
     let among = |some: &BTreeSet<&str>| some.iter().filter(|name| types.contains(*name)).count();
     let covered = |(backend, (asked, right)): (&String, &(BTreeSet<&str>, BTreeSet<&str>))| {
-        let (asked, right) = (among(asked), among(right));
+        let asked = among(asked);
+        let right = among(right);
         let percent = (1000.0 * right as f64 / types.len() as f64).round() / 10.0;
         (
             backend.clone(),

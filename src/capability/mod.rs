@@ -24,7 +24,7 @@ use crate::record::{Outcome, Weights};
 use crate::spec;
 
 pub use coverage::Coverage;
-pub use update::Updated;
+pub use update::{Updated, host_name};
 
 /// The version of the file's shape.
 const VERSION: u32 = 1;
@@ -185,6 +185,25 @@ impl Table {
         Ok(table.counted())
     }
 
+    /// A table in which nothing was measured, and nothing is asserted.
+    pub fn empty() -> Self {
+        Self {
+            version: VERSION,
+            sources: IndexMap::new(),
+            families: BTreeMap::new(),
+            types: BTreeMap::new(),
+            runs: Vec::new(),
+        }
+    }
+
+    /// The table without what anybody asserts: what runs measured is left.
+    pub fn without_assertions(mut self) -> Self {
+        self.sources.clear();
+        self.types.clear();
+        self.families.clear();
+        self.counted()
+    }
+
     fn check(&self) -> Result<(), String> {
         if self.version != VERSION {
             return Err(format!(
@@ -218,14 +237,15 @@ impl Table {
                     })
                     .collect()
             };
-            let (said, found) = (measured(subjects), measured(counted));
+            let said = measured(subjects);
+            let found = measured(counted);
             if let Some(name) = said
                 .keys()
                 .chain(found.keys())
                 .find(|name| said.get(*name) != found.get(*name))
             {
                 return Err(format!(
-                    "{name}: `measured` is not what `runs` says: `orch matrix --update` writes it"
+                    "{name}: `measured` is not what `runs` says: `orch capabilities --update` writes it"
                 ));
             }
         }

@@ -22,7 +22,8 @@ impl Table {
                 let old = &all.models[model];
                 for (outcome, names) in &mut row.ends {
                     names.retain(|name| {
-                        let (column, outcome) = (&all.columns[name], *outcome);
+                        let column = &all.columns[name];
+                        let outcome = *outcome;
                         let case = Case {
                             run: all,
                             model,

@@ -49,7 +49,7 @@ fn every_figure_is_one_that_a_run_gave() {
     let claimed = wrong(&format!("{{text: {{cpu: {{measured: [{better}]}}}}}}"), run);
     assert_eq!(
         claimed,
-        "families.text.cpu: `measured` is not what `runs` says: `orch matrix --update` writes it"
+        "families.text.cpu: `measured` is not what `runs` says: `orch capabilities --update` writes it"
     );
     assert!(
         wrong(

@@ -1,7 +1,10 @@
-//! The table as text for people. Words carry the meaning, no colour does.
+//! The table as text for people: what was measured, on this machine first; then, if asked, what others assert, in a colour of its own.
+//! Words carry the meaning, and the colour only sets it apart.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+
+use anstyle::{AnsiColor, Style};
 
 use super::coverage::OfFamily;
 use super::{Asserted, Cell, Coverage, Measured, Row, Run, Subjects, Table};
@@ -13,19 +16,30 @@ use crate::report::format::days;
 /// What a backend has where nothing is known.
 const NOTHING: &str = "–";
 
+/// What somebody asserts.
+const CLAIM: Style = AnsiColor::Yellow.on_default();
+
 /// What is shown.
 pub struct Asked {
     /// The whole table, including backends without an entry; or only a selection of it.
     pub whole: bool,
     /// Every model type with its tasks and exporters.
     pub types: bool,
+    /// What others assert, too.
+    pub asserted: bool,
+    /// This machine, as the table calls it.
+    pub host: String,
 }
 
 impl Table {
-    /// For each family on each backend what is asserted, what is here now, and what was measured; then coverage.
+    /// For each family on each backend what is here now, and what was measured; then coverage.
     pub fn page(&self, here: &[Backend], asked: &Asked) -> String {
         let mut page = String::new();
         let coverage = self.coverage();
+        if self.families.is_empty() {
+            let hint = "`orch run` measures, `--asserted` shows what others say";
+            let _ = writeln!(page, "nothing was measured in this folder yet: {hint}\n");
+        }
         for (family, cells) in &self.families {
             let of_family = coverage.families.iter().find(|row| row.family == family);
             let types = of_family.map_or(0, |row| row.types);
@@ -34,28 +48,39 @@ impl Table {
                 "{family}  ({types} model types of transformers {})",
                 coverage.transformers
             );
-            let _ = writeln!(
-                page,
-                "  {:15}{:10}{:13}{:11}measured",
-                "backend", "asserted", "here", "tier"
-            );
-            let known = |name: &&str| asked.whole || cells.contains_key(*name);
-            for backend in BACKENDS.iter().map(|row| row.name).filter(known) {
+            let _ = writeln!(page, "  {:15}{:13}measured", "backend", "here");
+            let is_shown =
+                |name: &&str| cells.contains_key(*name) || (asked.whole && asked.asserted);
+            let mut shown: Vec<_> = BACKENDS
+                .iter()
+                .map(|row| row.name)
+                .filter(is_shown)
+                .collect();
+            let is_measured_here = |name: &str| {
+                cells
+                    .get(name)
+                    .is_some_and(|cell| cell.measured.iter().any(|line| line.host == asked.host))
+            };
+            shown.sort_by_key(|name| (!is_measured_here(name), available(name, here) == "no"));
+            for backend in shown {
                 line(
                     &mut page,
                     backend,
                     cells.get(backend).unwrap_or(&Cell::default()),
                     here,
+                    asked,
                 );
             }
             page.push('\n');
         }
-        types(&mut page, &self.types);
-        covered(&mut page, &coverage, &self.families, asked.whole);
+        types(&mut page, &self.types, &asked.host);
+        if !self.runs.is_empty() {
+            covered(&mut page, &coverage, &self.families, asked.whole);
+        }
         if asked.types {
             self.rows(&mut page);
         }
-        self.foot(&mut page, here, asked.whole);
+        self.foot(&mut page, here, asked);
         page
     }
 
@@ -83,9 +108,9 @@ impl Table {
         page.push('\n');
     }
 
-    fn foot(&self, page: &mut String, here: &[Backend], is_whole: bool) {
+    fn foot(&self, page: &mut String, here: &[Backend], asked: &Asked) {
         let is_shown = |name: &str| {
-            is_whole || super::cells(&self.families).any(|(_, backend, _)| backend == name)
+            asked.whole || super::cells(&self.families).any(|(_, backend, _)| backend == name)
         };
         for backend in here
             .iter()
@@ -112,13 +137,20 @@ impl Table {
                 models(run)
             );
         }
+        if !asked.asserted {
+            return;
+        }
         for (name, source) in &self.sources {
             let date = source
                 .date
                 .as_ref()
                 .map(|date| format!(", {date}"))
                 .unwrap_or_default();
-            let _ = writeln!(page, "asserted by {name}: {}{date}", source.document);
+            let _ = writeln!(
+                page,
+                "{CLAIM}asserted by {name}: {}{date}{CLAIM:#}",
+                source.document
+            );
         }
         let cells = [&self.families, &self.types]
             .into_iter()
@@ -133,28 +165,23 @@ impl Table {
     }
 }
 
-fn line(page: &mut String, backend: &str, cell: &Cell, here: &[Backend]) {
-    let asserted = cell.asserted.as_ref();
-    let word = asserted.map_or(
-        NOTHING,
-        |asserted| if asserted.compatible { "yes" } else { "no" },
-    );
-    let tier = asserted
-        .and_then(|asserted| asserted.tier.as_deref())
-        .unwrap_or(NOTHING);
-    let measured = measured(cell);
+fn line(page: &mut String, backend: &str, cell: &Cell, here: &[Backend], asked: &Asked) {
     let _ = writeln!(
         page,
-        "  {backend:15}{word:10}{:13}{tier:11}{measured}",
-        available(backend, here)
+        "  {backend:15}{:13}{}",
+        available(backend, here),
+        measured(cell, &asked.host)
     );
-    for more in [
-        columns(&cell.measured),
-        asserted.map(said).unwrap_or_default(),
-    ] {
-        if !more.is_empty() {
-            let _ = writeln!(page, "  {:15}{more}", "");
-        }
+    if !cell.measured.is_empty() {
+        let _ = writeln!(page, "  {:15}{}", "", columns(&cell.measured));
+    }
+    if let Some(asserted) = &cell.asserted {
+        let _ = writeln!(
+            page,
+            "  {:15}{CLAIM}asserted: {}{CLAIM:#}",
+            "",
+            said(asserted)
+        );
     }
 }
 
@@ -177,13 +204,16 @@ fn available(backend: &str, here: &[Backend]) -> &'static str {
     best.map_or("yes", |(_, word)| word)
 }
 
-/// `104 of 108 right, 2026-11-23 on vm (AMD EPYC, 2 cores)`; one such part for each machine.
-fn measured(cell: &Cell) -> String {
-    let mut machines: BTreeMap<&str, Vec<&Measured>> = BTreeMap::new();
-    cell.measured
-        .iter()
-        .for_each(|line| machines.entry(&line.host).or_default().push(line));
-    let told = machines.into_iter().map(|(host, lines)| {
+/// `104 of 108 right, 2026-11-23 here; 52 of 54 right, 2026-11-20 on vm (AMD EPYC, 2 cores)`: a part for each machine, this one first.
+fn measured(cell: &Cell, own: &str) -> String {
+    let mut machines: BTreeMap<(bool, &str), Vec<&Measured>> = BTreeMap::new();
+    for line in &cell.measured {
+        machines
+            .entry((line.host != own, &line.host))
+            .or_default()
+            .push(line);
+    }
+    let told = machines.into_iter().map(|((is_elsewhere, host), lines)| {
         let (right, asked) = lines
             .iter()
             .fold((0, 0), |sum, line| (sum.0 + line.right, sum.1 + line.asked));
@@ -198,7 +228,12 @@ fn measured(cell: &Cell) -> String {
             .max()
             .unwrap_or_default();
         let days = days(first, last);
-        format!("{right} of {asked} right, {days} on {host}")
+        let place = if is_elsewhere {
+            format!("on {host}")
+        } else {
+            "here".to_owned()
+        };
+        format!("{right} of {asked} right, {days} {place}")
     });
     let told = told.collect::<Vec<_>>().join("; ");
     match &cell.contradicted {
@@ -229,8 +264,14 @@ fn columns(lines: &[Measured]) -> String {
     each.collect::<Vec<_>>().join("; ")
 }
 
-/// Notes, hints, and who of the same source disagrees.
+/// Whether it works, how well, notes, hints, and who of the same source disagrees.
 fn said(asserted: &Asserted) -> String {
+    let word = if asserted.compatible { "yes" } else { "no" };
+    let tier = asserted
+        .tier
+        .as_ref()
+        .map(|tier| format!(", {tier}"))
+        .unwrap_or_default();
     let hints =
         (!asserted.hints.is_empty()).then(|| format!("hints: {}", asserted.hints.join(", ")));
     let disputed = (!asserted.disputed_by.is_empty()).then(|| {
@@ -239,10 +280,10 @@ fn said(asserted: &Asserted) -> String {
             asserted.disputed_by.join(", ")
         )
     });
-    asserted
-        .notes
-        .clone()
+    let first = Some(format!("{word}{tier} ({})", asserted.source));
+    first
         .into_iter()
+        .chain(asserted.notes.clone())
         .chain(hints)
         .chain(disputed)
         .collect::<Vec<_>>()
@@ -250,7 +291,7 @@ fn said(asserted: &Asserted) -> String {
 }
 
 /// What is asserted of single types, where runs say something of it.
-fn types(page: &mut String, types: &Subjects) {
+fn types(page: &mut String, types: &Subjects, host: &str) {
     let mut cells = super::cells(types)
         .filter(|(_, _, cell)| !cell.measured.is_empty())
         .peekable();
@@ -266,7 +307,7 @@ fn types(page: &mut String, types: &Subjects) {
         let _ = writeln!(
             page,
             "  {name} on {backend}: {word}; {}: {}",
-            measured(cell),
+            measured(cell, host),
             columns(&cell.measured)
         );
     }

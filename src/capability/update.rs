@@ -8,7 +8,7 @@ use super::{Column, Run, Table};
 use crate::base::figures::counted;
 use crate::record::Outcome;
 use crate::report::view::Kinds;
-use crate::report::{CaseResult, ReportDoc};
+use crate::report::{CaseResult, Host, ReportDoc};
 use crate::spec::Spec;
 
 /// The part of a moment that is its day: `2026-01-31`.
@@ -28,6 +28,16 @@ pub struct Updated {
     pub gone: BTreeSet<String>,
 }
 
+/// A machine as the table calls it: `vm (AMD EPYC, 2 cores)`.
+pub fn host_name(host: &Host) -> String {
+    format!(
+        "{} ({}, {})",
+        host.name,
+        host.cpu,
+        counted(host.cores, "core")
+    )
+}
+
 impl Table {
     /// The table with what the report says of models that the spec has. What is asserted stays; what did not run is not
     /// taken, and a later result is not replaced by an earlier one.
@@ -45,12 +55,7 @@ impl Table {
             gone: self.forget(name, spec),
             ..Updated::default()
         };
-        let host = format!(
-            "{} ({}, {})",
-            doc.host.name,
-            doc.host.cpu,
-            counted(doc.host.cores, "core")
-        );
+        let host = host_name(&doc.host);
         let kinds = Kinds::of(doc);
         // Older orchs do not say when a case ended that did not come to its run; it was no later than the run itself.
         let latest = doc.cases.iter().filter_map(date).max();
@@ -210,7 +215,7 @@ fn date(case: &CaseResult) -> Option<&String> {
 
 /// By the conversions that tell which way they took, or that none led anywhere. What a loop calls may take several: `dynamo, legacy`.
 fn exporters(case: &CaseResult) -> BTreeMap<String, String> {
-    let mut found: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let mut found: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for (step, facts) in &case.facts {
         let Some(form) = step
             .strip_prefix("convert:")
@@ -222,10 +227,27 @@ fn exporters(case: &CaseResult) -> BTreeMap<String, String> {
             .as_array()
             .is_some_and(|tried| !tried.is_empty());
         if let Some(route) = facts["route"].as_str().or(tried.then_some("none")) {
-            found.entry(form).or_default().insert(route);
+            let names: Vec<&str> = facts["stand_ins"]
+                .as_object()
+                .map(|helped| helped.keys().map(String::as_str).collect())
+                .unwrap_or_default();
+            let helped = match names.len() {
+                0 => String::new(),
+                count => format!(" with {}: {}", counted(count, "stand-in"), names.join(", ")),
+            };
+            found
+                .entry(form)
+                .or_default()
+                .insert(format!("{route}{helped}"));
         }
     }
-    let listed = |routes: BTreeSet<&str>| routes.into_iter().collect::<Vec<_>>().join(", ");
+    let listed = |routes: BTreeSet<String>| {
+        let between = match routes.iter().any(|route| route.contains(',')) {
+            true => "; ",
+            false => ", ",
+        };
+        Vec::from_iter(routes).join(between)
+    };
     found
         .into_iter()
         .map(|(form, routes)| (form.to_owned(), listed(routes)))

@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::Table;
 
 const HEAD: &str = "\
-# What is asserted of families and model types on backends, and what runs measured, side by side: `orch matrix` prints it.
-# `sources` and `asserted` are written by hand. All else is written by `orch matrix --update REPORT`, and counted from `runs`.
+# What is asserted of families and model types on backends, and what runs measured, side by side: `orch capabilities` prints it.
+# `sources` and `asserted` are written by hand. All else is written by `orch capabilities --update REPORT`, and counted from `runs`.
 ";
 /// Characters of a line.
 const WIDTH: usize = 260;

@@ -26,7 +26,7 @@ pub(super) use spec::{NameArgs, ScopeArgs, SpecArgs};
 #[derive(Debug, Parser)]
 #[command(name = "orch", version, max_term_width = 100)]
 #[command(
-    after_help = "Exit codes: 0 all that ran passed · 1 a case failed · 2 bad usage or spec · 3 nothing ran · \
+    after_help = "Exit codes: 0 all that ran passed · 1 a case failed or got worse · 2 bad usage, spec or file · 3 nothing ran · \
     70 a bug in orch · 130 interrupted"
 )]
 pub(super) struct Args {
@@ -130,7 +130,8 @@ impl Args {
     }
 
     pub(super) fn locations(&self) -> Locations {
-        let (cache_dir, env_dir) = (self.cache_dir.clone(), self.env_dir.clone());
+        let cache_dir = self.cache_dir.clone();
+        let env_dir = self.env_dir.clone();
         Locations {
             cache_dir,
             env_dir,

@@ -2,9 +2,6 @@
 
 use std::process::ExitCode;
 
-use crate::session::UsageError;
-use crate::store::StoreError;
-
 /// How the program ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -13,7 +10,7 @@ pub enum Exit {
     Success = 0,
     /// A case, a step or a check failed.
     Failed = 1,
-    /// Bad usage, or a spec with errors.
+    /// It could not be done: bad usage, a spec with errors, a file that cannot be read or written, something that cannot be installed.
     Usage = 2,
     /// Nothing ran: no case passed and none failed.
     NothingRan = 3,
@@ -28,18 +25,12 @@ impl From<Exit> for ExitCode {
     }
 }
 
+/// The exit code of a command that ended with an error. It is never [`Exit::Failed`]: what a command finds out is no error of its
+/// own, and a gate must not take a mistyped name for a regression.
 pub(super) fn of_error(error: &anyhow::Error) -> Exit {
-    let is_foreign = |cause: &(dyn std::error::Error + 'static)| {
-        matches!(cause.downcast_ref(), Some(StoreError::Foreign { .. }))
-    };
-    if error
-        .chain()
-        .any(|cause| cause.is::<UsageError>() || is_foreign(cause))
-    {
-        Exit::Usage
-    } else if error.to_string().starts_with("BUG:") {
+    if error.to_string().starts_with("BUG:") {
         Exit::Bug
     } else {
-        Exit::Failed
+        Exit::Usage
     }
 }

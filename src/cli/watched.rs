@@ -52,15 +52,14 @@ struct Names {
 
 impl Watched {
     pub(super) fn new(sender: Sender<()>, ignored: Vec<PathBuf>) -> Self {
-        let (roots, before, folders, names) = Default::default();
         Self {
-            roots,
-            before,
+            roots: Default::default(),
+            before: Default::default(),
             ignored,
             watcher: None,
-            folders,
+            folders: Default::default(),
             sender,
-            names,
+            names: Default::default(),
             told: false,
         }
     }
@@ -97,11 +96,9 @@ impl Watched {
     /// A file's folder is watched and not the file, because editors put another file in its place.
     fn listen(&mut self, roots: &[PathBuf]) -> anyhow::Result<()> {
         if self.watcher.is_none() {
-            let (sender, names, ignored) = (
-                self.sender.clone(),
-                self.names.clone(),
-                self.ignored.clone(),
-            );
+            let sender = self.sender.clone();
+            let names = self.names.clone();
+            let ignored = self.ignored.clone();
             let tell = move |event: notify::Result<notify::Event>| {
                 // An error, and an event that names no file, may stand for any.
                 if event.map_or(true, |event| matters(&event, &names, &ignored)) {

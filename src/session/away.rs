@@ -70,10 +70,8 @@ pub fn serve_order(dir: &Path, locations: &Locations) -> anyhow::Result<bool> {
     let cancel = Cancel::default();
     let store = DiskStore::open(room.path())?;
     let provision = machine::provision(locations, cancel.clone())?;
-    let (inventory, host) = (
-        || machine::inventory(&provision),
-        machine::host_facts(&Host::real()),
-    );
+    let inventory = || machine::inventory(&provision);
+    let host = machine::host_facts(&Host::real());
     let site = Site {
         store: &store,
         provision: &provision,

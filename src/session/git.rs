@@ -104,10 +104,8 @@ impl Revision {
                 .split_once('\t')
                 .context("BUG: git ls-files --stage prints a tab")?;
             let mut words = about.split(' ').map(str::to_owned);
-            let (mode, object) = (
-                words.next().unwrap_or_default(),
-                words.next().unwrap_or_default(),
-            );
+            let mode = words.next().unwrap_or_default();
+            let object = words.next().unwrap_or_default();
             match mode.as_str() {
                 "160000" => submodules.push((dir.join(path), object)),
                 _ => entries.push((mode, dir.join(path))),

@@ -56,7 +56,8 @@ impl Project {
             .iter()
             .find(|excluded| has_all(&excluded.case))
         {
-            let (case, reason) = (excluded.case.id(), &excluded.reason);
+            let case = excluded.case.id();
+            let reason = &excluded.reason;
             return UsageError(format!(
                 "`{case}` is excluded, so it has no steps: {reason}"
             ))

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
+use crate::base::figures;
 use crate::device::{Backend, Host};
 use crate::event::Event;
 use crate::exec::HostFacts;
@@ -10,6 +11,7 @@ use crate::memo::{Ended, Here, Memo, MemoPath};
 use crate::provision::Provision;
 use crate::report::{ReportDoc, Summary};
 use crate::session::machine::{self, MOCKED};
+use crate::session::out_dir::LastRun;
 use crate::session::{
     Locations, Request, Run, Session, Settings, Tell, absolute, away, provision, recorded, sharing,
 };
@@ -25,7 +27,8 @@ fn path(locations: &Locations, request: &Request, settings: &Settings) -> Option
         anew: false,
         ..request.clone()
     };
-    let (browser, mocked) = (machine::own_browser().ok()?, std::env::var_os(MOCKED));
+    let browser = machine::own_browser().ok()?;
+    let mocked = std::env::var_os(MOCKED);
     let root = DiskStore::root_below(&absolute(&locations.cache_dir).ok()?);
     MemoPath::new(
         root,
@@ -62,7 +65,8 @@ pub fn recall(
         return Ok(None);
     };
     let host = machine::host_facts(&Host::real());
-    let (mut inventory, mut pythons) = (Vec::new(), Vec::new());
+    let mut inventory = Vec::new();
+    let mut pythons = Vec::new();
     if memo.has_cases() {
         let provision = provision(locations, Cancel::default())?;
         inventory = machine::inventory(&provision);
@@ -76,6 +80,13 @@ pub fn recall(
         clock,
     };
     if !recalled.memo.holds(&path, recalled.here()) {
+        return Ok(None);
+    }
+    // Where the folder cannot be written, the run is to say so.
+    if LastRun::begin(&settings.out_dir, &figures::exactly_now())
+        .and_then(|last| last.ended(request.part().is_some()))
+        .is_err()
+    {
         return Ok(None);
     }
     if let Some(revision) = recorded::new_revision(recalled.memo.recorded(), &request.spec) {

@@ -49,12 +49,15 @@ use crate::worker::Cancel;
 pub use away::{serve_order, worker_properties};
 pub use half::{Ask, tell as tell_half};
 pub use live::{Live, Shown};
-pub use machine::{browsers, provision};
+pub use machine::{browsers, provision, this_host};
 pub use meant::Meant;
 pub use memo::{Recalled, recall};
-pub use out_dir::{Handed, Named, Spot, loaded, page_of, place_site};
+pub use out_dir::{
+    Handed, LastReport, Named, Spot, last_report, loaded, newer_than, page_of, place_site,
+};
 pub use own::Own;
 pub use probes::Probes;
+pub use profile::Profiled;
 pub use project::{Project, spec};
 pub use recorded::{history_dir, kept_history, trends};
 pub use request::{Locations, Request, Settings, Sweep};
@@ -102,7 +105,8 @@ impl Session {
     pub fn open_with(locations: &Locations, cancel: Cancel) -> anyhow::Result<Self> {
         let store = Arc::new(locations.store()?);
         let provision = provision(locations, cancel.clone())?;
-        let (inventory, host) = (OnceLock::new(), machine::host_facts(&Host::real()));
+        let inventory = OnceLock::new();
+        let host = machine::host_facts(&Host::real());
         Ok(Self {
             store,
             provision,
@@ -121,16 +125,16 @@ impl Session {
         host: HostFacts,
         inventory: Vec<Backend>,
     ) -> Self {
-        let (store, inventory) = (Arc::new(store), OnceLock::from(inventory));
-        let (cancel, locations, mocked) = Default::default();
+        let store = Arc::new(store);
+        let inventory = OnceLock::from(inventory);
         Self {
             store,
             provision,
             host,
-            cancel,
-            locations,
+            cancel: Cancel::default(),
+            locations: Default::default(),
             inventory,
-            mocked,
+            mocked: Default::default(),
         }
     }
 

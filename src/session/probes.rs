@@ -47,16 +47,15 @@ impl Probes {
 
     fn ask_now(&self, name: &str, params: Value) -> Result<Backend, String> {
         let out = self.scratch.dir("probe").map_err(|e| e.to_string())?;
-        let (inputs, env) = Default::default();
         let sandbox = Grants::everything();
         let job = Job {
             id: 0,
             op: name.into(),
             params,
-            inputs,
+            inputs: Default::default(),
             out: out.clone(),
             log: None,
-            env,
+            env: Default::default(),
             sandbox,
         };
         let mut command = Command::new(&self.exe);

@@ -9,6 +9,8 @@ use crate::event::Listener;
 use crate::exec::Bench;
 use crate::exec::profile::can;
 use crate::matrix::{Facet, Query};
+use crate::plan::asks_for_software;
+use crate::report::view::stand_in_for;
 use crate::runtime::profile::Profile;
 use crate::session::{Ask, Request, Session, Settings, Tell, UsageError, usage};
 use crate::step::Source;
@@ -17,8 +19,16 @@ use crate::store::LaidAs;
 /// A case is told no more names than these.
 const NAMED: usize = 12;
 
+/// Where the time of a case goes.
+pub struct Profiled {
+    pub case: String,
+    pub profile: Profile,
+    /// `emulated` or `software`, where no hardware ran it.
+    pub stand_in: Option<&'static str>,
+}
+
 impl Session {
-    /// Of the one case that `case` matches. Gives its name too.
+    /// Profiles the one case that `case` matches.
     pub fn profile(
         &self,
         request: &Request,
@@ -26,7 +36,7 @@ impl Session {
         samples: u32,
         settings: &Settings,
         (listener, tell): (&dyn Listener, Tell<'_>),
-    ) -> anyhow::Result<(String, Profile)> {
+    ) -> anyhow::Result<Profiled> {
         let mut request = request.clone();
         request.selection.queries.push(Query::Is {
             facet: Facet::Case,
@@ -41,10 +51,12 @@ impl Session {
                 .take(NAMED)
                 .map(|planned| planned.case.id())
                 .collect();
-            let (count, names) = (counted(plan.cases.len(), "case"), names.join("`, `"));
+            let count = counted(plan.cases.len(), "case");
+            let names = names.join("`, `");
             usage!("`{case}` matches {count}: name one, such as `{names}`");
         };
-        let (run, name) = (plan.step(chosen.run).clone(), chosen.case.id());
+        let run = plan.step(chosen.run).clone();
+        let name = chosen.case.id();
         can(&run).map_err(|why| UsageError(format!("`{name}` cannot be profiled: {why}")))?;
         let loads = run.inputs.iter().find(|(label, _)| &**label == "artefact");
         let Some((_, Source::Step(made_by))) = loads else {
@@ -61,7 +73,8 @@ impl Session {
             self.provision.ensure(requirement, tell)?;
         }
         let scratch = self.store.scratch()?;
-        let (artefact, folder) = (scratch.dir("artefact")?, scratch.dir("profile")?);
+        let artefact = scratch.dir("artefact")?;
+        let folder = scratch.dir("profile")?;
         self.store.lay_out(&tree, &artefact, LaidAs::Copies)?;
         let inventory = self.inventory();
         let bench = Bench {
@@ -73,6 +86,16 @@ impl Session {
         let profile = bench
             .profile(&run, &artefact, samples)
             .with_context(|| format!("`{name}` was not profiled"))?;
-        Ok((name, profile))
+        let params = run.run();
+        let backend = inventory
+            .iter()
+            .find(|known| known.name == params.backend.name);
+        let software =
+            asks_for_software(&params.device, params.options.get("adapter")).then_some("software");
+        Ok(Profiled {
+            case: name,
+            profile,
+            stand_in: software.or_else(|| stand_in_for(backend?)),
+        })
     }
 }

@@ -45,7 +45,8 @@ impl Project {
     ) -> anyhow::Result<Self> {
         let mut spec = spec(&request.spec)?;
         request.sweep.apply(&mut spec);
-        let (spec, clock) = (&spec, clock(&spec));
+        let clock = clock(&spec);
+        let spec = &spec;
         if request.chooses() && here.is_none() {
             let hint = "hint: name the targets instead of `-t auto`";
             usage!("this command knows no host to choose a target for\n  {hint}");

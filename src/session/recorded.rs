@@ -37,13 +37,13 @@ pub fn history_dir(locations: &Locations) -> anyhow::Result<PathBuf> {
 
 impl Recording {
     /// None of a plan without cases: nothing is measured by it.
-    pub(super) fn begin(planned: &Planned, spec: &str) -> Option<Self> {
+    pub(super) fn begin(planned: &Planned, spec: &str, started: &str) -> Option<Self> {
         if planned.project.plan.cases.is_empty() {
             return None;
         }
         // The repository that holds the spec is the one that is meant.
         let folder = parent(Path::new(spec)).to_owned();
-        let started = figures::exactly_now();
+        let started = started.to_owned();
         let asked = Some(std::thread::spawn(move || git::head(&folder)));
         Some(Self {
             run: history::name(&started),

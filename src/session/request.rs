@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use indexmap::IndexSet;
 
-use crate::base::shell;
+use crate::base::{named, shell};
 use crate::config::Said;
 use crate::exec::{Backoff, KeepGoing, MaxAge};
 use crate::matrix::{AUTO, Fallback, Partition, Selection};
 use crate::plan::Clock;
-use crate::session::absolute;
+use crate::session::{UsageError, absolute};
 use crate::spec::Spec;
 use crate::store::DiskStore;
 
@@ -176,6 +176,8 @@ pub struct Settings {
     pub keep_going: KeepGoing,
     pub retries: Option<u32>,
     pub backoff: Backoff,
+    /// How many seconds may go into measuring again what is not quiet; None leaves it to the spec.
+    pub remeasure_seconds: Option<u64>,
     /// Of the order in which rounds follow each other; None chooses one.
     pub seed: Option<u64>,
     /// Ask no remote store, and send it nothing.
@@ -198,6 +200,7 @@ impl Default for Settings {
             keep_going: KeepGoing::default(),
             retries: None,
             backoff: Backoff::default(),
+            remeasure_seconds: None,
             seed: None,
             no_remote: false,
             executor: Said::default(),
@@ -209,6 +212,26 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Makes sure, before anything runs, that what a run leaves can be written.
+    pub fn can_be_written(&self) -> anyhow::Result<()> {
+        let folder =
+            named::try_folder(&self.out_dir).map_err(|error| ("--out-dir", &self.out_dir, error));
+        let trace = self
+            .trace
+            .as_ref()
+            .map(|path| named::try_named(path).map_err(|error| ("--trace", path, error)));
+        folder
+            .and(trace.unwrap_or(Ok(())))
+            .map_err(|(option, path, error)| {
+                let hint = format!("hint: name another place with {option}");
+                UsageError(format!(
+                    "`{}` cannot be written: {error}\n  {hint}",
+                    path.display()
+                ))
+                .into()
+            })
+    }
+
     /// What a reproducer must repeat, as words of a shell line.
     pub fn flags(&self, locations: &Locations, fallback: Fallback, clock: &Clock) -> String {
         let mut flags = locations.flags();

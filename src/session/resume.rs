@@ -68,7 +68,8 @@ impl Session {
 
 /// The run that is resumed, and those that it resumed itself, newest first.
 fn cut_off(session: &Session, command: &str) -> anyhow::Result<Vec<Run>> {
-    let (folder, command) = (run_log::folder(), plain(command));
+    let folder = run_log::folder();
+    let command = plain(command);
     let mut found: Vec<Run> = Vec::new();
     for run in journal::runs(&explain::runs_dir(&session.store))? {
         let (_, run) = run?;

@@ -1,10 +1,11 @@
 //! A plan performed: its steps, its journal, what is shared with other machines, what people look at, and the memo.
 
+use crate::base::figures;
 use crate::device::{Host, free_memory};
 use crate::event::{Event, Listener};
 use crate::exec::{self, Context, Finished, How, Options};
 use crate::memo::{Recorded, Removals};
-use crate::session::out_dir::{self, Handed};
+use crate::session::out_dir::{self, Handed, LastRun};
 use crate::session::recorded::Recording;
 use crate::session::run_log::RunLog;
 use crate::session::sharing::{Sharing, Told};
@@ -54,9 +55,16 @@ impl Session {
         };
         let run_log = RunLog::new(listener, self, &options, settings);
         let before = Removals::of(&self.store);
-        let mut recording = Recording::begin(&planned, &options.spec);
+        let began = figures::exactly_now();
+        // What is not to be said of a report is not begun: steps chosen by name leave none.
+        let last = planned
+            .has_pages
+            .then(|| LastRun::begin(&options.out_dir, &began))
+            .transpose()?;
+        let mut recording = Recording::begin(&planned, &options.spec, &began);
         let sharing = Sharing::open(settings.no_remote, &self.store, &run_log)?;
-        let (remote, away) = (sharing.remote(), away.as_deref());
+        let remote = sharing.remote();
+        let away = away.as_deref();
         let context = Context {
             remote,
             away,
@@ -77,6 +85,9 @@ impl Session {
             .map(|(finished, _)| (finished.interrupted, hits(finished)));
         let written = run_log.finish(&project.plan, counted);
         let (finished, handed) = ended?;
+        if let Some(last) = last.filter(|_| handed.page.is_some()) {
+            last.ended(finished.doc.scope.is_some())?;
+        }
         let warn = |text: &str| {
             listener.tell(Event::Warning {
                 text: text.to_owned(),
@@ -108,6 +119,7 @@ impl Session {
             keep_going: settings.keep_going,
             retries: settings.retries,
             backoff: settings.backoff,
+            remeasure_seconds: settings.remeasure_seconds,
             seed: settings
                 .seed
                 .unwrap_or_else(|| jiff::Timestamp::now().as_microsecond() as u64),

@@ -74,7 +74,8 @@ impl Session {
             scope: request.part(),
             ..project.idle_options()
         };
-        let (fallback, has_pages) = (request.fallback, request.steps.is_empty());
+        let fallback = request.fallback;
+        let has_pages = request.steps.is_empty();
         let planned = Planned {
             project,
             options,
@@ -168,10 +169,8 @@ fn chosen(
         .partition(|glob| matches!(glob.as_str(), "failed" | "flaky"));
     let mut found = project.steps(&globs)?;
     if !ended.is_empty() {
-        let (failed, flaky) = (
-            ended.iter().any(|word| word == "failed"),
-            ended.iter().any(|word| word == "flaky"),
-        );
+        let failed = ended.iter().any(|word| word == "failed");
+        let flaky = ended.iter().any(|word| word == "flaky");
         let is_meant = |outcome: Outcome| {
             (failed && outcome.is_failure()) || (flaky && outcome == Outcome::Flaky)
         };

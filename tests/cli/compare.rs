@@ -14,10 +14,13 @@ const RUN: [&str; 2] = ["run", "specs/all.yaml"];
 fn ran(values: [f32; 3]) -> (Sandbox, Value) {
     let sandbox = sandbox(values);
     sandbox.run(RUN);
-    let base = sandbox.read("orch-out/report/matrix.json");
-    sandbox.write("base.json", &base);
-    let document = serde_json::from_str(&base).unwrap();
-    (sandbox, document)
+    let mut base: Value =
+        serde_json::from_str(&sandbox.read("orch-out/report/matrix.json")).unwrap();
+    let head = base.clone();
+    // Of an earlier run, which found the same.
+    base["run"]["started"] = json!("2026-01-01T00:00:00.000Z");
+    sandbox.write("base.json", base.to_string());
+    (sandbox, head)
 }
 
 /// What git says in a folder of the sandbox.
@@ -121,10 +124,10 @@ fn each_kind_of_change_is_told_as_what_it_is() {
         one("lost")
     );
     assert_eq!(with(&|case| case["status"] = json!("CRASH")), one("broken"));
-    assert_eq!(
-        with(&|case| case["numerics"]["snr_db"] = json!(20.0)),
-        one("less_accurate")
-    );
+    let noise = |snr: f64| with(&|case| case["numerics"]["snr_db"] = json!(snr));
+    // Where 50 dB are asked, more than 70 are all alike.
+    assert_eq!((noise(128.0), noise(70.0)), (vec![], vec![]));
+    assert_eq!(noise(52.0), one("less_accurate"));
     let larger = |case: &mut Value| {
         case["metrics"]["peak_rss_bytes"] =
             json!(case["metrics"]["peak_rss_bytes"].as_u64().unwrap() + (1 << 30));
@@ -144,7 +147,9 @@ fn each_kind_of_change_is_told_as_what_it_is() {
     // What was wrong has no time that could stand beside another.
     elsewhere = base.clone();
     elsewhere["cases"][0]["status"] = json!("NUMERICS");
+    elsewhere["run"]["started"] = json!("2026-01-01T00:00:00.000Z");
     sandbox.write("base.json", elsewhere.to_string());
+    elsewhere["run"]["started"] = base["run"]["started"].clone();
     times(2.0)(&mut elsewhere["cases"][0]);
     assert_eq!(kinds(&sandbox, &elsewhere), []);
 }
@@ -158,7 +163,7 @@ fn times_of_single_processes_are_suspicions_and_close_no_gate() {
         .run(["compare", "base.json", "head.json", "--gate"])
         .success();
     told.stdout_has("slower (1)")
-        .stdout_has("→ 1000 ms (+")
+        .stdout_has("1000 ms (+")
         .stdout_has("not confirmed");
 }
 
@@ -186,7 +191,7 @@ fn the_base_comes_from_the_repository_of_the_folder_whatever_a_hook_set() {
     let compare = ["compare", "base.json", "head.json", "--confirm", "there"];
     sandbox
         .run(compare)
-        .code(1)
+        .code(2)
         .stderr_has("invalid reference: there")
         .stderr_lacks("is not in there");
 }
@@ -207,9 +212,11 @@ fn what_is_measured_again_in_turns_is_slower_or_is_not() {
     }
     sandbox.run(RUN).success();
     let measured = |name: &str| {
-        let document = sandbox.read("orch-out/report/matrix.json");
-        sandbox.write(name, &document);
-        serde_json::from_str::<Value>(&document).unwrap()
+        let mut document: Value =
+            serde_json::from_str(&sandbox.read("orch-out/report/matrix.json")).unwrap();
+        document["run"]["started"] = json!("2026-01-01T00:00:00.000Z");
+        sandbox.write(name, document.to_string());
+        document
     };
     let confirm = ["compare", "base.json", "--confirm", "HEAD", "--gate"];
     // A base that looks faster than it is: the difference was never there.
@@ -242,7 +249,7 @@ fn what_is_measured_again_in_turns_is_slower_or_is_not() {
     assert_eq!(trees.lines().count(), 1, "{trees}");
     sandbox
         .run(["compare", "base.json", "--confirm", "no-such-revision"])
-        .code(1)
+        .code(2)
         .stderr_has("no-such-revision");
 }
 
@@ -255,7 +262,7 @@ fn what_is_no_report_is_refused_by_name() {
         .stderr_has("`a.json` is no report of this orch: missing field");
     sandbox
         .run(["compare", "none.json"])
-        .code(1)
+        .code(2)
         .stderr_has("failed to read `none.json`");
 }
 
@@ -327,10 +334,14 @@ fn runs_of_the_history_are_compared_by_how_much_they_vary_there() {
         .stderr_has("`orch history` lists the runs");
     // The last that is so old; all of them are.
     sandbox
-        .run(["compare", "7d", "1"])
+        .run(["compare", "7d", "2"])
         .success()
         .stdout_has("base  run 20260211T")
-        .stdout_has("1 the same");
+        .stdout_has("head  run 20260210T");
+    sandbox
+        .run(["compare", "7d", "1"])
+        .code(2)
+        .stderr_has("base and head are one run");
 }
 
 /// A project with two commits and a run at each, the second of which broke it.
@@ -348,7 +359,8 @@ fn runs_are_found_by_the_revisions_that_they_ran_at() {
     }
     sandbox.run(RUN).code(1);
     let commit = |name: &str| git(&format!("rev-parse {name}")).trim().to_owned();
-    let (right, wrong) = (commit("v1"), commit("HEAD"));
+    let right = commit("v1");
+    let wrong = commit("HEAD");
     for (base, head) in [
         ("v1", "HEAD"),
         (&right[..7], &wrong[..7]),
@@ -378,8 +390,8 @@ fn runs_are_found_by_the_revisions_that_they_ran_at() {
         .stdout_has("broken (2)");
     sandbox
         .run(["compare", "main", "1"])
-        .success()
-        .stdout_has("2 the same");
+        .code(2)
+        .stderr_has("base and head are one run");
     sandbox
         .run(["compare", "main", "v1", "--gate"])
         .success()

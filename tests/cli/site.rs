@@ -145,7 +145,8 @@ fn without_a_run_that_is_a_week_old_nothing_changed_and_nothing_is_installed() {
 #[test]
 fn the_base_is_what_compare_takes() {
     let sandbox = sandbox();
-    let (nine, three) = (ago(9), ago(3));
+    let nine = ago(9);
+    let three = ago(3);
     let compact: String = nine
         .chars()
         .filter(char::is_ascii_alphanumeric)
@@ -175,7 +176,7 @@ fn the_base_is_what_compare_takes() {
         .code(2)
         .stderr_has("`orch history` lists the runs");
     since("none.json")
-        .code(1)
+        .code(2)
         .stderr_has("failed to read `none.json`");
     since("head.json").success();
 }

@@ -58,13 +58,11 @@ impl SpecArgs {
             Fallback::AsDeclared
         };
         let Self { check, rounds, .. } = *self;
-        let (selection, sweep) = (
-            self.selection.selection(),
-            Sweep {
-                batch: self.batch.clone(),
-                seq: self.seq.clone(),
-            },
-        );
+        let selection = self.selection.selection();
+        let sweep = Sweep {
+            batch: self.batch.clone(),
+            seq: self.seq.clone(),
+        };
         let longer = self.longer.iter().cloned().collect();
         Request {
             selection,

@@ -251,7 +251,8 @@ impl Wanted {
                     None
                 }
                 End::Failed { status, stage, .. } => {
-                    let (was, is) = (expect.status.word(), status.word());
+                    let was = expect.status.word();
+                    let is = status.word();
                     self.told
                         .push(format!("expects of {id}: {is}, no longer {was} ({loc})"));
                     Some(kept(

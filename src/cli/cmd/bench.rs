@@ -52,6 +52,7 @@ pub(super) fn bench(args: &Args, bench: &BenchArgs, printer: &Printer) -> anyhow
         seed: bench.seed,
         ..bench.run.settings()
     };
+    settings.can_be_written()?;
     let tell = |text: &str| printer.note(text);
     let mut session = Session::open(&args.locations())?;
     session.without_cuda_for(&request, &settings, &tell)?;
@@ -72,7 +73,7 @@ pub(super) fn bench(args: &Args, bench: &BenchArgs, printer: &Printer) -> anyhow
         printer.note(&format!(
             "nothing was measured: this machine is not quiet: {why}"
         ));
-        return Ok(Exit::Failed);
+        return Ok(Exit::NothingRan);
     }
     let disturbed = Cell::new(0);
     let show = |doc: &ReportDoc, page: Option<&Path>| {
@@ -84,10 +85,8 @@ pub(super) fn bench(args: &Args, bench: &BenchArgs, printer: &Printer) -> anyhow
     };
     let (exit, _) = run::perform(&session, planned, (&request, &settings), &show, printer)?;
     if bench.strict.is_some() && exit == Exit::Success && disturbed.get() > 0 {
-        let (count, noun) = (
-            disturbed.get(),
-            crate::base::figures::plural(disturbed.get(), "case was", "cases were"),
-        );
+        let count = disturbed.get();
+        let noun = crate::base::figures::plural(disturbed.get(), "case was", "cases were");
         printer.note(&format!(
             "{count} {noun} disturbed while being measured; the report says by what"
         ));
@@ -98,10 +97,12 @@ pub(super) fn bench(args: &Args, bench: &BenchArgs, printer: &Printer) -> anyhow
 
 /// Waits for a quiet machine. Why it did not become one.
 fn disturbance(cancel: &Cancel, patience: Duration, tell: &dyn Fn(&str)) -> Option<String> {
-    let (host, begin) = (Host::real(), Instant::now());
+    let host = Host::real();
+    let begin = Instant::now();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut has_told = false;
     loop {
-        let watch = Watch::begin(&host);
+        let watch = Watch::begin(&host, cores);
         std::thread::sleep(LOOK);
         let remarks = watch.end().remarks();
         if remarks.is_empty() || cancel.is_cancelled() {

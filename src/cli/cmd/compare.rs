@@ -11,7 +11,8 @@ use crate::base::named;
 use crate::cli::{Args, Exit, Printer};
 use crate::report::compare;
 use crate::report::text::Styles;
-pub(super) use reports::Reports;
+use crate::session::usage;
+pub(super) use reports::{OUT_DIR, Reports, note_newer};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct CompareArgs {
@@ -19,13 +20,9 @@ pub(in crate::cli) struct CompareArgs {
     /// age such as 7d, or a git revision)
     #[arg(value_name = "BASE")]
     base: PathBuf,
-    /// Head, given like the base [default: the last run's report in orch-out]
-    #[arg(
-        value_name = "HEAD",
-        default_value = "orch-out/report/matrix.json",
-        hide_default_value = true
-    )]
-    head: PathBuf,
+    /// Head, given like the base [default: the report of what ran last, of all or of a part: the newer one in orch-out]
+    #[arg(value_name = "HEAD")]
+    head: Option<PathBuf>,
     /// Exit with 1 if a case broke, can no longer be proved right, is less accurate, takes more memory, or is confirmed to be
     /// slower
     #[arg(long)]
@@ -53,12 +50,30 @@ pub(in crate::cli) enum CompareFormat {
 }
 
 pub(super) fn compare(args: &Args, asked: &CompareArgs, printer: &Printer) -> anyhow::Result<Exit> {
+    if let Some(path) = &asked.output {
+        // Measuring again takes minutes.
+        named::try_named(path)
+            .with_context(|| format!("`{}` cannot be written", path.display()))?;
+    }
     let mut reports = Reports::new(args, printer);
-    let (base, head) = (reports.named(&asked.base)?, reports.named(&asked.head)?);
-    let noises = reports.noises(&head.1.host.name)?;
+    let base = reports.named(&asked.base)?;
+    let head = reports.head(asked.head.as_deref())?;
+    if base.is_same_run(&head) {
+        let hint =
+            "`orch run` makes another report; a base is a report that was kept of an earlier run";
+        let base = base.name;
+        let head = head.name;
+        usage!(
+            "base and head are one run: `{base}` and `{head}` say when it began\n  hint: {hint}"
+        );
+    }
+    let noises = reports.noises(&head.doc.host.name)?;
     // Nothing is taken into the history as long as it is open, and measuring again takes minutes.
     drop(reports);
-    let mut comparison = compare::compare((&base.0, &base.1), (&head.0, &head.1), &noises);
+    let mut comparison =
+        compare::compare((&base.name, &base.doc), (&head.name, &head.doc), &noises);
+    comparison.base.run = base.began;
+    comparison.head.run = head.began;
     if let Some(revision) = &asked.confirm {
         confirm::confirm(args, revision, &mut comparison, printer)?;
     }

@@ -35,7 +35,8 @@ pub(in crate::cli) struct DevicesArgs {
 pub(super) fn devices(args: &Args, asked: &DevicesArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let (host, mut backends) = probe(args)?;
     let fingerprint = device::fingerprint(&host);
-    let (provision, store) = (args.provision()?, args.store()?);
+    let provision = args.provision()?;
+    let store = args.store()?;
     session::tell_half(
         &mut backends,
         &fingerprint,

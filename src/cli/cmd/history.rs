@@ -239,7 +239,7 @@ fn told(found: &BTreeMap<&String, Vec<Point>>) -> String {
     }
     let _ = write!(
         text,
-        "{DIM}lowest: over the rounds, of each one's least sample, or of the 10th percentile of its CPU time; change: of that, from the execution before on \
+        "{DIM}median: of the rounds' medians; lowest: over the rounds, of each one's least sample, or of the 10th percentile of its CPU time; change: of that, from the execution before on \
          the same machine{DIM:#}"
     );
     text
@@ -290,7 +290,14 @@ fn page(points: &[Point]) -> String {
                 .as_ref()
                 .map(|name| revision(name, point.git_dirty)),
             point.host.clone(),
-            Some(point.state.clone()),
+            Some(
+                point
+                    .stand_in
+                    .iter()
+                    .fold(point.state.clone(), |state, word| {
+                        format!("{state} ({word})")
+                    }),
+            ),
             ms(point.median_ms),
             ms(point.compared().map(|(ms, _)| ms)),
             change(&points[..at], point).map(|change| format!("{:+.1} %", 100.0 * change)),

@@ -3,6 +3,7 @@
 mod accept;
 mod bench;
 mod cache;
+mod capabilities;
 mod compare;
 mod devices;
 mod explain;
@@ -58,8 +59,10 @@ pub(in crate::cli) enum Command {
     Devices(devices::DevicesArgs),
     /// List what is missing on this machine, and the command that fixes it
     Doctor(devices::DoctorArgs),
-    /// Show what is known of model families on backends: what is asserted, what is present here, what runs measured
+    /// Print the last run's matrix again
     Matrix(matrix::MatrixArgs),
+    /// Show which model families run on which hardware: what was measured, and what others assert
+    Capabilities(capabilities::CapabilitiesArgs),
     /// Print a report of what the store already holds; runs nothing
     Report(report::ReportArgs),
     /// Show what differs between two reports: what broke, got slower, less accurate or larger
@@ -127,6 +130,7 @@ pub(super) fn dispatch(args: &Args, printer: &Printer) -> anyhow::Result<Exit> {
         Command::Devices(asked) => devices::devices(args, asked, printer),
         Command::Doctor(asked) => devices::doctor(args, asked, printer),
         Command::Matrix(matrix) => matrix::matrix(args, matrix, printer),
+        Command::Capabilities(asked) => capabilities::capabilities(args, asked, printer),
         Command::Report(report) => report::report(args, report, printer),
         Command::Compare(asked) => compare::compare(args, asked, printer),
         Command::Serve(asked) => serve::serve(args, asked, printer),

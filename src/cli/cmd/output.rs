@@ -172,10 +172,8 @@ fn made(
             named,
         }),
         None => {
-            let (outcome, reason) = (
-                record.outcome.label(),
-                record.reason.as_deref().unwrap_or("no reason is known"),
-            );
+            let outcome = record.outcome.label();
+            let reason = record.reason.as_deref().unwrap_or("no reason is known");
             Err(format!(
                 "`{}` made nothing when it was executed, {}: {outcome}: {reason}",
                 record.step, record.started
@@ -191,11 +189,13 @@ fn current(
     printer: &Printer,
 ) -> anyhow::Result<Result<Made, String>> {
     let session = Session::open(&args.locations())?;
-    let (store, spec) = (&session.store, output.of.spec());
+    let store = &session.store;
+    let spec = output.of.spec();
     let project = session.project(&Request { check: output.check, ..Request::all(spec) }, Ask::Installed).context(
         "the spec says what is current: name it after the step, or ask with --latest for what the last execution made",
     )?;
-    let (spec, name) = (spec.display().to_string(), &output.of.name);
+    let spec = spec.display().to_string();
+    let name = &output.of.name;
     let id = one(&project, name).map_err(|unknown| match store.latest(name) {
         Ok(Some(last)) => {
             let hint = format!("hint: --latest gives the output of {}", last.started);

@@ -15,6 +15,7 @@ use crate::cli::{Args, Exit, Printer};
 use crate::exec::{self, Options, Preview};
 use crate::explain;
 use crate::key::MissReason;
+use crate::plan::Plan;
 use crate::record::Record;
 use crate::report::text::part;
 use crate::session::{Ask, Project, Session};
@@ -93,7 +94,47 @@ pub(super) fn plan(args: &Args, plan: &PlanArgs, printer: &Printer) -> anyhow::R
         PlanFormat::Dot => draw(GraphFormat::Dot),
         PlanFormat::Mermaid => draw(GraphFormat::Mermaid),
     }
-    Ok(Exit::Success)
+    let broken = cannot_begin(&project.plan, &previews);
+    broken
+        .iter()
+        .for_each(|told| printer.note(&format!("error: {told}")));
+    Ok(if broken.is_empty() {
+        Exit::Success
+    } else {
+        Exit::Usage
+    })
+}
+
+/// The steps that a run would fail at, because a file that they read cannot be read, with the row of the spec and the reason.
+fn cannot_begin(plan: &Plan, previews: &[Preview]) -> Vec<String> {
+    let mut broken = Vec::new();
+    for (id, preview) in plan.ids().zip(previews) {
+        let may_begin = match preview {
+            Preview::WouldRun { .. } => true,
+            Preview::Skipped {
+                outcome,
+                blamed: None,
+                ..
+            } => outcome.is_failure(),
+            Preview::Skipped { .. } | Preview::Hit { .. } | Preview::NotNeeded => false,
+        };
+        let step = plan.step(id);
+        let row = plan
+            .resting_on(id)
+            .next()
+            .map(|planned| &plan.model_facts[&planned.case.model].row);
+        let row = row.map(|row| format!("{row}: ")).unwrap_or_default();
+        for path in step.files().filter(|_| may_begin) {
+            if let Err(error) = path.metadata() {
+                broken.push(format!(
+                    "`{}` cannot begin: {row}failed to read {}: {error}",
+                    step.name,
+                    path.display()
+                ));
+            }
+        }
+    }
+    broken
 }
 
 /// Steps that would run for one reason, and those that wait for any of them.

@@ -7,10 +7,11 @@ use serde_json::json;
 use crate::base::figures::counted;
 use crate::cli::cmd::run::{command_line, on_interrupt};
 use crate::cli::console::Console;
+use crate::cli::printer::WARN;
 use crate::cli::table::table;
 use crate::cli::{Args, Exit, Printer};
 use crate::runtime::profile::Profile;
-use crate::session::{Request, Session, Settings};
+use crate::session::{Profiled, Request, Session, Settings};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct ProfileArgs {
@@ -46,14 +47,20 @@ pub(super) fn profile(args: &Args, asked: &ProfileArgs, printer: &Printer) -> an
         &settings,
         (&console, &tell),
     );
-    let (case, profile) = found?;
-    let document = || json!({"case": case, "profile": profile});
-    printer.answer(asked.json, document, || text(&case, &profile, asked.top));
+    let Profiled {
+        case,
+        profile,
+        stand_in,
+    } = found?;
+    let document = || json!({"case": case, "profile": profile, "stand_in": stand_in});
+    printer.answer(asked.json, document, || {
+        text(&case, &profile, stand_in, asked.top)
+    });
     Ok(Exit::Success)
 }
 
 /// Where, of what type, and which operators, the slowest first.
-fn text(case: &str, profile: &Profile, top: usize) -> String {
+fn text(case: &str, profile: &Profile, stand_in: Option<&str>, top: usize) -> String {
     let counted_ms: f64 = profile.operators.iter().map(|operator| operator.ms).sum();
     let share = |ms: f64| {
         Some(format!(
@@ -66,6 +73,9 @@ fn text(case: &str, profile: &Profile, top: usize) -> String {
         ))
     };
     let ms = |ms: f64| Some(format!("{ms:.4}"));
+    let label = stand_in.map(|word| {
+        format!("{WARN}{word}: no hardware ran it, so its times say how the {word} device works, and nothing of hardware{WARN:#}\n")
+    });
     let head = format!(
         "{case}: {} of {} by {}\n{counted_ms:.4} ms in operators, {:.4} ms in all while they are counted; a run's latency is less\n",
         counted(profile.operators.len(), "operator"),
@@ -107,5 +117,29 @@ fn text(case: &str, profile: &Profile, top: usize) -> String {
     };
     let places = sums("place", profile.by(|operator| &operator.place));
     let kinds = sums("type", profile.by(|operator| &operator.kind));
-    [head, places, kinds, slowest].join("\n") + &more
+    [label.unwrap_or_default() + &head, places, kinds, slowest].join("\n") + &more
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_a_stand_in_are_marked_before_any_of_them() {
+        let profile = Profile {
+            by: "x".into(),
+            inferences: 1,
+            wall_ms: 343.0,
+            operators: Vec::new(),
+        };
+        let told = |stand_in| {
+            anstream::adapter::strip_str(&text("bert:qnn-fp16", &profile, stand_in, 9)).to_string()
+        };
+        assert!(
+            told(Some("emulated")).starts_with("emulated: no hardware ran it"),
+            "{}",
+            told(Some("emulated"))
+        );
+        assert!(told(None).starts_with("bert:qnn-fp16: "));
+    }
 }

@@ -1,13 +1,14 @@
 //! `orch report`: what the store already knows; executes nothing.
 
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use clap::builder::PossibleValuesParser;
 
 use crate::cli::args::SpecArgs;
+use crate::cli::cmd::compare::note_newer;
 use crate::cli::cmd::warnings;
 use crate::cli::{Args, Exit, Printer};
 use crate::history::RunFile;
@@ -55,7 +56,10 @@ pub(super) fn report(args: &Args, report: &ReportArgs, printer: &Printer) -> any
     let session = Session::open(&args.locations())?;
     let mut doc = match report.merge.as_slice() {
         [] => held(&session, report, printer)?,
-        files => report::merge::merge(&documents(files)?)?,
+        files => {
+            files.iter().for_each(|path| note_newer(path, printer));
+            report::merge::merge(&documents(files)?)?
+        }
     };
     if report.no_repro {
         doc.cases
@@ -112,7 +116,15 @@ const GZIP: &[u8] = &[0x1f, 0x8b];
 
 /// The report in a file: a `matrix.json`, or the file that a run left for the history.
 pub(super) fn document(path: &Path) -> anyhow::Result<ReportDoc> {
-    let text = fs::read(path).with_context(|| format!("failed to read `{}`", path.display()))?;
+    let failed = |error: io::Error| {
+        let hint =
+            "`orch run` leaves a report in orch-out, and `orch matrix --json > FILE` keeps it";
+        UsageError(format!(
+            "failed to read `{}`: {error}\n  hint: {hint}",
+            path.display()
+        ))
+    };
+    let text = fs::read(path).map_err(failed)?;
     if text.starts_with(GZIP) {
         let doc = RunFile::read(path)?.doc;
         let nothing = || {

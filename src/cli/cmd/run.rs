@@ -68,6 +68,10 @@ pub(in crate::cli) struct RunArgs {
     /// Which outputs of remote steps to download; what a local step reads is always downloaded [default: all]
     #[arg(long, value_name = "WHAT", value_parser = one_of(DOWNLOAD))]
     download: Option<Download>,
+    /// How many seconds of the run may go into measuring again what is not quiet (`~`): noisy, disturbed, in two modes
+    /// [default: what the spec says, else 10]
+    #[arg(long, value_name = "SECONDS", help_heading = "Measuring")]
+    remeasure: Option<u64>,
     /// Exit with 0 instead of 3 if nothing ran, for jobs whose hardware may be absent
     #[arg(long)]
     allow_none: bool,
@@ -139,6 +143,7 @@ impl RunArgs {
             },
             retries: self.retry.retries,
             backoff: self.retry.backoff(),
+            remeasure_seconds: self.remeasure,
             seed: None,
             no_remote: self.no_remote,
             executor: Said {
@@ -199,7 +204,9 @@ pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Resu
     if run.watch {
         return watch::watch(args, run, printer);
     }
-    let (locations, request, settings) = (args.locations(), run.request(), run.settings());
+    let locations = args.locations();
+    let request = run.request();
+    let settings = run.settings();
     if !run.resume
         && let Some(recalled) = recall(&locations, &request, &settings)?
         && let Some(exit) = show_recalled(&recalled, &request, run, printer)
@@ -209,6 +216,10 @@ pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Resu
     if !request.spec.is_file() {
         // Told before anything is made here.
         session::spec(&request.spec)?;
+    }
+    if request.steps.is_empty() {
+        // Steps that are named leave no report.
+        settings.can_be_written()?;
     }
     let tell = |text: &str| printer.note(text);
     let mut session = Session::open(&locations)?;
@@ -283,7 +294,8 @@ pub(super) fn perform(
     }
     let nothing = &ended.planned.nothing;
     nothing.iter().for_each(|why| printer.note(why));
-    let (exit, executed) = (exit_of(finished, nothing.is_some()), ended.executed());
+    let exit = exit_of(finished, nothing.is_some());
+    let executed = ended.executed();
     // The run is told first: what went wrong with a file about it must not hide it.
     std::mem::replace(&mut ended.written, Ok(()))?;
     session.keep(ended, request, settings, &|text| printer.note(text));
@@ -326,10 +338,8 @@ fn show_recalled(
     run: &RunArgs,
     printer: &Printer,
 ) -> Option<Exit> {
-    let (summary, page) = (
-        recalled.summary(),
-        page_of(&run.out_dir, request.part().is_some()),
-    );
+    let summary = recalled.summary();
+    let page = page_of(&run.out_dir, request.part().is_some());
     if run.json || github::is_here() {
         show(&recalled.doc()?, Some(&page), run, printer);
     } else {
@@ -390,7 +400,8 @@ mod tests {
         assert!(has_failed(&doc.summary), "it would be another failure");
         let exit = |met_bug, interrupted| {
             let files = FileDigests::load("nowhere".into());
-            let (doc, absent) = (doc.clone(), Default::default());
+            let doc = doc.clone();
+            let absent = Default::default();
             exit_of(
                 &Finished {
                     results: vec![],

@@ -1,24 +1,25 @@
 //! `orch site`: reports as a static site.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
 use crate::base::figures::counted;
-use crate::cli::cmd::compare::Reports;
+use crate::cli::cmd::compare::{OUT_DIR, Reports, note_newer};
 use crate::cli::cmd::report::documents;
 use crate::cli::{Args, Exit, Printer};
 use crate::report::compare::{Comparison, compare};
 use crate::report::{ReportDoc, merge, site};
-use crate::session::{Handed, place_site, trends};
+use crate::session::{Handed, last_report, place_site, trends};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct SiteArgs {
     /// The folder for the site; files there that are not orch's are left alone
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// What it shows: the matrix.json of a run, or of several shards or machines [default: the last run's in orch-out]
-    #[arg(long, value_name = "FILE", num_args = 1.., default_value = "orch-out/report/matrix.json", hide_default_value = true)]
+    /// What it shows: the matrix.json of a run, or of several shards or machines [default: that of what ran last, of all or of a
+    /// part: the newer one in orch-out]
+    #[arg(long, value_name = "FILE", num_args = 1..)]
     report: Vec<PathBuf>,
     /// Adds what changed since, with a feed: an older matrix.json, or a run of the history, named as for `orch compare` (7d, a day, a
     /// git revision …) [default: with a history, the newest whole run of the spec that is a week old]
@@ -30,8 +31,19 @@ pub(in crate::cli) struct SiteArgs {
 }
 
 pub(super) fn site(args: &Args, asked: &SiteArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    let doc = merge::merge(&documents(&asked.report)?)?;
-    let changes = changes(args, asked, &doc, printer)?;
+    let reports = match asked.report.as_slice() {
+        [] => {
+            let last = last_report(Path::new(OUT_DIR))?;
+            printer.note(&format!("the site shows {}", last.told()));
+            vec![last.path]
+        }
+        named => {
+            named.iter().for_each(|path| note_newer(path, printer));
+            named.to_vec()
+        }
+    };
+    let doc = merge::merge(&documents(&reports)?)?;
+    let changes = changes(args, asked, &reports, &doc, printer)?;
     let files = site::site(
         &doc,
         changes.as_ref(),
@@ -42,9 +54,10 @@ pub(super) fn site(args: &Args, asked: &SiteArgs, printer: &Printer) -> anyhow::
     handed.told.iter().for_each(|text| printer.note(text));
     let index = asked.dir.join("index.html");
     let since = changes.map(|changes| changes.base.name);
-    let document = || json!({"index": index, "written": written, "as_before": stayed, "removed": gone, "since": since});
+    let document = || json!({"index": index, "written": written, "as_before": stayed, "removed": gone, "reports": reports, "since": since});
     printer.answer(asked.json, document, || {
-        let (written, index) = (counted(written, "file"), index.display());
+        let written = counted(written, "file");
+        let index = index.display();
         format!("{written} written, {stayed} as before, {gone} removed: {index}\n")
     });
     Ok(Exit::Success)
@@ -54,11 +67,12 @@ pub(super) fn site(args: &Args, asked: &SiteArgs, printer: &Printer) -> anyhow::
 fn changes(
     args: &Args,
     asked: &SiteArgs,
+    shown: &[PathBuf],
     doc: &ReportDoc,
     printer: &Printer,
 ) -> anyhow::Result<Option<Comparison>> {
     let mut reports = Reports::new(args, printer);
-    let base = match (&asked.since, &*asked.report) {
+    let base = match (&asked.since, shown) {
         (Some(since), _) => Some(reports.named(since)?),
         (None, [_]) => reports.last_week(doc).unwrap_or_else(|error| {
             printer.note(&format!(
@@ -69,15 +83,14 @@ fn changes(
         // The run of one shard or machine is no base for all of them.
         (None, _) => None,
     };
-    let Some((name, base)) = base else {
-        return Ok(None);
-    };
+    let Some(base) = base else { return Ok(None) };
+    let name = base.name;
+    let base = base.doc;
     printer.note(&format!(
         "what changed since {name}: {}",
         asked.dir.join("changes.html").display()
     ));
-    let head = asked
-        .report
+    let head = shown
         .iter()
         .map(|path| path.display().to_string())
         .collect::<Vec<_>>()

@@ -20,6 +20,7 @@ use crate::worker::Cancel;
 const TOLD: usize = 5;
 
 pub(super) fn watch(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Result<Exit> {
+    run.settings().can_be_written()?;
     let cancel = Cancel::default();
     let (sender, receiver) = channel();
     let wake = sender.clone();
@@ -72,7 +73,8 @@ fn cycle(
     let mut files = Vec::new();
     let _ = Spec::load_noting(&run.spec.spec, &mut files);
     watched.set(&files, printer);
-    let (mut request, settings) = (run.request(), run.settings());
+    let mut request = run.request();
+    let settings = run.settings();
     if !first {
         request.rerun.clear(); // asked for once, not after every change
     }

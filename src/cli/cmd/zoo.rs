@@ -76,6 +76,6 @@ pub(super) fn zoo(args: &Args, command: &ZooCommand, printer: &Printer) -> anyho
     Ok(if status.success() {
         Exit::Success
     } else {
-        Exit::Failed
+        Exit::Usage
     })
 }

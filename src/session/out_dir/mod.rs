@@ -3,6 +3,7 @@
 //! What lies there and is not orch's stays, and what somebody edited is renamed; both are reported.
 
 mod folder;
+mod last;
 mod listed;
 mod pages;
 mod site;
@@ -22,6 +23,8 @@ use crate::step::{Source, StepId, generate};
 use crate::store::{DiskStore, StoreError};
 
 pub use folder::{Named, Spot};
+pub(in crate::session) use last::LastRun;
+pub use last::{LastReport, last_report, newer_than};
 pub use site::place as place_site;
 
 use listed::Listed;
@@ -72,7 +75,8 @@ pub(super) fn hand_out(
         options,
         ..
     } = *context;
-    let (out_dir, again) = (&options.out_dir, options.again());
+    let out_dir = &options.out_dir;
+    let again = options.again();
     let below = absolute(out_dir)?;
     let mut handed = Handed::default();
     if finished.interrupted {
@@ -105,11 +109,9 @@ pub(super) fn hand_out(
                 let get = format!("{again} --download all --step {}", shell::quoted(name));
                 spot.leave(get, &mut handed)
             } else {
-                let (spec, name, to) = (
-                    shell::word(&options.spec),
-                    shell::word(name),
-                    shell::word(&to),
-                );
+                let spec = shell::word(&options.spec);
+                let name = shell::word(name);
+                let to = shell::word(&to);
                 let get = || {
                     format!(
                         "orch output{} --spec {spec} {name} --to {to}",

@@ -16,19 +16,18 @@ const SHOWN: &str = "(what the pages show)";
 /// The line of that list which says that they are pages of all of a spec.
 const WHOLE: &str = "(of a whole spec)";
 
+/// The folders of pages, in a folder of results.
+pub(super) const FOLDERS: [&str; 2] = ["part", "report"];
+
 /// Where pages go. Those of all of a spec are replaced by such pages only: those of a part have a folder of their own beside them.
 pub(super) fn folder(out_dir: &Path, is_part: bool) -> &'static str {
-    let report = "report";
+    let [part, report] = FOLDERS;
     let has_whole = || {
         Listed::open(out_dir.join(report))
             .names()
             .any(|name| name == WHOLE)
     };
-    if is_part && has_whole() {
-        "part"
-    } else {
-        report
-    }
+    if is_part && has_whole() { part } else { report }
 }
 
 pub(super) fn show(doc: &ReportDoc, folder: PathBuf, handed: &mut Handed) -> anyhow::Result<()> {
@@ -36,7 +35,8 @@ pub(super) fn show(doc: &ReportDoc, folder: PathBuf, handed: &mut Handed) -> any
         .with_context(|| format!("failed to make `{}`", folder.display()))?;
     // Another orch may be at it. Where folders cannot be locked, the last one's pages stand.
     let _lock = File::open(&folder).and_then(|file| file.lock().map(|()| file));
-    let (mut listed, shown) = (Listed::open(folder), report::shown(doc));
+    let mut listed = Listed::open(folder);
+    let shown = report::shown(doc);
     let is_new = !listed.knows(SHOWN, &shown);
     let mut pages = Vec::new();
     for (name, render) in PAGES {

@@ -63,7 +63,8 @@ fn a_program_that_rewrites_what_it_was_handed_does_not_reach_the_store() {
     let scene = Scene::new();
     let tree = scene.tree("one");
     assert!(!scene.hand_out(&tree, MOST).placed.is_empty());
-    let (file, inode) = (scene.folder.join("weights"), scene.inode());
+    let file = scene.folder.join("weights");
+    let inode = scene.inode();
     assert_eq!(fs::metadata(&file).unwrap().nlink(), 1);
     // As it should be: left alone, also where a copy of the folder has other stamps.
     scene.hand_out(&tree, MOST);
@@ -95,7 +96,8 @@ fn a_program_that_rewrites_what_it_was_handed_does_not_reach_the_store() {
 #[test]
 fn what_orch_did_not_make_stays() {
     let scene = Scene::new();
-    let (one, two) = (scene.tree("one"), scene.tree("two"));
+    let one = scene.tree("one");
+    let two = scene.tree("two");
     fs::create_dir_all(&scene.folder).unwrap();
     fs::write(scene.folder.join("weights"), "mine").unwrap();
     let handed = scene.hand_out(&one, MOST);
@@ -119,7 +121,8 @@ fn what_orch_did_not_make_stays() {
 #[test]
 fn what_orch_began_or_linked_is_made_anew() {
     let scene = Scene::new();
-    let (one, two) = (scene.tree("one"), scene.tree("two"));
+    let one = scene.tree("one");
+    let two = scene.tree("two");
     scene
         .store
         .lay_out(&one, &scene.folder, crate::store::LaidAs::Links)
@@ -149,7 +152,8 @@ fn what_orch_began_or_linked_is_made_anew() {
 #[test]
 fn a_large_tree_is_copied_on_demand_and_goes_when_it_is_outdated() {
     let scene = Scene::new();
-    let (one, two) = (scene.tree("one"), scene.tree("two"));
+    let one = scene.tree("one");
+    let two = scene.tree("two");
     assert!(scene.hand_out(&one, 3).told[0].contains("`orch output x` does"));
     assert!(
         fs::read_to_string(scene.folder.join("orch.json"))
@@ -180,13 +184,11 @@ fn show(doc: &crate::report::ReportDoc, folder: &Path) -> Handed {
 #[test]
 fn whoever_is_killed_between_two_pages_leaves_none_that_looks_edited() {
     let dir = tempfile::tempdir().unwrap();
-    let (old, new) = (
-        doc(),
-        crate::report::ReportDoc {
-            spec: "another.yaml".into(),
-            ..doc()
-        },
-    );
+    let old = doc();
+    let new = crate::report::ReportDoc {
+        spec: "another.yaml".into(),
+        ..doc()
+    };
     assert_eq!(show(&old, dir.path()).placed.len(), 4);
     let html = dir.path().join("index.html");
     let page = fs::read(&html).unwrap();

@@ -100,7 +100,8 @@ fn name_of(source: &Path) -> String {
 
 /// A path as a file in `folder` has it: relative, unless nothing leads there but the root.
 fn from_folder(folder: &Path, path: &Path) -> anyhow::Result<PathBuf> {
-    let (from, to) = (absolute(folder)?, absolute(path)?);
+    let from = absolute(folder)?;
+    let to = absolute(path)?;
     let common = from
         .components()
         .zip(to.components())

@@ -16,7 +16,8 @@ pub(super) fn row(path: &Path, name: &str, written: &str) -> anyhow::Result<Stri
     if let Some(foreign) = facts.inexpressible.first() {
         usage!("orch cannot run `{}`: {foreign}", path.display());
     }
-    let (mut sizes, mut inputs) = (BTreeMap::new(), String::new());
+    let mut sizes = BTreeMap::new();
+    let mut inputs = String::new();
     for port in onnx_file::ports(path)? {
         let shape: Vec<_> = port
             .sizes
@@ -24,7 +25,8 @@ pub(super) fn row(path: &Path, name: &str, written: &str) -> anyhow::Result<Stri
             .enumerate()
             .map(|(axis, size)| written_size(axis, size, &mut sizes))
             .collect();
-        let (dtype, fill) = (port.element.word(), fill(&port));
+        let dtype = port.element.word();
+        let fill = fill(&port);
         writeln!(
             inputs,
             "      {}: {{dtype: {dtype}, shape: [{}], {fill}}}",

@@ -128,12 +128,13 @@ pub(super) fn held_keys(
     let session = Session::open(&args.locations())?;
     let project = Project::load_here(request, &session)?;
     let previews = previews(&session, &project, None, printer)?;
-    let (mut keys, mut missing) = (HashSet::new(), Vec::new());
+    let mut keys = HashSet::new();
+    let mut missing = Vec::new();
     for (id, preview) in project.plan.ids().zip(previews) {
         match preview {
             // A failure stays where it happened.
             Preview::Hit { record } if !record.outcome.is_failure() => {
-                drop(keys.insert(record.key.digest()))
+                keys.insert(record.key.digest());
             }
             Preview::Hit { .. } | Preview::WouldRun { .. } => {
                 missing.push(project.plan.step(id).name.clone())

@@ -168,6 +168,8 @@ fn measure(
         "--out-dir",
     ])
     .arg(&side.out);
+    // How often each side is measured is decided here.
+    run.args(["--remeasure", "0"]);
     for case in cases {
         run.args(["--case", case]);
         if longer.contains(case) {

@@ -8,10 +8,46 @@ use crate::cli::{Args, Printer};
 use crate::history::{Reader, RunRow, Which};
 use crate::report::ReportDoc;
 use crate::report::compare::Noises;
-use crate::session::{git, history_dir, kept_history, usage};
+use crate::session::{git, history_dir, kept_history, last_report, newer_than, usage};
 
 /// A report with a name for people.
-pub(in crate::cli::cmd) type Named = (String, ReportDoc);
+pub(in crate::cli::cmd) struct Named {
+    pub(in crate::cli::cmd) name: String,
+    pub(in crate::cli::cmd) doc: ReportDoc,
+    /// When the run began, RFC 3339 UTC. A run that found no difference from an earlier one's report has that one's.
+    pub(in crate::cli::cmd) began: Option<String>,
+}
+
+impl Named {
+    fn new(name: String, doc: ReportDoc) -> Self {
+        let began = doc.run.as_ref().map(|run| run.started.clone());
+        Self { name, doc, began }
+    }
+
+    /// Whether both are of one run on the same machines, and of the same part.
+    pub(super) fn is_same_run(&self, other: &Self) -> bool {
+        let hosts = |doc: &ReportDoc| {
+            doc.hosts()
+                .iter()
+                .map(|host| host.name.clone())
+                .collect::<Vec<_>>()
+        };
+        let of = |named: &Self| {
+            (
+                named.began.clone(),
+                named.doc.scope.clone(),
+                hosts(&named.doc),
+            )
+        };
+        // What no run left is the same if it says the same.
+        let is_same_text =
+            || serde_json::to_value(&self.doc).ok() == serde_json::to_value(&other.doc).ok();
+        of(self) == of(other) && (self.began.is_some() || is_same_text())
+    }
+}
+
+/// The folder in which the last run's report is looked for.
+pub(in crate::cli::cmd) const OUT_DIR: &str = "orch-out";
 
 pub(in crate::cli::cmd) struct Reports<'a> {
     args: &'a Args,
@@ -31,7 +67,7 @@ impl<'a> Reports<'a> {
 
     pub(in crate::cli::cmd) fn named(&mut self, name: &Path) -> anyhow::Result<Named> {
         if is_file(name) {
-            return Ok((name.display().to_string(), document(name)?));
+            return Ok(Named::new(name.display().to_string(), document(name)?));
         }
         let opened = match self.history.take() {
             Some(reader) => reader,
@@ -68,11 +104,32 @@ impl<'a> Reports<'a> {
             .map_or_else(|| Ok(Noises::new()), |reader| reader.noises(host))
     }
 
+    /// The head: the report that was named, or else the last run's.
+    pub(in crate::cli::cmd) fn head(&mut self, name: Option<&Path>) -> anyhow::Result<Named> {
+        let Some(name) = name else {
+            let last = last_report(Path::new(OUT_DIR))?;
+            return Ok(Named {
+                began: last.began.clone(),
+                ..Named::new(last.path.display().to_string(), document(&last.path)?)
+            });
+        };
+        note_newer(name, self.printer);
+        self.named(name)
+    }
+
     fn of(&self, run: &RunRow) -> anyhow::Result<Named> {
-        Ok((
-            name_of(run),
-            crate::history::report(&history_dir(&self.args.locations())?, &run.run)?,
-        ))
+        let doc = crate::history::report(&history_dir(&self.args.locations())?, &run.run)?;
+        Ok(Named {
+            began: Some(run.started.clone()),
+            ..Named::new(name_of(run), doc)
+        })
+    }
+}
+
+/// Notes that another run was the last one, where a report was named that lies beside its.
+pub(in crate::cli::cmd) fn note_newer(named: &Path, printer: &Printer) {
+    if let Some(told) = newer_than(named) {
+        printer.note(&format!("note: {told}"));
     }
 }
 
@@ -106,4 +163,32 @@ fn name_of(run: &RunRow) -> String {
         .as_ref()
         .map(|name| format!(" at {}", history::revision(name, run.git_dirty)));
     format!("run {}{}", run.run, at.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use crate::cli::args::Args;
+
+    /// The command lines of a command's arguments that have a report's file as their default.
+    fn defaults(command: &clap::Command) -> Vec<String> {
+        let is_report =
+            |default: &clap::builder::OsStr| default.to_string_lossy().ends_with("matrix.json");
+        let own = command
+            .get_arguments()
+            .filter(|argument| argument.get_default_values().iter().any(is_report));
+        let own = own.map(|argument| format!("{} {}", command.get_name(), argument.get_id()));
+        own.chain(command.get_subcommands().flat_map(defaults))
+            .collect()
+    }
+
+    /// A file's name cannot say which run was the last: `last_report` does, for all commands.
+    #[test]
+    fn no_command_has_a_report_of_its_own_choice() {
+        let wrong = clap::Command::new("x")
+            .arg(clap::Arg::new("report").default_value("orch-out/report/matrix.json"));
+        assert_eq!(defaults(&wrong), ["x report"]);
+        assert_eq!(defaults(&Args::command()), Vec::<String>::new());
+    }
 }
