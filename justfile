@@ -12,9 +12,9 @@ matrix:
 zoo *ARGS:
     cargo run --release -- run specs/zoo.yaml {{ ARGS }}
 
-# Write docs/zoo-run.md from what the last `just zoo` found
-zoo-page:
-    cargo run --release -- report specs/zoo.yaml --format markdown --no-repro --section coverage --section failures --section notable --section unsupported --section time --section versions --output docs/zoo-run.md
+# Make pages of what the last `just zoo` found: one for each model, target and case
+zoo-site DIR:
+    cargo run --release -- site {{ DIR }}
 
 # Run a spec or a selection, e.g. `just run specs/all.yaml --model bert`
 run *ARGS:

@@ -104,7 +104,9 @@ fn parse(
     let named = section.is_some();
     let section = section.unwrap_or_default();
     let mut options = texts("option", "remote", section.options)?;
-    let (mut url, mut mode, mut key) = (section.url, section.mode, None);
+    let mut url = section.url;
+    let mut mode = section.mode;
+    let mut key = None;
     for (name, value) in variables {
         match name.as_str() {
             "ORCH_REMOTE" => url = Some(value),

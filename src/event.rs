@@ -161,14 +161,13 @@ pub struct Execution {
 impl Event {
     /// A step begins that was ready for 5 ms.
     pub(crate) fn began(step: &str, slot: Slot, waited_for: Option<&str>, holds: Holds) -> Self {
-        let (reason, waited) = (MissReason::NeverRan, Duration::from_millis(5));
-        let (waited_for, load) = (
-            waited_for.map(str::to_owned),
-            Load {
-                running: 1,
-                ready: 0,
-            },
-        );
+        let reason = MissReason::NeverRan;
+        let waited = Duration::from_millis(5);
+        let waited_for = waited_for.map(str::to_owned);
+        let load = Load {
+            running: 1,
+            ready: 0,
+        };
         Self::StepStarted {
             step: step.into(),
             reason,
@@ -191,7 +190,9 @@ impl Event {
             key: Digest::of(b"key"),
             span: Span { begin, end },
         });
-        let (step, reason, load) = (step.into(), reason.map(str::to_owned), Load::default());
+        let step = step.into();
+        let reason = reason.map(str::to_owned);
+        let load = Load::default();
         Self::StepFinished {
             step,
             outcome,

@@ -387,7 +387,8 @@ fn impossible(
     }
     let parts: Vec<_> = model.components().map(|(part, _)| part).collect();
     if !parts.is_empty() && !target.runtime.composes {
-        let (runtime, parts) = (target.runtime.name, parts.join(", "));
+        let runtime = target.runtime.name;
+        let parts = parts.join(", ");
         return Some(format!(
             "the runtime `{runtime}` holds one model at a time in orch, and this one is a loop over {parts}"
         ));

@@ -157,10 +157,8 @@ pub struct Record {
 impl Record {
     /// From when it began, which is kept in whole seconds.
     pub fn seconds_until(&self, moment: SystemTime) -> Option<f64> {
-        let (began, moment) = (
-            self.started.parse::<Timestamp>().ok()?,
-            Timestamp::try_from(moment).ok()?,
-        );
+        let began = self.started.parse::<Timestamp>().ok()?;
+        let moment = Timestamp::try_from(moment).ok()?;
         Some(moment.duration_since(began).as_secs_f64())
     }
 }

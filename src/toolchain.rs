@@ -1,7 +1,7 @@
 //! The Python side of orch as data: its code, and the locked requirements of each of its environments.
 //!
 //! Everything here is embedded in the binary, so versions are known without starting Python. Installing it is
-//! `provision`'s work; what the code does is documented in `docs/design.md`, "Jobs".
+//! `provision`'s work; what the code does is documented in `docs/design/jobs.md`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -72,7 +72,8 @@ fn matrices() -> Vec<(Spec, Matrix)> {
             });
             (spec, matrix)
         };
-        let (whole, mut chosen) = (spec(more), settled(true));
+        let whole = spec(more);
+        let mut chosen = settled(true);
         chosen.1.choose(&chosen.0, |_| Known::Unmeasured);
         let matrix = Matrix::of(&whole);
         all.extend([(whole, matrix), settled(true), settled(false), chosen]);
@@ -260,6 +261,7 @@ fn of_console(page: &str) -> (Vec<String>, usize) {
     for line in page.lines() {
         if line.starts_with(['✗', '—', '⊘', '·', '…', '≈', '↪', '∅', '⊖', '⊕', '?'])
             || line.starts_with("half ")
+            || line.starts_with("Latencies are ")
         {
             break;
         }

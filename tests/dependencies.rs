@@ -56,7 +56,8 @@ fn every_crate_has_an_allowed_licence_and_comes_from_the_registry() {
     let packages = metadata["packages"].as_array().unwrap();
     assert!(packages.len() > 100, "{}", packages.len());
     for package in packages {
-        let (name, source) = (&package["name"], &package["source"]);
+        let name = &package["name"];
+        let source = &package["source"];
         let licence = package["license"].as_str().unwrap_or("none");
         assert!(is_met(licence, &allowed), "{name}: {licence}");
         let is_ours = source.is_null() && (name == "orch" || name == "orch-torch");

@@ -53,7 +53,8 @@ pub fn files_below(root: &Path) -> io::Result<Vec<String>> {
 
 /// Files and folders below `root`, as [`files_below`]; the folders are in no particular order.
 pub fn below(root: &Path) -> io::Result<(Vec<String>, Vec<String>)> {
-    let (mut files, mut folders) = (Vec::new(), Vec::new());
+    let mut files = Vec::new();
+    let mut folders = Vec::new();
     let mut open = vec![String::new()];
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(root.join(&folder))? {

@@ -6,9 +6,10 @@ pub fn matches(pattern: &str, text: &str) -> bool {
     if !pattern.contains(['*', '?']) {
         return pattern == text;
     }
-    let (pattern, text): (Vec<char>, Vec<char>) =
-        (pattern.chars().collect(), text.chars().collect());
-    let (mut p, mut t) = (0, 0);
+    let pattern: Vec<char> = pattern.chars().collect();
+    let text: Vec<char> = text.chars().collect();
+    let mut p = 0;
+    let mut t = 0;
     // Where to go back to on a mismatch: behind the last star, with one character more taken by it.
     let mut retry: Option<(usize, usize)> = None;
     while t < text.len() {

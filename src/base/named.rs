@@ -66,6 +66,38 @@ pub fn save_named(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_named(path, |file| file.write_all(bytes))
 }
 
+/// Finds out whether files can be put into a folder, which need not be there yet; leaves nothing behind.
+pub fn try_folder(folder: &Path) -> io::Result<()> {
+    let folder = std::path::absolute(folder)?;
+    let there = folder
+        .ancestors()
+        .find(|above| fs::symlink_metadata(above).is_ok())
+        .unwrap_or(&folder);
+    if !fs::metadata(there)?.is_dir() {
+        return Err(io::Error::other(format!(
+            "`{}` is no folder",
+            there.display()
+        )));
+    }
+    temporary::make(there).map(drop)
+}
+
+/// Finds out whether a file that the user named can be written; leaves nothing behind.
+pub fn try_named(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Err(io::Error::other("it is a folder"));
+    }
+    match fs::metadata(path) {
+        // To open a pipe would wait for its reader.
+        Ok(meta) if !meta.is_file() => Ok(()),
+        Ok(_) => fs::File::options()
+            .append(true)
+            .open(path)
+            .and_then(|_| try_folder(parent(&fs::canonicalize(path)?))),
+        Err(_) => try_folder(parent(&link_target(path)?)),
+    }
+}
+
 /// Where a link to nothing leads in the end, by way of others; anything else is where it leads itself.
 fn link_target(path: &Path) -> io::Result<PathBuf> {
     let mut target = path.to_owned();

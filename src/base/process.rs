@@ -25,10 +25,8 @@ pub fn run_within(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
-    let (stdout, stderr) = (
-        collected(child.stdout.take()),
-        collected(child.stderr.take()),
-    );
+    let stdout = collected(child.stdout.take());
+    let stderr = collected(child.stderr.take());
     let status = wait(&mut child, limit);
     if own_group {
         // SAFETY: kill with a negative process id signals that group, which is this child's own.
@@ -221,7 +219,8 @@ impl Stat {
         let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         // The name before the fields may hold anything, and ends with the last parenthesis.
         let mut fields = text.rsplit_once(") ")?.1.split(' ');
-        let (state, parent) = (fields.next()?.chars().next()?, fields.next()?.parse().ok()?);
+        let state = fields.next()?.chars().next()?;
+        let parent = fields.next()?.parse().ok()?;
         fields.nth(8)?;
         let mut cpu = 0;
         for ticks in fields.by_ref().take(4) {
@@ -290,6 +289,33 @@ pub fn numbers(list: &str) -> Vec<i32> {
         .collect()
 }
 
+/// Keeps the calling thread on one CPU: the one with this number among those that it may use, counted round and round.
+#[cfg(target_os = "linux")]
+pub fn stay_on_cpu(number: usize) {
+    let size = std::mem::size_of::<libc::cpu_set_t>();
+    // SAFETY: an all-zero set is valid, the sizes are those of the sets, and the numbers are below what a set holds.
+    unsafe {
+        let mut allowed: libc::cpu_set_t = std::mem::zeroed();
+        if libc::sched_getaffinity(0, size, &mut allowed) != 0 {
+            return;
+        }
+        let cpus: Vec<usize> = (0..libc::CPU_SETSIZE as usize)
+            .filter(|cpu| libc::CPU_ISSET(*cpu, &allowed))
+            .collect();
+        let Some(cpu) = cpus.get(number % cpus.len().max(1)) else {
+            return;
+        };
+        let mut one: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(*cpu, &mut one);
+        // Where it is refused, the kernel places the thread.
+        let _ = libc::sched_setaffinity(0, size, &one);
+    }
+}
+
+/// Elsewhere the kernel places it.
+#[cfg(not(target_os = "linux"))]
+pub fn stay_on_cpu(_number: usize) {}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -338,7 +364,8 @@ mod tests {
     fn a_process_is_told_by_parent_and_start() {
         let own = std::process::id() as i32;
         let mut child = Command::new("sleep").arg("30").spawn().unwrap();
-        let (this, that) = (Stat::of(own).unwrap(), Stat::of(child.id() as i32).unwrap());
+        let this = Stat::of(own).unwrap();
+        let that = Stat::of(child.id() as i32).unwrap();
         assert!(that.parent == own && that.is_alive() && that.started >= this.started);
         assert!(all().any(|(pid, _)| pid == child.id() as i32));
         child.kill().unwrap();

@@ -9,7 +9,8 @@ pub fn without_secrets(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     };
     let mut told = String::with_capacity(text.len());
-    let (mut rest, mut at) = (text, first);
+    let mut rest = text;
+    let mut at = first;
     loop {
         let (before, url) = rest.split_at(at + 3);
         told.push_str(before);

@@ -1,6 +1,6 @@
 //! The tch worker: one TorchScript module on one torch device, in an executable of its own because it links libtorch.
 //!
-//! Speaks the job protocol like every worker (docs/design.md, "Jobs"); knows nothing of specs, plans or the store.
+//! Speaks the job protocol like every worker (docs/design/jobs.md); knows nothing of specs, plans or the store.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail, ensure};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use orch::device::{Lease, shown, vram};
+use orch::runtime::control::declared::Declared;
 use orch::runtime::control::{self, Witness};
 use orch::runtime::generation;
 use orch::runtime::loops::{Component, Loop};
@@ -214,7 +215,13 @@ fn reference(job: &Job, _: &dyn Fn(&str)) -> Result<JobOutput> {
         )
     };
     let mut facts = versions();
-    facts["reference"] = Value::Object(control::reference(tree, &job.out, &BY, start)?);
+    facts["reference"] = Value::Object(control::reference(
+        tree,
+        &job.out,
+        &BY,
+        &Declared::default(),
+        start,
+    )?);
     Ok(JobOutput::ok(facts, None))
 }
 

@@ -295,7 +295,8 @@ fn hold(command: &mut Command, scratch: &Path, port: u16) -> io::Result<()> {
         // Its own sandbox, which it makes for users only, is told to the kernel there.
         grants.write.push("/proc".into());
     }
-    let (confinement, parent) = (Confinement::of(&grants)?, std::process::id());
+    let confinement = Confinement::of(&grants)?;
+    let parent = std::process::id();
     let enter = move || {
         process::die_with(parent);
         confinement.as_ref().map_or(Ok(()), Confinement::enter)

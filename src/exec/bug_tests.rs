@@ -98,7 +98,8 @@ impl Probe for Mad {
 
 fn plan(places: &[&str]) -> Plan {
     let steps = places.iter().map(|place| {
-        let (name, params) = (format!("generate:{place}"), json!({"where": place}));
+        let name = format!("generate:{place}");
+        let params = json!({"where": place});
         Step {
             retries: Some(1),
             ..Step::new(name, Stage::Generate, &Panics, params, vec![], 300)
@@ -131,7 +132,8 @@ fn run_here(places: &[&str]) -> Ended {
     let store = DiskStore::open(&dir.path().join("store")).unwrap();
     let cancel = Cancel::default();
     let provision = Provision::new(dir.path().join("envs"), None, cancel.clone()).unwrap();
-    let (plan, heard) = (plan(places), Heard::default());
+    let plan = plan(places);
+    let heard = Heard::default();
     let options = Options {
         wanted: Some(plan.ids().collect()),
         ..options(dir.path())
@@ -201,7 +203,8 @@ fn a_panic_is_an_outcome_of_its_step_and_the_others_go_on() {
             *outcome == Outcome::Fail && reason.starts_with(told),
             "{outcome:?} {reason}"
         );
-        let (record, log) = (&ended.records[at], &ended.logs[at]);
+        let record = &ended.records[at];
+        let log = &ended.logs[at];
         let record = record.as_ref().expect("a failure is on record");
         assert!(record.attempts.is_empty(), "a bug is not tried again");
         assert!(

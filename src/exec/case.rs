@@ -69,7 +69,8 @@ impl<'a> Ended<'a> {
     }
 
     fn result(&self) -> CaseResult {
-        let (plan, planned) = (self.context.plan, self.planned);
+        let plan = self.context.plan;
+        let planned = self.planned;
         let case = &planned.case;
         let own = self.of(planned.judge);
         let params = plan.step(planned.run).run();
@@ -119,6 +120,7 @@ impl<'a> Ended<'a> {
             precision: case.precision.word().into(),
             chosen: case.chosen.clone(),
             half: case.half.clone(),
+            runtime: Some(params.runtime.name.to_owned()),
             backend: params.backend.name.to_owned(),
             status,
             stage: (status != Outcome::Pass && status != Outcome::Xpass).then(|| self.stage(at)),
@@ -286,10 +288,8 @@ impl<'a> Ended<'a> {
             _ => {}
         }
         if let Some(id) = self.failed_round() {
-            let (round, failed) = (
-                self.context.plan.step(id).run().round.unwrap_or(1),
-                self.of(id),
-            );
+            let round = self.context.plan.step(id).run().round.unwrap_or(1);
+            let failed = self.of(id);
             let why = failed.reason.as_deref().unwrap_or("no reason was given");
             return (
                 failed.outcome,
@@ -333,7 +333,8 @@ impl<'a> Ended<'a> {
     /// The end of what a step printed. A log is of the last execution of its name, which may be another than this one: then it is not told.
     fn last_words(&self, id: StepId) -> Option<String> {
         let path = self.context.store.log_path(&self.name(id));
-        let (written, record) = (path.metadata().ok()?.modified().ok()?, self.record(id)?);
+        let written = path.metadata().ok()?.modified().ok()?;
+        let record = self.record(id)?;
         if !(-SLACK..=record.seconds + SLACK).contains(&record.seconds_until(written)?) {
             return None;
         }

@@ -41,7 +41,8 @@ pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
         steps: scheduler.steps.counted(),
         to_run,
     });
-    let (mut met_bug, absent) = (false, Absent::default());
+    let mut met_bug = false;
+    let absent = Absent::default();
     loop {
         if scheduler.steps.to_run().next().is_some() {
             met_bug |= execute_wanted(context, &mut scheduler, &absent)?;
@@ -62,7 +63,8 @@ pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
     }
     let (results, files) = scheduler.steps.into_results();
     let doc = reporting::report_doc(context, &results, clock.elapsed().as_secs_f64());
-    let (interrupted, absent) = (context.cancel.is_cancelled(), absent.into_digests());
+    let interrupted = context.cancel.is_cancelled();
+    let absent = absent.into_digests();
     Ok(Finished {
         results,
         interrupted,
@@ -131,7 +133,8 @@ fn execute_wanted<'a>(
     let workplace = context.workplace(scratch.dir("commands")?);
     let servers = Servers::new(context.provision, context.provision.dir());
     let workers = Workers::new(&scratch);
-    let (again, bugs) = (context.options.again(), Bugs::new(context.store));
+    let again = context.options.again();
+    let bugs = Bugs::new(context.store);
     let departing = context.away.zip(context.options.routing.as_ref());
     let departing = departing.map(|(away, routing)| Departing {
         away,
@@ -232,7 +235,8 @@ impl<'env> Driver<'_, 'env> {
 
     /// Hands a step to a job thread, unless the server that it needs does not start.
     fn start(&self, task: Box<Task<'env>>, begun: Event) -> Option<Message> {
-        let (performer, id) = (self.performer, task.id);
+        let performer = self.performer;
+        let id = task.id;
         if performer.elsewhere(&task).is_none()
             && let Some(env) = task.step.kind.server(task.step)
             && let Err(e) = performer
@@ -243,7 +247,8 @@ impl<'env> Driver<'_, 'env> {
             let Task {
                 key, why: reason, ..
             } = *task;
-            let (why, at) = (error_text(&e), figures::now());
+            let why = error_text(&e);
+            let at = figures::now();
             return Some(Message::NotStarted {
                 id,
                 key,
@@ -266,7 +271,8 @@ impl<'env> Driver<'_, 'env> {
     }
 
     fn ask(&self, id: StepId, key: Digest) {
-        let (options, step) = (self.context.options, self.context.plan.step(id));
+        let options = self.context.options;
+        let step = self.context.plan.step(id);
         let limit = options.max_age.clone().filter(|_| step.kind.is_timed(step));
         let takes = move |record: &Record| {
             limit
@@ -296,7 +302,9 @@ impl<'env> Driver<'_, 'env> {
     }
 
     fn install(&self, requirement: Requirement) {
-        let (context, bugs, sender) = (self.context, self.performer.bugs, self.sender.clone());
+        let context = self.context;
+        let bugs = self.performer.bugs;
+        let sender = self.sender.clone();
         self.scope.spawn(move || {
             let result = setup::install(context, requirement, bugs);
             let _ = sender.send(Message::Installed(requirement, result));
@@ -304,8 +312,9 @@ impl<'env> Driver<'_, 'env> {
     }
 
     fn ask_sizes(&self) {
-        let (libraries, bugs, sender) =
-            (self.context.probe, self.performer.bugs, self.sender.clone());
+        let libraries = self.context.probe;
+        let bugs = self.performer.bugs;
+        let sender = self.sender.clone();
         self.scope
             .spawn(move || drop(sender.send(Message::Sized(probe::ask(libraries, bugs)))));
     }

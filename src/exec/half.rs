@@ -91,7 +91,8 @@ pub fn questions(backend: &Backend) -> Vec<HalfQuestion> {
 fn probe(
     question: &HalfQuestion,
 ) -> Result<(&'static Runtime, &'static BackendRow, &'static HalfProbe), String> {
-    let (runtime, backend) = (&question.runtime, &question.backend);
+    let runtime = &question.runtime;
+    let backend = &question.backend;
     let known = Runtime::named(runtime).zip(BackendRow::named(backend));
     match known.and_then(|(runtime, backend)| Some((runtime, backend, &runtime.on(backend)?.half)))
     {

@@ -122,6 +122,8 @@ pub struct Options {
     pub mocked: BTreeSet<String>,
     /// Measurements older than this are made again.
     pub max_age: Option<MaxAge>,
+    /// How many seconds of the run may go into measuring again what is not quiet; None leaves it to the spec.
+    pub remeasure_seconds: Option<u64>,
     /// Of the order in which rounds follow each other.
     pub seed: u64,
     /// What part of the spec the plan is, for pages; None for all of it.

@@ -198,6 +198,7 @@ fn outcome(status: JobStatus) -> Outcome {
         JobStatus::Unavailable => Outcome::SkipUnavailable,
         JobStatus::Error => Outcome::Fail,
         JobStatus::Numerics => Outcome::Numerics,
+        JobStatus::Indecisive => Outcome::Indecisive,
         JobStatus::Oom => Outcome::Oom,
         JobStatus::Crash => Outcome::Crash,
     }

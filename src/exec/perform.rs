@@ -21,10 +21,9 @@ use crate::exec::outcome::{Judged, judge};
 use crate::exec::schedule::retry;
 use crate::exec::setup::Servers;
 use crate::exec::standing::stands_here;
-use crate::exec::task::{Task, placed};
+use crate::exec::task::{Task, placed, wants_another};
 use crate::exec::workers::{SHARED, Workers};
 use crate::judge::Verdict;
-use crate::key::MissReason;
 use crate::provision::Provision;
 use crate::record::{Numerics, Outcome, Record};
 use crate::runtime::Job;
@@ -120,7 +119,7 @@ impl Performer<'_> {
         };
         // A rerun is executed here and not taken from another process; a record that is too old is the one that would
         // be found.
-        if !matches!(task.why, MissReason::Asked | MissReason::TooOld { .. })
+        if !wants_another(&task.why)
             && let Some(record) = self.held(task, &key_digest)
             && record
                 .output
@@ -262,7 +261,7 @@ impl Performer<'_> {
                     .step
                     .kind
                     .is_timed(task.step)
-                    .then(|| Watch::begin(&host));
+                    .then(|| Watch::begin(&host, yardstick_threads(task)));
                 let ended = self.call(task, call, places, &limits);
                 let conditions = watch.map(Watch::end);
                 bfs::remove_dir(&places.scratch)?;
@@ -363,6 +362,20 @@ impl Performer<'_> {
             Worker::Python(env) => self.servers.run(env, is_timed, &job, limits)?,
         })
     }
+}
+
+/// How many threads the yardstick of a timed run has: as many as the run is given, which is as many as the machine has unless
+/// its target says so; beside a device, one.
+fn yardstick_threads(task: &Task<'_>) -> usize {
+    if task.lease.is_some() {
+        return 1;
+    }
+    let options = &task.step.run().options;
+    let said = ["threads", "num_threads"]
+        .iter()
+        .find_map(|name| options.get(*name)?.as_u64());
+    let own = || std::thread::available_parallelism().map_or(1, usize::from);
+    said.map_or_else(own, |threads| threads as usize)
 }
 
 /// What a worker is told: its parameters, where its libraries are, and which device was lent to it.

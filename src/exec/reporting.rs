@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::exec::state::{How, StepResult};
 use crate::exec::{Context, case};
 use crate::matrix::ExcludedCase;
-use crate::report::{Excluded, ReportDoc, Summary};
+use crate::report::{Excluded, ReportDoc, Summary, stats};
 
 /// The version of the document's shape.
 const DOC_VERSION: u32 = 1;
@@ -17,9 +17,10 @@ pub fn report_doc(context: &Context<'_>, results: &[StepResult], seconds: f64) -
         .cases
         .iter()
         .filter(|planned| results[planned.judge.0 as usize].how != How::NotNeeded);
-    let cases: Vec<_> = needed
+    let mut cases: Vec<_> = needed
         .map(|planned| case::result(context, results, planned))
         .collect();
+    stats::beside_each_other(&mut cases);
     let excluded = |ExcludedCase { case, reason, .. }: &ExcludedCase| Excluded {
         case: case.id(),
         dims: case.dims.clone(),

@@ -57,7 +57,9 @@ pub struct StepResult {
 
 impl StepResult {
     pub(super) fn hit(record: Record) -> Self {
-        let (outcome, reason, output) = (record.outcome, record.reason.clone(), record.output);
+        let outcome = record.outcome;
+        let reason = record.reason.clone();
+        let output = record.output;
         Self {
             how: How::Hit,
             outcome,

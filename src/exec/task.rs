@@ -14,6 +14,14 @@ use crate::store::stat::Stamp;
 /// What was chosen, and why: names of facts and their text.
 pub(super) type Choices = Vec<(&'static str, String)>;
 
+/// Whether a step is executed for the sake of another result, so that none that is held anywhere will do.
+pub(super) fn wants_another(why: &MissReason) -> bool {
+    matches!(
+        why,
+        MissReason::Asked | MissReason::TooOld { .. } | MissReason::NotQuiet { .. }
+    )
+}
+
 /// One step with its key and the digests or paths of what it reads.
 pub(super) struct Task<'a> {
     pub(super) id: StepId,

@@ -100,7 +100,8 @@ impl<'a> Chain<'a> {
                 ..leaf
             },
             Some((_, Source::Step(from))) => {
-                let (old, new) = (change.old.as_deref(), change.new.as_deref());
+                let old = change.old.as_deref();
+                let new = change.new.as_deref();
                 let evidence = Evidence::tree(store, &self.name(*from), old, new);
                 Cause {
                     evidence: Some(evidence),
@@ -168,10 +169,8 @@ impl<'a> Chain<'a> {
             .map(|before| made.key.changes_since(&before.key));
         match (changes, &made.why) {
             (Some(changes), _) if changes.is_empty() => {
-                let (then, now) = (
-                    before.map(|before| before.started).unwrap_or_default(),
-                    &made.started,
-                );
+                let then = before.map(|before| before.started).unwrap_or_default();
+                let now = &made.started;
                 let text = format!(
                     "made something else with the same key ({then}, then {now}): it is not deterministic"
                 );

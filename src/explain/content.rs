@@ -25,7 +25,8 @@ pub(super) fn first_difference(name: &str, old: &Path, new: &Path) -> io::Result
     }
     let small = |path: &Path| path.metadata().map(|meta| meta.len() <= PARSED);
     if extension != "safetensors" && small(old)? && small(new)? {
-        let (old, new) = (std::fs::read(old)?, std::fs::read(new)?);
+        let old = std::fs::read(old)?;
+        let new = std::fs::read(new)?;
         if let (Ok(old), Ok(new)) = (std::str::from_utf8(&old), std::str::from_utf8(&new)) {
             return Ok(data(extension, old, new).or_else(|| first_line(old, new)));
         }
@@ -72,7 +73,8 @@ fn first_key(path: &str, old: Option<&Value>, new: Option<&Value>) -> Option<Str
 }
 
 fn first_line(old: &str, new: &str) -> Option<String> {
-    let (mut olds, mut news) = (old.split('\n'), new.split('\n'));
+    let mut olds = old.split('\n');
+    let mut news = new.split('\n');
     let pairs =
         iter::from_fn(|| Some((olds.next(), news.next())).filter(|pair| *pair != (None, None)));
     let (number, (old, new)) = (1..).zip(pairs).find(|(_, (old, new))| old != new)?;
@@ -113,7 +115,8 @@ fn safetensors(old: &Path, new: &Path) -> io::Result<Option<String>> {
         .flatten()
         .find(|(_, entry)| holds(entry));
     Ok(tensor.map(|(name, entry)| {
-        let (dtype, shape) = (entry["dtype"].as_str().unwrap_or("?"), &entry["shape"]);
+        let dtype = entry["dtype"].as_str().unwrap_or("?");
+        let shape = &entry["shape"];
         format!("header: the same; `{name}` ({dtype} {shape}) holds other numbers")
     }))
 }
@@ -154,8 +157,10 @@ fn first_byte(old: &Path, new: &Path, from: u64) -> io::Result<Option<u64>> {
         file.seek(SeekFrom::Start(from))?;
         Ok(file)
     };
-    let (mut old, mut new) = (open(old)?, open(new)?);
-    let (mut a, mut b) = (Vec::with_capacity(CHUNK), Vec::with_capacity(CHUNK));
+    let mut old = open(old)?;
+    let mut new = open(new)?;
+    let mut a = Vec::with_capacity(CHUNK);
+    let mut b = Vec::with_capacity(CHUNK);
     let mut at = from;
     loop {
         a.clear();

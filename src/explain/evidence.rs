@@ -124,10 +124,8 @@ impl Evidence {
                 differs,
             }
         };
-        let (files, more) = (
-            pairs.iter().take(NAMED).map(file).collect(),
-            pairs.len().saturating_sub(NAMED),
-        );
+        let files = pairs.iter().take(NAMED).map(file).collect();
+        let more = pairs.len().saturating_sub(NAMED);
         Self::Tree {
             producer,
             files,
@@ -187,7 +185,8 @@ fn permission(path: &Path, old: Option<&str>) -> Option<String> {
 
 /// The older version of a user's file, where the step that read it published it as it was.
 fn older_version(store: &DiskStore, old: Option<&str>, last: Option<&Record>) -> Option<PathBuf> {
-    let (digest, tree) = (old?.parse::<Digest>().ok()?, last?.output?);
+    let digest = old?.parse::<Digest>().ok()?;
+    let tree = last?.output?;
     let manifest = held::manifest(store, &tree)?;
     let file = manifest.files.iter().find(|file| file.digest == digest)?;
     held::file(store, file)
@@ -196,10 +195,8 @@ fn older_version(store: &DiskStore, old: Option<&str>, last: Option<&Record>) ->
 /// A path as a person standing here would write it.
 fn from_here(path: &Path) -> String {
     let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let (path, here) = (
-        resolved(path),
-        resolved(&std::env::current_dir().unwrap_or_default()),
-    );
+    let path = resolved(path);
+    let here = resolved(&std::env::current_dir().unwrap_or_default());
     path.strip_prefix(&here)
         .unwrap_or(&path)
         .display()

@@ -54,7 +54,8 @@ impl Follow {
                 holds,
                 ..
             } => {
-                let (waited_for, holds) = (waited_for.clone(), holds.clone());
+                let waited_for = waited_for.clone();
+                let holds = holds.clone();
                 let why = shortened(&reason.to_string(), LONGEST).into_owned();
                 let begun = Begun {
                     why,
@@ -146,11 +147,9 @@ impl Follow {
             waited_for,
             holds,
         } = begun;
-        let (step, slot, waited) = (
-            step.to_owned(),
-            slot.map(|slot| slot.to_string()),
-            micros(waited),
-        );
+        let step = step.to_owned();
+        let slot = slot.map(|slot| slot.to_string());
+        let waited = micros(waited);
         let reason = reason.map(|text| shortened(text, LONGEST).into_owned());
         Ran {
             step,

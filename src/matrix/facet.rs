@@ -28,7 +28,8 @@ words! {
 impl Facet {
     /// What one case has of it.
     pub(super) fn words(self, spec: &Spec, case: &Case) -> Vec<String> {
-        let (model, target) = (&spec.models[&case.model], &spec.targets[&case.target]);
+        let model = &spec.models[&case.model];
+        let target = &spec.targets[&case.target];
         let one = |word: &str| vec![word.to_owned()];
         match self {
             Self::Model => one(&model.name),

@@ -71,7 +71,8 @@ impl FromStr for Partition {
             text.parse::<u64>()
                 .map_err(|_| bad(&format!("`{text}` is no whole number")))
         };
-        let (part, parts) = (number(part)?, number(parts)?);
+        let part = number(part)?;
+        let parts = number(parts)?;
         match part {
             0 => Err(bad("parts are counted from 1")),
             part if part > parts => Err(bad(&format!("there are only {parts} parts"))),

@@ -210,7 +210,8 @@ pub(super) fn files(
     let Some(specs) = looked_at(specs)? else {
         return Ok(None);
     };
-    let (plan, store) = (context.plan, context.store);
+    let plan = context.plan;
+    let store = context.store;
     let mut kept: Vec<PathBuf> = store.fans().chain([store.removals()]).collect();
     for path in out {
         kept.push(std::path::absolute(path)?);

@@ -3,7 +3,7 @@
 //! A run in which every wanted step was a hit, or passed, or failed in a way that stands, or lacks its device, writes a
 //! *memo*. A later run with the same command line and the same orch reads it and compares stamps with the disk. If none
 //! differs, it prints what an ordinary run would print, without reading specs, keys or records. If anything changed or
-//! cannot be read, the ordinary run follows, which is always right. `docs/design.md`, "The memo".
+//! cannot be read, the ordinary run follows, which is always right. `docs/design/memo.md`.
 
 mod file;
 
@@ -105,7 +105,8 @@ impl MemoPath {
             }
         }
         found.sort();
-        let (mut kept, mut bytes) = (0, 0);
+        let mut kept = 0;
+        let mut bytes = 0;
         for (modified, path, size) in found.into_iter().rev() {
             bytes += size;
             let stays = if path.file_name().is_some_and(temporary::is_named) {

@@ -5,7 +5,7 @@ mod composed;
 mod facts;
 mod own;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -171,7 +171,11 @@ impl Builder<'_> {
             let harness = self.test(case, &label, Purpose::Run);
             inputs.push(("test".into(), Source::Step(harness)));
         }
-        let timeout = measure(self.spec, target).timeout_seconds;
+        let Measure {
+            timeout_seconds: timeout,
+            remeasure_seconds,
+            ..
+        } = measure(self.spec, target);
         let name = format!("run:{}:{}", case.model, case.name);
         let run = self.add(
             name,
@@ -182,6 +186,7 @@ impl Builder<'_> {
             timeout,
         );
         self.steps[run.0 as usize].retries = target.retries;
+        self.steps[run.0 as usize].remeasure_seconds = remeasure_seconds;
         for step in self.steps[first..]
             .iter_mut()
             .filter(|step| step.kind.memory().is_some())
@@ -207,7 +212,10 @@ impl Builder<'_> {
             inputs,
             600,
         );
-        let (case, rounds, chain, fallbacks) = (case.clone(), vec![], vec![], vec![]);
+        let case = case.clone();
+        let rounds = vec![];
+        let chain = vec![];
+        let fallbacks = vec![];
         PlannedCase {
             case,
             test,
@@ -354,10 +362,8 @@ impl Builder<'_> {
                     CONVERT_TIMEOUT,
                 );
                 // A runtime computes what the user does not give, and says which second input the model takes.
-                let (name, inputs) = (
-                    format!("{name}:reference"),
-                    vec![("artefact".into(), Source::Step(made))],
-                );
+                let name = format!("{name}:reference");
+                let inputs = vec![("artefact".into(), Source::Step(made))];
                 let params = json!({"format": format});
                 let model = self.add(
                     name,
@@ -440,10 +446,8 @@ impl Builder<'_> {
     }
 
     fn tolerance(&self, case: &Case) -> Tolerance {
-        let (model, target) = (
-            &self.spec.models[&case.model],
-            &self.spec.targets[&case.target],
-        );
+        let model = &self.spec.models[&case.model];
+        let target = &self.spec.targets[&case.target];
         let precision = case.precision;
         let own = model
             .tolerances
@@ -454,18 +458,18 @@ impl Builder<'_> {
     }
 
     fn run_params(&self, case: &Case) -> RunParams {
-        let (model, target) = (
-            &self.spec.models[&case.model],
-            &self.spec.targets[&case.target],
-        );
+        let model = &self.spec.models[&case.model];
+        let target = &self.spec.targets[&case.target];
         let precision: Precision = case.precision;
-        // Not the timeout: how long a run may take does not change what it finds. Nor how many rounds there are.
+        // Not the timeout: how long a run may take does not change what it finds. Nor how many rounds there are, and whether
+        // what is not quiet is measured again.
         let Measure {
             timing,
             warmup,
             samples,
             max_seconds,
             rounds: _,
+            remeasure_seconds: _,
             timeout_seconds: _,
         } = measure(self.spec, target);
         let is_timed = self.clock.times(timing, model, target);
@@ -495,7 +499,11 @@ impl Builder<'_> {
 
 /// How a model is exported to ONNX.
 fn export(model: &Model) -> Value {
-    json!({"routes": model.export.routes, "opset": model.export.opset})
+    let mut export = json!({"routes": model.export.routes, "opset": model.export.opset});
+    if !model.export.stand_ins {
+        export["stand_ins"] = json!(false);
+    }
+    export
 }
 
 fn wanted<'w>(
@@ -536,19 +544,16 @@ fn finish(
     let mut renumbered: Vec<StepId> = Vec::new();
     let excluded = matrix.excluded.clone();
     let mut plan = match graph.order(&steps)? {
-        None => {
-            let (standby, resting) = Default::default();
-            Plan {
-                steps,
-                cases: vec![],
-                excluded,
-                model_facts,
-                standby,
-                index,
-                graph,
-                resting,
-            }
-        }
+        None => Plan {
+            steps,
+            cases: vec![],
+            excluded,
+            model_facts,
+            standby: BTreeSet::new(),
+            index,
+            graph,
+            resting: HashMap::new(),
+        },
         Some(order) => {
             drop((index, graph));
             renumbered.resize(steps.len(), StepId(0));

@@ -53,7 +53,8 @@ impl Clock {
         if !self.longer.contains(case) {
             return usual;
         }
-        let (samples, max_seconds) = (samples.max(LONGER.0), max_seconds.min(LONGER.1));
+        let samples = samples.max(LONGER.0);
+        let max_seconds = max_seconds.min(LONGER.1);
         TestMeasure::Times {
             warmup,
             samples,
@@ -65,7 +66,8 @@ impl Clock {
         // This machine's stand-ins say nothing of another one.
         let is_stand_in =
             target.properties.is_empty() && self.stand_ins.contains(target.backend.name);
-        let is_real = !is_stand_in && !asks_for_software(target);
+        let is_real =
+            !is_stand_in && !asks_for_software(&target.device, target.options.get("adapter"));
         !self.is_stopped
             && !model.untimed
             && (timing == Timing::All || (timing == Timing::Hardware && is_real))
@@ -73,12 +75,8 @@ impl Clock {
 }
 
 /// Whether a target names the software that stands for a GPU, where there may be a GPU too.
-fn asks_for_software(target: &Target) -> bool {
-    target.device == "software"
-        || target
-            .options
-            .get("adapter")
-            .is_some_and(|adapter| adapter == "software")
+pub fn asks_for_software(device: &str, adapter: Option<&serde_json::Value>) -> bool {
+    device == "software" || adapter.is_some_and(|adapter| adapter == "software")
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use crate::step::{Step, StepId};
 use graph::Graph;
 
 pub use build::{build, build_with};
-pub use clock::Clock;
+pub use clock::{Clock, asks_for_software};
 pub use graph::CycleError;
 pub use render::{Look, around, dot, edges, mermaid};
 
@@ -123,16 +123,15 @@ impl Plan {
             .map(|(step, id)| (step.name.clone(), StepId(id)))
             .collect();
         let graph = Graph::of(&steps);
-        let (standby, resting) = Default::default();
         let mut plan = Self {
             steps,
             cases,
             excluded,
             model_facts,
-            standby,
+            standby: BTreeSet::new(),
             index,
             graph,
-            resting,
+            resting: HashMap::new(),
         };
         plan.note_cases();
         plan

@@ -114,7 +114,8 @@ pub fn dot(plan: &Plan, shown: &BTreeSet<StepId>, look: &dyn Fn(StepId) -> Look)
             stage.word()
         );
         for id in steps {
-            let (name, look) = (escaped(&plan.step(id).name), look(id));
+            let name = escaped(&plan.step(id).name);
+            let look = look(id);
             let _ = writeln!(
                 text,
                 "    s{} [label=\"{name}\" tooltip=\"{name}: {}\" {}]",
@@ -194,7 +195,8 @@ pub fn mermaid(
 /// As many of the first steps as a renderer takes, with the edges among them.
 fn drawable(plan: &Plan, shown: &BTreeSet<StepId>) -> BTreeSet<StepId> {
     // The legend, the classes and the frames of the stages.
-    let (mut bytes, mut edges) = (2_000, 0);
+    let mut bytes = 2_000;
+    let mut edges = 0;
     let mut drawn = BTreeSet::new();
     for id in shown {
         let into = plan

@@ -382,8 +382,9 @@ impl Install<'_> {
         written: &dyn Fn(u64),
     ) -> anyhow::Result<()> {
         let shown = format!("{command:?}").replace('"', "");
-        let (timeout, cancel, progress) =
-            (Duration::from_secs(3600), &self.at.cancel, self.progress);
+        let timeout = Duration::from_secs(3600);
+        let cancel = &self.at.cancel;
+        let progress = self.progress;
         let limits = Limits {
             timeout,
             memory: None,

@@ -102,7 +102,8 @@ struct Node {
 
 impl Node {
     fn on_path() -> Option<Self> {
-        let (node, npm) = (python::on_path("node")?, python::on_path("npm")?);
+        let node = python::on_path("node")?;
+        let npm = python::on_path("npm")?;
         let output = Command::new(&node).arg("--version").output().ok()?;
         let is_new =
             major(&String::from_utf8_lossy(&output.stdout)).is_some_and(|major| major >= NODE);

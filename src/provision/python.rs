@@ -29,7 +29,8 @@ impl Interpreter {
             'version': sys.version_info[:3], 'site': sysconfig.get_path('platlib')}))";
         let output = Command::new(path).args(["-I", "-c", QUESTION]).output();
         let output = output.with_context(|| format!("failed to start `{}`", path.display()))?;
-        let (status, said) = (output.status, String::from_utf8_lossy(&output.stderr));
+        let status = output.status;
+        let said = String::from_utf8_lossy(&output.stderr);
         ensure!(
             status.success(),
             "`{}` ended with {status}: {}",

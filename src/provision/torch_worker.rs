@@ -51,7 +51,8 @@ pub(super) fn shipped() -> Option<PathBuf> {
 
 /// Puts the worker in its place: the one that came with orch, or else one that is built.
 pub(super) fn install(install: &Install<'_>, env: &PythonEnv) -> anyhow::Result<PathBuf> {
-    let (dir, lock) = (&install.at.dir, install.at.locks.text(EnvName::Torch));
+    let dir = &install.at.dir;
+    let lock = install.at.locks.text(EnvName::Torch);
     let home = home(dir, lock);
     std::fs::create_dir_all(&home)
         .with_context(|| format!("failed to create `{}`", home.display()))?;

@@ -167,7 +167,8 @@ impl Client {
 
     async fn send_batch(&self, batch: &[Blob], abilities: Abilities) -> Result<(), Fault> {
         let one = |blob: &Blob| {
-            let (digest, data) = (Some(blob.digest.clone()), blob.content.all()?);
+            let digest = Some(blob.digest.clone());
+            let data = blob.content.all()?;
             Ok(batch_update_blobs_request::Request {
                 digest,
                 data,
@@ -350,7 +351,8 @@ fn are_well<'a>(mut statuses: impl Iterator<Item = &'a Option<Status>>) -> Resul
 
 /// Parts of no more bytes than one message may have.
 fn batches<T>(all: Vec<T>, most: u64, digest: impl Fn(&T) -> &Digest) -> Vec<Vec<T>> {
-    let (mut batches, mut room) = (Vec::<Vec<T>>::new(), 0);
+    let mut batches = Vec::<Vec<T>>::new();
+    let mut room = 0;
     for one in all {
         let needs = size(digest(&one)) + HEAD;
         if needs > room || batches.is_empty() {

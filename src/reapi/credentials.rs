@@ -21,7 +21,8 @@ pub(super) struct Credentials {
 
 impl Credentials {
     pub(super) fn new(token: Option<Token>) -> Self {
-        let (tool_name, tool_version) = ("orch".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+        let tool_name = "orch".to_owned();
+        let tool_version = env!("CARGO_PKG_VERSION").to_owned();
         let tool = RequestMetadata {
             tool_details: Some(ToolDetails {
                 tool_name,

@@ -113,7 +113,8 @@ impl Capabilities for Script {
             exec_enabled: true,
             ..ExecutionCapabilities::default()
         };
-        let (cache_capabilities, execution_capabilities) = (Some(cache), Some(execution));
+        let cache_capabilities = Some(cache);
+        let execution_capabilities = Some(execution);
         Ok(Response::new(ServerCapabilities {
             cache_capabilities,
             execution_capabilities,
@@ -199,7 +200,8 @@ fn ran(
     let mut lost = vec![];
     let ending =
         runtime.block_on(client.execute(&action, false, bounds, &|| true, &tell, &mut lost));
-    let (told, asked) = (told.into_inner().unwrap(), script.1.lock().unwrap().clone());
+    let told = told.into_inner().unwrap();
+    let asked = script.1.lock().unwrap().clone();
     assert!(
         lost.iter().all(|one| told.contains(one)),
         "{lost:?} of {told:?}"

@@ -58,10 +58,8 @@ impl Function {
     pub fn of_file(self, path: &Path) -> Result<Digest, Fault> {
         let (mut file, meta) = bfs::open_regular(path).map_err(Fault::io("read", path))?;
         // Most are small, and each job thread keeps what it once had.
-        let (mut summer, mut buffer) = (
-            self.summer(),
-            vec![0; meta.len().clamp(1, 1 << 20) as usize],
-        );
+        let mut summer = self.summer();
+        let mut buffer = vec![0; meta.len().clamp(1, 1 << 20) as usize];
         loop {
             match file.read(&mut buffer).map_err(Fault::io("read", path))? {
                 0 => return Ok(summer.digest()),

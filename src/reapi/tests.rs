@@ -237,7 +237,9 @@ impl ByteStream for Fake {
         request: Request<Streaming<stream::WriteRequest>>,
     ) -> Answer<stream::WriteResponse> {
         self.enter("write", &request).await?;
-        let (mut name, mut bytes, mut stream) = (String::new(), Vec::new(), request.into_inner());
+        let mut name = String::new();
+        let mut bytes = Vec::new();
+        let mut stream = request.into_inner();
         while let Some(piece) = stream.message().await? {
             name = if name.is_empty() {
                 piece.resource_name

@@ -31,7 +31,8 @@ pub(super) fn pieces(
     if is_compressed {
         content = Box::new(zstd::stream::read::Encoder::new(content, 1).map_err(local)?);
     }
-    let (mut write_offset, mut finish_write) = (0, false);
+    let mut write_offset = 0;
+    let mut finish_write = false;
     Ok(std::iter::from_fn(move || {
         if finish_write {
             return None;
@@ -66,10 +67,8 @@ pub(super) struct Arrival<'a> {
 impl<'a> Arrival<'a> {
     pub(super) fn new(wanted: &'a Wanted, abilities: Abilities) -> Result<Self, Fault> {
         let file = File::create(&wanted.to).map_err(Fault::io("write", &wanted.to))?;
-        let (summer, content) = (
-            abilities.function.summer(),
-            wanted.content.map(|_| Hasher::default()),
-        );
+        let summer = abilities.function.summer();
+        let content = wanted.content.map(|_| Hasher::default());
         Ok(Self {
             wanted,
             file,

@@ -371,7 +371,8 @@ fn profile(sdk: &Path, out: &Path, deadline: Instant) -> Result<Profile> {
 
 /// The outputs that were kept, under the manifest's names by position.
 fn outputs(out: &Path, prepared: &Prepared, manifest: &Manifest) -> Result<Tensors> {
-    let (there, named) = (prepared.outputs.len(), manifest.outputs.len());
+    let there = prepared.outputs.len();
+    let named = manifest.outputs.len();
     ensure!(
         there == named,
         "the context has {there} outputs, and its manifest names {named}: {:?}",

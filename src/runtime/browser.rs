@@ -2,7 +2,7 @@
 //!
 //! It knows nothing of the spec: the browser, the bundle and the options come with the job. The page
 //! (`browser/page.mjs`) makes a session that may not fall back to the CPU, and returns ONNX Runtime's log of where each
-//! node went; here that is compared with what was asked for (docs/design.md, "Honesty").
+//! node went; here that is compared with what was asked for (docs/design/honesty.md).
 
 mod answer;
 mod options;
@@ -135,7 +135,8 @@ pub(super) fn open(
     page: &Page<'_>,
     progress: &dyn Fn(&str),
 ) -> anyhow::Result<Talk> {
-    let (Options { api, adapter }, program) = (*options, params.browser.as_path());
+    let Options { api, adapter } = *options;
+    let program = params.browser.as_path();
     let folder = || {
         let scratch = tempfile::Builder::new()
             .prefix("browser-")
@@ -208,8 +209,11 @@ fn files(
         }
         files.insert(format!("ort/{name}"), Served::File(path));
     }
-    for name in external.iter().map(String::as_str).chain(["model.onnx"]) {
-        files.insert(format!("model/{name}"), Served::File(artefact.join(name)));
+    let model = Served::File(artefact.join("model.onnx"));
+    files.insert("model/model.onnx".to_owned(), model);
+    // By number: a name may hold what an address cannot.
+    for (at, name) in external.iter().enumerate() {
+        files.insert(format!("external/{at}"), Served::File(artefact.join(name)));
     }
     Ok(files)
 }

@@ -195,7 +195,8 @@ fn greedy(asked: &Asked, mut inputs: Tensors, infer: &mut Infer<'_>) -> anyhow::
         )?;
     }
     let (ids, shape) = ids(asked, &inputs)?;
-    let ([rows, length], element) = (shape, ids.element());
+    let [rows, length] = shape;
+    let element = ids.element();
     let mut values = ids.to_f64();
     let first = length - asked.tokens;
     let mut found = vec![0.0; rows * asked.tokens];
@@ -223,7 +224,8 @@ fn likeliest(scores: &Tensor, ids: &[usize], place: usize) -> anyhow::Result<Vec
         shape.len() == 3 && shape[..2] == *ids,
         "scores of the shape {shape:?} are not for each of {ids:?} tokens"
     );
-    let (length, kinds) = (shape[1], shape[2]);
+    let length = shape[1];
+    let kinds = shape[2];
     let size = kinds * scores.element().size();
     let best = |row: usize| {
         let at = (row * length + place) * size;

@@ -133,7 +133,8 @@ fn weight() -> Vec<f64> {
 
 /// The product that the probe computes, in fp64.
 fn expected() -> Vec<f64> {
-    let (x, weight) = (input(), weight());
+    let x = input();
+    let weight = weight();
     let row = |row: &[f64]| {
         let product = |column: usize| {
             row.iter()

@@ -1,6 +1,6 @@
 //! `manifest.json` of a tree, as far as runtimes read it: the names and the order of what goes in and comes out.
 //!
-//! Which files a format has and who wrote them is not known here (docs/design.md, "Trees").
+//! Which files a format has and who wrote them is not known here (docs/design/trees.md).
 
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! Runtimes: what can execute a converted model on a device, each behind one function and in a child process.
 //!
 //! A runtime knows nothing of steps, keys or the store: it gets a [`Job`] with absolute paths and answers a [`JobOutput`]
-//! (docs/design.md, "Jobs").
+//! (docs/design/jobs.md).
 
 pub mod android;
 pub mod browser;
@@ -160,6 +160,8 @@ pub enum JobStatus {
     Error,
     /// It ran, and its outputs are wrong.
     Numerics,
+    /// Nothing can be compared with what it gave: it is other each time, or no number.
+    Indecisive,
     Oom,
     /// A process that the worker started for the work died; the worker itself lived to tell.
     Crash,
@@ -226,6 +228,9 @@ pub struct Times {
     #[serde(default)]
     pub warmup_ms: Vec<f64>,
     pub samples_ms: Vec<f64>,
+    /// How many of them were taken at each of several moments, in their order; empty where all were taken at one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moments: Vec<u32>,
     /// CPU time of the inferring thread in each sample; empty where nobody tells.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpu_ms: Vec<f64>,

@@ -210,6 +210,9 @@ pub(in crate::runtime) fn read(path: &Path) -> anyhow::Result<ModelProto> {
     let bytes =
         std::fs::read(path).with_context(|| format!("failed to read `{}`", path.display()))?;
     let not_onnx = || format!("`{}` is not an ONNX model", path.display());
+    if let Some(kind) = other_kind(&bytes) {
+        bail!("{}: it is {kind}", not_onnx());
+    }
     let model = ModelProto::decode(bytes.as_slice()).with_context(not_onnx)?;
     if model.graph.is_some() {
         Ok(model)
@@ -280,6 +283,26 @@ pub fn read_pb(path: &Path) -> anyhow::Result<(String, Tensor)> {
     Ok((proto.name.unwrap_or_default(), tensor))
 }
 
+/// What a file is that goes by a model's name and is none, with what to do about it.
+fn other_kind(bytes: &[u8]) -> Option<&'static str> {
+    let begins = |with: &[u8]| bytes.starts_with(with);
+    if begins(b"version https://git-lfs") {
+        Some("a Git LFS pointer, not the file itself; `git lfs pull` fetches it")
+    } else if begins(b"PK\x03\x04") {
+        Some("a zip archive; unpack it and name the file in it")
+    } else if bytes.get(4..8) == Some(b"ORTM") {
+        Some(
+            "in ONNX Runtime's own format (.ort), which no other runtime reads; name the .onnx file it was made of",
+        )
+    } else if begins(b"GGUF") {
+        Some("a GGUF file, which orch does not read")
+    } else if begins(b"\x1f\x8b") {
+        Some("compressed by gzip; unpack it first")
+    } else {
+        None
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -329,14 +352,20 @@ mod tests {
     }
 
     #[test]
-    fn a_text_file_is_not_a_model() {
-        let path = file(b"version https://git-lfs.github.com/spec/v1");
-        assert!(
-            facts(&path)
-                .unwrap_err()
-                .to_string()
-                .ends_with("m.onnx` is not an ONNX model")
-        );
+    fn what_is_not_a_model_is_named() {
+        let cases: [(&[u8], &str); 4] = [
+            (
+                b"version https://git-lfs.github.com/spec/v1",
+                "m.onnx` is not an ONNX model: it is a Git LFS pointer",
+            ),
+            (b"PK\x03\x04\x14\x00", "it is a zip archive"),
+            (b"\x18\x00\x00\x00ORTM", "in ONNX Runtime's own format"),
+            (b"some other text", "m.onnx` is not an ONNX model"),
+        ];
+        for (bytes, expected) in cases {
+            let error = facts(&file(bytes)).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
     }
 
     #[test]

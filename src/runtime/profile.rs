@@ -58,7 +58,8 @@ impl Counted {
     pub fn over(self, inferences: u32, wall_ms: f64, by: impl Into<String>) -> Profile {
         let of_one = |sum: f64| sum / f64::from(inferences.max(1));
         let operator = |((name, kind, place), (ms, calls)): (_, (f64, f64))| {
-            let (ms, calls) = (of_one(ms.max(0.0)), of_one(calls));
+            let ms = of_one(ms.max(0.0));
+            let calls = of_one(calls);
             Operator {
                 name,
                 kind,

@@ -1,6 +1,6 @@
 //! The worker's end of the job protocol: take a job, send its replies, and exit or take the next one.
 //!
-//! Knows the descriptors and the wire (docs/design.md, "Jobs"); knows nothing of what a job does.
+//! Knows the descriptors and the wire (docs/design/jobs.md); knows nothing of what a job does.
 
 use std::any::Any;
 use std::fs::File;

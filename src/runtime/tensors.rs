@@ -245,7 +245,8 @@ mod tests {
     #[test]
     fn every_type_survives_the_file_and_the_bytes_are_stable() {
         let folder = tempfile::tempdir().unwrap();
-        let (first, second) = (folder.path().join("a"), folder.path().join("b"));
+        let first = folder.path().join("a");
+        let second = folder.path().join("b");
         write(&first, &every_type()).unwrap();
         let back = read(&first).unwrap();
         assert_eq!(back, every_type());

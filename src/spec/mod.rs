@@ -304,6 +304,8 @@ impl Fill {
 pub struct Export {
     pub routes: Vec<Route>,
     pub opset: u32,
+    /// Whether functions of orch's may stand in for torch's while an exporter traces.
+    pub stand_ins: bool,
 }
 
 words! {
@@ -362,6 +364,8 @@ pub struct Measure {
     pub samples: u32,
     /// How many processes measure a case, at least 1.
     pub rounds: u32,
+    /// So many seconds of a run may go into measuring again what is not quiet.
+    pub remeasure_seconds: u64,
     /// Sampling stops early after this many seconds, with at least one sample.
     pub max_seconds: f64,
     pub timeout_seconds: u64,

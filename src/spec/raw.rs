@@ -181,6 +181,9 @@ shape! {
         routes: List<Route>,
         /// ONNX opset version. Default: 17.
         opset: u32,
+        /// Whether functions of orch's may stand in for those of torch that the legacy exporter lacks or mistakes. With `false` the
+        /// file is what a `torch.onnx.export` of one's own gives. Default: true.
+        stand_ins: bool,
     }
 }
 
@@ -270,6 +273,8 @@ shape! {
         samples: u32,
         /// How often each case is measured, each time in its own process. Default: 1; `orch bench`: 5.
         rounds: u32,
+        /// So many seconds of a run may go into measuring again what is not quiet: each round at most twice. `orch run --remeasure` overrides it. Default: 10.
+        remeasure_seconds: u64,
         /// Warming up and sampling each stop early after this many seconds, with at least one sample. Default: 10.
         max_seconds: f64,
         /// A run is killed after this many seconds. Default: 600.

@@ -257,7 +257,8 @@ impl Stream {
             return spare;
         }
         loop {
-            let (x, y) = (2.0 * self.unit() - 1.0, 2.0 * self.unit() - 1.0);
+            let x = 2.0 * self.unit() - 1.0;
+            let y = 2.0 * self.unit() - 1.0;
             let square = x * x + y * y;
             if square > 0.0 && square < 1.0 {
                 let scale = (-2.0 * ln(square) / square).sqrt();

@@ -198,10 +198,8 @@ fn inputs_do_not_disturb_each_other() {
     let alone = IndexMap::from([("a".to_owned(), random())]);
     let more = IndexMap::from([("b".to_owned(), random()), ("a".to_owned(), random())]);
     let dims = BTreeMap::new();
-    let (alone, more) = (
-        tensors(5, &alone, &dims).unwrap(),
-        tensors(5, &more, &dims).unwrap(),
-    );
+    let alone = tensors(5, &alone, &dims).unwrap();
+    let more = tensors(5, &more, &dims).unwrap();
     assert_eq!(alone[0], more[1]);
     assert_ne!(
         more[0].bytes, more[1].bytes,

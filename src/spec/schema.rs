@@ -35,7 +35,7 @@ pub fn reference() -> String {
 
 fn section(name: &str, schema: &Value, root: &Value) -> String {
     let mut text = format!(
-        "### {name}\n\n{}\n\n| field | value | meaning |\n|---|---|---|\n",
+        "## {name}\n\n{}\n\n| field | value | meaning |\n|---|---|---|\n",
         prose(schema)
     );
     let required: Vec<&str> = schema["required"]

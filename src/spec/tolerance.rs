@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Precision;
 
-/// How far outputs `a` may be from the reference `b`; all of it must hold (docs/specs.md, "What counts as agreement").
+/// How far outputs `a` may be from the reference `b`; all of it must hold (docs/specs/agreement.md).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Tolerance {
     /// With `rtol` the bound of each value: |a − b| <= atol · scale + rtol · |b|, where scale is the typical |b|.
@@ -61,12 +61,12 @@ impl Tolerance {
                 snr: 14.0,
                 tokens: 0.8,
             },
-            // The bounds of int8; docs/design.md, "Calibrated int8", says why more values may be beyond them.
+            // The bounds of int8; docs/design/references.md, "Calibrated int8", says why more values may be beyond them.
             Precision::Int8Static => Self {
                 budget: 2.5e-2,
                 ..Self::usual(Precision::Int8)
             },
-            // docs/design.md, "16 and 4 bits", says where these are from.
+            // docs/design/references.md, "16 and 4 bits", says where these are from.
             Precision::A16w8 => Self {
                 cosine: 0.99,
                 snr: 17.0,

@@ -39,8 +39,8 @@ impl<T: Shape> Shape for Pair<T> {
     fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
         match &node.value {
             Value::List(items) if items.len() == 2 => {
-                let (first, second) =
-                    (T::read(&items[0], key, sink), T::read(&items[1], key, sink));
+                let first = T::read(&items[0], key, sink);
+                let second = T::read(&items[1], key, sink);
                 Some(Self(first?, second?))
             }
             _ => shape::wrong(node, key, "a list of two numbers", sink),

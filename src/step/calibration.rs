@@ -95,7 +95,8 @@ mod tests {
     #[test]
     fn no_set_is_another_nor_what_a_model_is_judged_on() {
         let dir = tempfile::tempdir().unwrap();
-        let (sets, judged) = (dir.path().join("sets"), dir.path().join("judged"));
+        let sets = dir.path().join("sets");
+        let judged = dir.path().join("judged");
         for folder in [&sets, &judged] {
             fs::create_dir(folder).unwrap();
         }
@@ -105,7 +106,8 @@ mod tests {
             &sets,
         );
         made(&INPUTS, params(json!({"normal": [0.0, 1.0]}), 16), &judged);
-        let (sets, judged) = (contents(&sets), contents(&judged));
+        let sets = contents(&sets);
+        let judged = contents(&judged);
         assert_eq!((sets.len(), judged.len()), (16, 2));
         assert!(sets.is_disjoint(&judged));
     }

@@ -58,7 +58,8 @@ impl StepKind for Assemble {
     known_as!("assemble": Rust "step/compose.rs", "runtime/loops/mod.rs", "runtime/manifest.rs");
 
     fn lower(&self, _: &Step, places: &Places) -> anyhow::Result<Work> {
-        let (inputs, out) = (places.inputs.clone(), places.out.clone());
+        let inputs = places.inputs.clone();
+        let out = places.out.clone();
         Ok(Work::Pure(Box::new(move || {
             let model = inputs
                 .get("model")

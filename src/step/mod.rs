@@ -123,6 +123,8 @@ pub struct Step {
     pub memory: Option<NonZeroU64>,
     /// How often it is tried again after a transient failure, if the command line does not say. Not in the key either.
     pub retries: Option<u32>,
+    /// How many seconds of the run may go into measuring it again, if the command line does not say. Not in the key either.
+    pub remeasure_seconds: u64,
 }
 
 impl Step {
@@ -135,7 +137,8 @@ impl Step {
         inputs: Inputs,
         timeout_seconds: u64,
     ) -> Self {
-        let (name, params) = (name.into(), params.into());
+        let name = name.into();
+        let params = params.into();
         Self {
             name,
             stage,
@@ -145,6 +148,7 @@ impl Step {
             timeout_seconds,
             memory: None,
             retries: None,
+            remeasure_seconds: 0,
         }
     }
 

@@ -33,16 +33,18 @@ pub(super) fn claim(dir: &Path, root: &Path) -> Result<()> {
     };
     // Another process may be marking it at this moment.
     let is_mark = |name: &OsStr| name == mark::NAME || temporary::is_named(name);
+    // Another process marks a folder before it puts anything there, so a mark that is looked for after the contents is
+    // found where they are its.
+    let is_root_free = is_free(root, &is_mark)?;
     let is_ours = mark::is_on(root) || is_older(root);
-    ensure(is_ours || is_free(root, &is_mark)?, || {
-        StoreError::Foreign {
-            path: root.to_owned(),
-        }
+    ensure(is_ours || is_root_free, || StoreError::Foreign {
+        path: root.to_owned(),
     })?;
     let expected = |name: &OsStr| {
         is_mark(name) || root.file_name() == Some(name) || OF_NOBODY.iter().any(|of| name == *of)
     };
-    let may_be = is_ours || mark::is_on(dir) || is_free(dir, &expected)?;
+    let is_dir_free = is_free(dir, &expected)?;
+    let may_be = is_ours || mark::is_on(dir) || is_dir_free;
     ensure(may_be, || StoreError::Foreign {
         path: dir.to_owned(),
     })?;

@@ -271,6 +271,7 @@ impl DiskStore {
     pub fn lay_out(&self, digest: &Digest, at: &Path, how: LaidAs) -> Result<()> {
         let manifest = self.check_tree(digest)?;
         fs::create_dir_all(at).map_err(StoreError::io("create", at))?;
+        let holds_graph = manifest.files.iter().any(|file| is_graph(&file.path));
         for file in &manifest.files {
             let to = at.join(&file.path);
             if file.path.contains('/') {
@@ -278,6 +279,9 @@ impl DiskStore {
                 fs::create_dir_all(dir).map_err(StoreError::io("create", dir))?;
             }
             match how {
+                LaidAs::Links if holds_graph && is_external_data(&file.path) => {
+                    self.blobs.copy(file, &to)?;
+                }
                 LaidAs::Links => self.blobs.link(file, &to)?,
                 LaidAs::Copies => self.blobs.copy(file, &to)?,
             }
@@ -324,7 +328,8 @@ impl DiskStore {
 
     /// A warning, if entries of the log cannot be read. What they told is a miss. Reads the whole log.
     pub fn damage(&self) -> Result<Option<String>> {
-        let (path, places) = (self.log.path().display(), self.log.damage()?);
+        let path = self.log.path().display();
+        let places = self.log.damage()?;
         let hint = "`orch cache verify --heal` takes the damage out";
         let what = format!(
             "{path} is damaged in {}: what was recorded there runs again",
@@ -447,9 +452,21 @@ impl DiskStore {
 /// How the files of a tree are put into a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LaidAs {
-    /// Other names of the store's own files: only where nobody who sees them can write to them.
+    /// Other names of the store's own files: only where nobody who sees them can write to them. What an ONNX graph keeps
+    /// its weights in is a copy all the same.
     Links,
     Copies,
+}
+
+fn is_graph(path: &str) -> bool {
+    path.ends_with(".onnx")
+}
+
+/// Whether a file beside an ONNX graph may hold its weights. The package `onnx` opens such files by itself, and takes one
+/// with several names for an attack.
+fn is_external_data(path: &str) -> bool {
+    let known = [".onnx", ".json", ".safetensors", ".txt", ".md"];
+    !known.iter().any(|extension| path.ends_with(extension))
 }
 
 #[cfg(test)]

@@ -150,7 +150,8 @@ mod tests {
     #[test]
     fn a_key_is_held_once_by_threads_and_by_processes() {
         let dir = tempfile::tempdir().unwrap();
-        let (key, other) = (Digest::of(b"a"), Digest::of(b"b"));
+        let key = Digest::of(b"a");
+        let other = Digest::of(b"b");
         let ours = Locks::open(dir.path()).unwrap();
         let theirs = Locks::open(dir.path()).unwrap(); // another open file, as in another process
         let never = |_: Duration| false;

@@ -150,7 +150,8 @@ impl Log {
         let mut latest = Places::default();
         for draft in &mut drafts {
             if draft.header.kind == Kind::Record {
-                let (step, at) = (draft.header.step, state.end + bytes.len() as u64);
+                let step = draft.header.step;
+                let at = state.end + bytes.len() as u64;
                 draft.header.previous = latest
                     .insert(step, at)
                     .or_else(|| state.find(By::Step, &step));

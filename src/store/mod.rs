@@ -1,7 +1,7 @@
 //! What steps made and what is known of how: content by digest, records by key.
 //!
 //! A store knows digests and records; it does not know what a step is or why it ran. Layout of the folder:
-//! `cache/README.md`; why it is so: docs/design.md, "The store".
+//! `cache/README.md`; why it is so: docs/design/store.md.
 
 mod amount;
 mod claim;

@@ -58,7 +58,8 @@ impl<'a> Scan<'a> {
     }
 
     fn read(&mut self) -> io::Result<Found> {
-        let (at, size) = (self.at, self.size);
+        let at = self.at;
+        let size = self.size;
         if let Some(header) = Header::parse(self.bytes(at, HEADER)?) {
             if at + header.span() > size {
                 self.at = size;

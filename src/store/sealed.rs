@@ -27,7 +27,8 @@ pub fn write(path: &Path, kind: &str, sections: &[&[u8]]) -> io::Result<()> {
     let dir = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(dir)?;
     let mut file = temporary::make(dir)?;
-    let (mut tail, mut begin) = (Vec::new(), 0);
+    let mut tail = Vec::new();
+    let mut begin = 0;
     for section in sections {
         file.write_all(section)?;
         let end = begin + section.len() as u64;
@@ -83,7 +84,8 @@ impl Sealed {
             .chunks_exact(ROW)
             .nth(section)
             .ok_or_else(|| damaged("a section is missing"))?;
-        let (begin, end) = (number(row), number(&row[8..]));
+        let begin = number(row);
+        let end = number(&row[8..]);
         let mut bytes = vec![
             0;
             end.checked_sub(begin)

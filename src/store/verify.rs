@@ -37,7 +37,8 @@ impl DiskStore {
             let seen = self.verify_log(&mut problems)?;
             let blobs = self.blobs.list()?;
             let of = blobs.len() as u64;
-            let (files, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+            let files = AtomicU64::new(0);
+            let bytes = AtomicU64::new(0);
             let damaged: Vec<_> = blobs
                 .into_par_iter()
                 .filter_map(|blob| {

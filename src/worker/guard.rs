@@ -147,7 +147,8 @@ fn start() -> io::Result<Guard> {
 }
 
 fn shared_table() -> io::Result<&'static Table> {
-    let (size, rights) = (size_of::<Table>(), libc::PROT_READ | libc::PROT_WRITE);
+    let size = size_of::<Table>();
+    let rights = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a fresh anonymous mapping, never unmapped; it is zeroed, and zero is a valid AtomicI32.
     unsafe {
         let at = libc::mmap(

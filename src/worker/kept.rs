@@ -152,7 +152,8 @@ mod tests {
                 out: at("out"),
                 ..Job::default()
             };
-            let (log, cancel) = (at("log"), Cancel::default());
+            let log = at("log");
+            let cancel = Cancel::default();
             let limits = Limits::of_time(Duration::from_secs(seconds), &cancel, &log);
             let ended = self.worker.run(&job, &limits);
             let read = |path: PathBuf| std::fs::read_to_string(path).ok();

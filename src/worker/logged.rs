@@ -16,7 +16,8 @@ pub fn run_logged(
     let start = Instant::now();
     speak_to(command.stdin(Stdio::null()), open_log(limits.log)?.as_fd())?;
     let mut group = Group::spawn(command, None)?;
-    let (mut said, mut counted) = (String::new(), 0);
+    let mut said = String::new();
+    let mut counted = 0;
     loop {
         match group.wait(TICK * 4)? {
             Some(status) if status.success() => return Ok(()),
@@ -67,8 +68,10 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn what_an_installer_says_and_writes_is_told() {
         let dir = tempfile::tempdir().unwrap();
-        let (log, cancel) = (dir.path().join("log"), Cancel::default());
-        let (lines, most) = (RefCell::new(vec![]), Cell::new(0));
+        let log = dir.path().join("log");
+        let cancel = Cancel::default();
+        let lines = RefCell::new(vec![]);
+        let most = Cell::new(0);
         let progress = |line: &str| lines.borrow_mut().push(line.to_owned());
         let limits = Limits {
             progress: &progress,

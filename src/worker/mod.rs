@@ -1,7 +1,7 @@
 //! Child processes: one job each, one job after another, or a Python server that forks for each job.
 //!
 //! A worker takes a job and answers how it ended; what the job is for is not known here. Every child leads a process
-//! group of its own, is ended with all of its group, and dies with orch (docs/design.md, "Jobs").
+//! group of its own, is ended with all of its group, and dies with orch (docs/design/jobs.md).
 
 #[cfg(target_os = "linux")]
 mod cgroup;

@@ -260,7 +260,8 @@ mod tests {
 
     /// How a job ended that a shell did in a folder, and what it said.
     fn shell_of(job: &Job, script: &str, timeout: Duration, dir: &Path) -> (Ended, String) {
-        let (log, cancel) = (dir.join("log"), Cancel::default());
+        let log = dir.join("log");
+        let cancel = Cancel::default();
         let mut command = Command::new("sh");
         command.args(["-c", script]).current_dir(dir);
         let ended = run_oneshot(command, job, &Limits::of_time(timeout, &cancel, &log));

@@ -196,7 +196,8 @@ impl<'a> Overseer<'a> {
     /// Why this job must go for the machine's sake: memory is nearly gone, and no other job holds more.
     fn fills_the_machine(&self, leader: i32, held: u64) -> Option<String> {
         static LAST_ENDED: Mutex<Option<Instant>> = Mutex::new(None);
-        let (total, available) = ((*TOTAL)?, free_memory(&HOST)?);
+        let total = (*TOTAL)?;
+        let available = free_memory(&HOST)?;
         if available >= part(total, FLOOR)
             || lock(&SIZES)
                 .iter()
@@ -209,7 +210,9 @@ impl<'a> Overseer<'a> {
             return None;
         }
         *last = Some(Instant::now());
-        let (total, available, held) = (bytes(total), bytes(available), bytes(held));
+        let total = bytes(total);
+        let available = bytes(available);
+        let held = bytes(held);
         Some(format!(
             "only {available} of the machine's {total} were left, and it held {held}, the most of all jobs"
         ))

@@ -1,6 +1,6 @@
 //! Which files of the project a program reads that are not among its declared inputs.
 //!
-//! Best effort: a finding is true, but the absence of findings proves nothing (docs/specs.md, "Steps of your own"). On
+//! Best effort: a finding is true, but the absence of findings proves nothing (docs/specs/steps.md). On
 //! Linux the kernel stops the program, and all that it starts, at each `open` for reading and each `execve`, and asks
 //! orch; orch looks at the path and always lets the call go on.
 

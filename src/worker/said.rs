@@ -93,7 +93,8 @@ impl<'a> Said<'a> {
             .custom_flags(libc::O_NONBLOCK)
             .open(&name)?;
         let writer = File::options().write(true).open(&name)?;
-        let (reader, writer) = (OwnedFd::from(reader).into(), OwnedFd::from(writer).into());
+        let reader = OwnedFd::from(reader).into();
+        let writer = OwnedFd::from(writer).into();
         Ok(Self::of(Ear { reader, writer }, log, Some(name)))
     }
 
@@ -206,7 +207,8 @@ impl Kept {
     }
 
     fn end_with_tail(&mut self, log: &Path) -> io::Result<()> {
-        let (missing, mut tail) = (self.missing, std::mem::take(&mut self.tail));
+        let missing = self.missing;
+        let mut tail = std::mem::take(&mut self.tail);
         if tail.is_empty() {
             return Ok(());
         }

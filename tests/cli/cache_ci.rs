@@ -222,7 +222,8 @@ fn another_user_takes_what_was_made() {
 
 #[test]
 fn a_measured_case_hits_on_the_same_kind_of_machine() {
-    let (first, second) = (ready_onnx(RIGHT), ready_onnx(RIGHT));
+    let first = ready_onnx(RIGHT);
+    let second = ready_onnx(RIGHT);
     first
         .run(RUN)
         .success()
@@ -285,10 +286,8 @@ fn the_published_workflows_are_yaml() {
             .map(|step| (text(&step["with"]["path"]), text(&step["with"]["key"])))
             .collect()
     };
-    let (restored, saved) = (
-        of(steps, "actions/cache/restore@"),
-        of(steps, "actions/cache/save@"),
-    );
+    let restored = of(steps, "actions/cache/restore@");
+    let saved = of(steps, "actions/cache/save@");
     assert_eq!((restored.len(), saved.len()), (4, 3));
     // The binary is what the last job looks for, and the worker for libtorch among the environments is built from its sources.
     let binary = &restored["~/.cargo/bin/orch"];

@@ -265,8 +265,10 @@ fn of_failures_the_newest_stays() {
 
 /// A run that waits, in a step called `slow`, until the file `go` is there; then `late` reads what `maker` made.
 fn waiting(sandbox: &Sandbox) -> std::process::Child {
-    let (began, go) = (sandbox.path("seen/began"), sandbox.path("go"));
-    let (began_at, go) = (began.display(), go.display());
+    let began = sandbox.path("seen/began");
+    let go = sandbox.path("go");
+    let began_at = began.display();
+    let go = go.display();
     let slow = format!(
         "{}  first: {{argv: [sh, -c, 'echo first > out'], outputs: [out]}}
   slow: {{argv: [sh, -c, 'touch {began_at}; while ! test -e {go}; do sleep 0.02; done; cat in/out > out'], inputs: {{in: {{step: 'command:first'}}}}, outputs: [out], writable: [seen]}}
@@ -338,7 +340,8 @@ models:
     let name = "orch-out/tests/test_bert_cuda-fp32.py";
     let made = sandbox.read(name);
     a_second();
-    let (began, go) = (sandbox.path("seen/began"), sandbox.path("go"));
+    let began = sandbox.path("seen/began");
+    let go = sandbox.path("go");
     let slow = format!(
         "touch {}; while ! test -e {}; do sleep 0.02; done; touch out",
         began.display(),

@@ -161,7 +161,7 @@ fn steps_that_are_not_held_are_told() {
             "spec.yaml",
             "--require-complete",
         ])
-        .code(1)
+        .code(2)
         .stderr_has(told);
     assert!(!sandbox.path("x.tar").exists());
     sandbox
@@ -172,11 +172,11 @@ fn steps_that_are_not_held_are_told() {
     let empty = fresh();
     empty
         .run(["cache", "export", "x.tar", "spec.yaml"])
-        .code(1)
+        .code(2)
         .stderr_has("the store holds nothing that spec.yaml needs");
     empty
         .run(["cache", "export", "no/such/x.tar", "--all"])
-        .code(1)
+        .code(2)
         .stderr_has("failed to write `no/such/x.tar`");
 }
 
@@ -186,11 +186,11 @@ fn damaged_content_is_not_exported() {
     crate::support::flip_byte(&sandbox.blob("made\n"));
     let ended = sandbox
         .run(["cache", "export", "x.tar", "spec.yaml"])
-        .code(1);
+        .code(2);
     ended.stderr_has("is damaged: it has other content than was published");
     assert!(!sandbox.path("x.tar").exists());
     fs::remove_file(sandbox.blob("made\n1\n")).unwrap();
-    let ended = sandbox.run(["cache", "export", "x.tar", "--all"]).code(1);
+    let ended = sandbox.run(["cache", "export", "x.tar", "--all"]).code(2);
     ended.stderr_has("is damaged");
 }
 
@@ -223,7 +223,7 @@ fn is_taken(store: &Sandbox, bytes: &[u8], what: &str) -> bool {
         return true;
     }
     let ended = ended
-        .code(1)
+        .code(2)
         .stderr_has("bad.tar was not imported: ")
         .stderr_has("; the store is as it was");
     assert!(!ended.stderr.contains("panicked"), "{what}");
@@ -291,7 +291,9 @@ impl Parts {
             (entry.path().unwrap().display().to_string(), content)
         });
         let mut text = || String::from_utf8(entries.next().unwrap().1).unwrap();
-        let (head, trees, records) = (text(), text(), text());
+        let head = text();
+        let trees = text();
+        let records = text();
         Self {
             head: serde_json::from_str(&head).unwrap(),
             trees,
@@ -356,7 +358,7 @@ fn hostile_archives_are_refused() {
         assert!(!is_taken(&store, &bytes, what), "{what}");
         store
             .run(["cache", "import", "bad.tar"])
-            .code(1)
+            .code(2)
             .stderr_has(what);
     };
     // A tree that leads out of itself, under its right digest, with a record that names it so.
@@ -567,7 +569,8 @@ fn an_import_beside_a_run_and_a_collection() {
     let (first, _) = archive();
     let archive = first.path("a.tar").display().to_string();
     let second = fresh();
-    let (began, go) = (second.path("seen/began"), second.path("go"));
+    let began = second.path("seen/began");
+    let go = second.path("go");
     let slow = format!(
         "touch {}; while ! test -e {}; do sleep 0.02; done; touch out",
         began.display(),

@@ -277,7 +277,8 @@ fn a_step_that_another_one_did_the_work_of_says_so() {
             .success()
             .stdout
     };
-    let (one, two) = (explained("command:one"), explained("command:two"));
+    let one = explained("command:one");
+    let two = explained("command:two");
     assert!(
         one.contains("  executed ") && one.contains("it ran then because:\n    never ran"),
         "{one}"

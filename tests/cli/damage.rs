@@ -177,7 +177,7 @@ fn a_damaged_record_is_told_with_a_remedy() {
         &sandbox.store("log"),
         record_of(&sandbox, "command:maker") + 9,
     );
-    let ended = sandbox.run(["output", "command:maker", "--latest"]).code(1);
+    let ended = sandbox.run(["output", "command:maker", "--latest"]).code(2);
     ended
         .stderr_has("the entry at byte")
         .stderr_has("hint: `orch cache verify --heal`");

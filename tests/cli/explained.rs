@@ -520,10 +520,8 @@ fn a_trace_is_what_the_format_asks_for() {
     // Slices of one row do not overlap: viewers would nest them.
     let mut rows = std::collections::BTreeMap::<u64, Vec<(u64, u64)>>::new();
     for slice in slices(&trace) {
-        let (ts, dur) = (
-            slice["ts"].as_u64().unwrap(),
-            slice["dur"].as_u64().unwrap(),
-        );
+        let ts = slice["ts"].as_u64().unwrap();
+        let dur = slice["dur"].as_u64().unwrap();
         rows.entry(slice["tid"].as_u64().unwrap())
             .or_default()
             .push((ts, ts + dur));
@@ -559,8 +557,8 @@ fn a_trace_is_what_the_format_asks_for() {
     );
     sandbox
         .run(["run", "spec.yaml", "--trace", "spec.yaml/no.json"])
-        .code(1)
-        .stderr_has("failed to write the trace");
+        .code(2)
+        .stderr_has("cannot be written");
 }
 
 #[test]

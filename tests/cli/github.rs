@@ -8,7 +8,8 @@ const WRONG: [f32; 3] = [41.5, 51.5, 60.];
 const RUN: [&str; 4] = ["run", "specs/all.yaml", "-t", "cpu"];
 
 fn on_github(sandbox: Sandbox) -> Sandbox {
-    let (root, summary) = (sandbox.path(""), sandbox.path("summary.md"));
+    let root = sandbox.path("");
+    let summary = sandbox.path("summary.md");
     let sandbox = sandbox
         .env("GITHUB_ACTIONS", "true")
         .env("GITHUB_WORKSPACE", root.to_str().unwrap());

@@ -299,7 +299,8 @@ fn what_falls_to_fp32_is_the_same_work_as_a_plain_row() {
         ),
         (&false.into(), &true.into())
     );
-    let (first, then) = (case(&first, "cpu"), case(&then, "ort"));
+    let first = case(&first, "cpu");
+    let then = case(&then, "ort");
     assert_eq!(first["metrics"], then["metrics"], "it is one measurement");
     assert_eq!(then["half"]["got"], "fp32");
 }

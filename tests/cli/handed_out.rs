@@ -108,10 +108,8 @@ fn a_test_refuses_the_files_of_the_spec_as_it_was() {
 fn a_test_refuses_files_that_were_changed_where_they_lie() {
     let (sandbox, repro) = ran();
     let onnx = |name: &str| sandbox.path(&format!("{ARTEFACTS}/onnx/{name}"));
-    let (inputs, control) = (
-        onnx("inputs.safetensors"),
-        onnx("control-inputs.safetensors"),
-    );
+    let inputs = onnx("inputs.safetensors");
+    let control = onnx("control-inputs.safetensors");
     let whole = fs::read(&inputs).unwrap();
     fs::remove_file(&inputs).unwrap();
     fs::copy(&control, &inputs).unwrap();

@@ -80,7 +80,8 @@ fn never_starts_nothing_new() {
 /// `done` and `bad` end at once; `slow` sleeps until it is told not to.
 fn interruptible(marker: &str) -> Sandbox {
     let sandbox = Sandbox::new();
-    let (began, awake) = (sandbox.path("seen/began"), sandbox.path("awake"));
+    let began = sandbox.path("seen/began");
+    let awake = sandbox.path("awake");
     let step = |name: &str, then: &str| {
         let script = format!("echo {name} >> {}; {then}; echo x > out", began.display());
         format!("  {name}: {{argv: [sh, -c, '{script}'], outputs: [out], writable: [seen]}}\n")

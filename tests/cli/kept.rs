@@ -189,7 +189,7 @@ fn failures_are_handed_to_nobody() {
         "cpu",
         "--require-complete",
     ];
-    ours.run(incomplete).code(1).stderr_has(":linear:cpu-fp32");
+    ours.run(incomplete).code(2).stderr_has(":linear:cpu-fp32");
     ours.run(["cache", "export", "x.tar", "specs/all.yaml", "-t", "cpu"])
         .success();
     ours.run(["cache", "import", "x.tar"]).success();

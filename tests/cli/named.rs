@@ -68,7 +68,10 @@ fn words_of_several_cases_and_of_none_are_errors_that_say_which_there_are() {
 #[test]
 fn the_log_of_a_case_is_of_its_run_and_of_what_failed() {
     let sandbox = sandbox([41.5, 51.5, 60.]);
-    let document = sandbox.run(["run", "--json"]).code(1).json();
+    let document = sandbox
+        .run(["run", "--json", "--remeasure", "0"])
+        .code(1)
+        .json();
     let target = document["cases"][0]["target"].as_str().unwrap().to_owned();
     let name = format!("linear on {target}-fp32");
     let log = sandbox.run(["log", &name]).success();

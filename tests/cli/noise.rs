@@ -25,7 +25,8 @@ __attribute__((destructor)) static void end(void) { if (is_worker) noise(); }
 #[test]
 fn a_library_that_prints_from_its_exit_handlers_changes_nothing() {
     let sandbox = sandbox(RIGHT).file("noise.c", NOISE);
-    let (source, library) = (sandbox.path("noise.c"), sandbox.path("noise.so"));
+    let source = sandbox.path("noise.c");
+    let library = sandbox.path("noise.so");
     let built = Command::new("cc")
         .args(["-shared", "-fPIC", "-o"])
         .args([&library, &source])

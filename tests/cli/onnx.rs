@@ -179,7 +179,8 @@ pub(super) fn typed(name: &str, dims: &[i64], elem_type: i32) -> ValueInfoProto 
 }
 
 pub(super) fn node<const N: usize>(op_type: &str, input: [&str; N], output: &str) -> NodeProto {
-    let (input, output) = (input.map(String::from).into(), vec![output.into()]);
+    let input = input.map(String::from).into();
+    let output = vec![output.into()];
     NodeProto {
         input,
         output,

@@ -319,7 +319,8 @@ fn the_pages_show_flags_that_there_are() {
     for (command, flag) in shown {
         let help = sandbox.run([command.as_str(), "--help"]).success().stdout;
         assert!(
-            help.split([' ', ',', '\n', '=']).any(|word| word == flag),
+            help.split([' ', ',', '\n', '=', '['])
+                .any(|word| word == flag),
             "orch {command} has no {flag}"
         );
     }

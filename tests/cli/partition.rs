@@ -65,7 +65,8 @@ fn part(partition: &str) -> (Vec<String>, Vec<String>) {
 #[test]
 fn the_parts_are_disjoint_and_together_they_are_everything() {
     for method in ["hash", "slice"] {
-        let (mut cases, mut commands) = (Vec::new(), Vec::new());
+        let mut cases = Vec::new();
+        let mut commands = Vec::new();
         for n in 1..=3 {
             let (mine, ran) = part(&format!("{method}:{n}/3"));
             cases.extend(mine);

@@ -118,7 +118,8 @@ impl Cable {
     }
 
     fn in_sandbox(sandbox: Sandbox) -> Self {
-        let (adb, sdk) = (sandbox.path("it's a cable"), sandbox.path("the sdk"));
+        let adb = sandbox.path("it's a cable");
+        let sdk = sandbox.path("the sdk");
         let cable = Self { sandbox, adb, sdk };
         cable.bring("adb", &cable.adb.join("adb"));
         cable.bring("getprop", &cable.adb.join("bin/getprop"));
@@ -519,7 +520,8 @@ fn a_matrix_with_a_phone_in_it() {
     assert_eq!(absent["status"], "SKIP_UNAVAILABLE", "{absent}");
 
     let cable = Cable::in_sandbox(sandbox);
-    let (adb, sdk) = (cable.adb.join("adb"), cable.sdk.clone());
+    let adb = cable.adb.join("adb");
+    let sdk = cable.sdk.clone();
     let Cable {
         sandbox,
         adb: folder,

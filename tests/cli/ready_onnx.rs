@@ -98,10 +98,8 @@ fn it_passes_on_onnx_runtime_and_on_openvino_without_torch() {
             (&case["pipeline"], &case["precision"]),
             (&"tabular".into(), &"fp32".into())
         );
-        let (requested, actual) = (
-            case["requested_device"].as_str().unwrap(),
-            case["actual_device"].as_str().unwrap(),
-        );
+        let requested = case["requested_device"].as_str().unwrap();
+        let actual = case["actual_device"].as_str().unwrap();
         assert!(
             requested.contains(device) && actual.contains(device),
             "{requested} {actual}"

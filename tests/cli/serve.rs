@@ -169,13 +169,13 @@ fn what_cannot_be_served_is_told_at_once() {
     let sandbox = Sandbox::new().file("specs/all.yaml", "version: 1\nmodels: 7\n");
     sandbox
         .run(["serve", "specs/all.yaml", "--port", "0"])
-        .code(1)
+        .code(2)
         .stderr_has("specs/all.yaml:2");
     let sandbox = self::sandbox(RIGHT);
     let (child, port) = serving(&sandbox);
     let taken = sandbox
         .run(["serve", "specs/all.yaml", "--port", &port.to_string()])
-        .code(1);
+        .code(2);
     taken
         .stderr_has("failed to listen on port")
         .stderr_has("`--port 0` picks a free one");

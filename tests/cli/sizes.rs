@@ -50,7 +50,8 @@ fn sizes_of_the_command_line_are_those_of_the_matrix() {
             .map(str::to_owned)
             .collect::<BTreeSet<_>>()
     };
-    let (swept, own) = (plan(&["--batch", "1,3,3", "--seq", "16,8"]), plan(&[]));
+    let swept = plan(&["--batch", "1,3,3", "--seq", "16,8"]);
+    let own = plan(&[]);
     assert_eq!(swept, own);
     sandbox.write(
         "specs/all.yaml",
@@ -191,7 +192,8 @@ fn the_reproducer_of_a_size_runs_that_size_and_takes_no_other() {
             .unwrap_or_else(|| panic!("{document:#}"));
         case["repro"].as_str().unwrap().to_owned()
     };
-    let (four, two) = (repro("linear:cpu-fp32-b4"), repro("linear:cpu-fp32-b2"));
+    let four = repro("linear:cpu-fp32-b4");
+    let two = repro("linear:cpu-fp32-b2");
     for (line, size) in [(&four, 4), (&two, 2)] {
         let (passed, said) = shell(&sandbox, &format!("{line} --json out.json"));
         assert!(passed, "{said}");

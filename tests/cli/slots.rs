@@ -42,7 +42,8 @@ impl Trace {
             .iter()
             .filter(|event| event["ph"] == "X" && is_slot(&row(&event["tid"])));
         let slices = slices.map(|event| {
-            let (begin, args) = (event["ts"].as_u64().unwrap(), &event["args"]);
+            let begin = event["ts"].as_u64().unwrap();
+            let args = &event["args"];
             Slice {
                 name: event["name"].as_str().unwrap().to_owned(),
                 row: row(&event["tid"]),
@@ -340,6 +341,8 @@ fn a_timed_run_on_the_cpu_has_the_machine_to_itself() {
             "specs/all.yaml",
             "--jobs",
             "3",
+            "--remeasure",
+            "0",
             "--trace",
             "trace.json",
         ])

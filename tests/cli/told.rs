@@ -150,7 +150,8 @@ fn is_drawn(c: char) -> bool {
 fn a_terminal_shows_how_far_a_run_is_while_a_step_runs_and_no_line_is_wider() {
     for columns in [60, 100, 200] {
         // Outside of the project: what a step reads there is no input that it should have declared.
-        let (sandbox, beside) = (Sandbox::new(), Sandbox::new());
+        let sandbox = Sandbox::new();
+        let beside = Sandbox::new();
         let file = beside.path("typescript");
         // The step ends when the terminal has shown that two seconds are over and one of the steps is done.
         let seen = format!(

@@ -108,12 +108,12 @@ fn pytorch_comes_from_an_index_of_the_users_by_hash_and_without_cuda() {
         "--locks",
         "locks",
     ]);
-    told.code(1)
+    told.code(2)
         .stderr_has("with its password")
         .stderr_lacks("secret");
     sandbox
         .run(["setup", "ort", "--torch-index", &url, "--locks", "locks"])
-        .code(1)
+        .code(2)
         .stderr_has("has no PyTorch");
 
     let sandbox = sandbox.env("ORCH_LOCKS", "locks");
@@ -176,7 +176,7 @@ fn pytorch_comes_from_an_index_of_the_users_by_hash_and_without_cuda() {
         &digest[64..]
     );
     sandbox.write("locks/torch.txt", forged);
-    let ended = sandbox.run(["setup", "torch"]).code(1);
+    let ended = sandbox.run(["setup", "torch"]).code(2);
     ended
         .stderr_has("to install: python environment `torch` (size unknown)")
         .stderr_has("Hash mismatch");
@@ -248,14 +248,15 @@ fn pypis_pytorch_is_taken_where_results_are_shared_or_no_other_is_to_be_had() {
         .env("UV_DEFAULT_INDEX", nowhere)
         .env("UV_HTTP_RETRIES", "0")
         .env("UV_OFFLINE", "0");
-    let (envs, packages) = (sandbox.path("envs"), sandbox.path("packages"));
+    let envs = sandbox.path("envs");
+    let packages = sandbox.path("packages");
     let sandbox = sandbox
         .env("ORCH_ENV_DIR", envs.to_str().unwrap())
         .env("UV_CACHE_DIR", packages.to_str().unwrap());
     let pypis = || {
         sandbox
             .run(["setup", "torch"])
-            .code(1)
+            .code(2)
             .stderr_has("python environment `torch` (4.7 GiB)")
     };
     pypis().stderr_lacks("NVIDIA").stderr_lacks("without");
@@ -264,7 +265,7 @@ fn pypis_pytorch_is_taken_where_results_are_shared_or_no_other_is_to_be_had() {
     let pypis = || {
         sandbox
             .run(["setup", "torch"])
-            .code(1)
+            .code(2)
             .stderr_has("python environment `torch` (4.7 GiB)")
     };
     pypis()

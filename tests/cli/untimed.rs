@@ -205,6 +205,8 @@ fn checked_cases_of_one_device_run_side_by_side() {
         "2",
         "--memory",
         "8GiB",
+        "--remeasure",
+        "0",
         "--trace",
         "trace.json",
     ];

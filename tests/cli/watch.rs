@@ -37,7 +37,8 @@ impl Watch {
     fn start(sandbox: &Sandbox, more: &[&str]) -> Self {
         let mut child = sandbox.spawn([&["run", "specs/all.yaml", "--watch"], more].concat());
         let (sender, lines) = channel();
-        let (stderr, stdout) = (child.stderr.take().unwrap(), child.stdout.take().unwrap());
+        let stderr = child.stderr.take().unwrap();
+        let stdout = child.stdout.take().unwrap();
         std::thread::spawn(move || {
             BufReader::new(stderr)
                 .lines()
@@ -55,7 +56,8 @@ impl Watch {
     /// Reads on until a line holds this; gives the lines since the last call.
     #[track_caller]
     fn until(&mut self, text: &str) -> Vec<String> {
-        let (mut new, start) = (Vec::new(), Instant::now());
+        let mut new = Vec::new();
+        let start = Instant::now();
         loop {
             match self
                 .lines

@@ -27,7 +27,8 @@ fn an_undeclared_read_is_told_with_the_remedy_and_a_declared_one_is_not() {
     let sandbox = Sandbox::new()
         .file("conf/x.txt", "x")
         .file("data/y.txt", "y");
-    let (x, y) = (sandbox.path("conf/x.txt"), sandbox.path("data/y.txt"));
+    let x = sandbox.path("conf/x.txt");
+    let y = sandbox.path("data/y.txt");
     let script = format!("cat {} {} y > out", x.display(), y.display());
     let sandbox = sandbox.file(
         "specs/spec.yaml",

@@ -360,13 +360,11 @@ fn the_action_installs_a_wheel_and_says_where_and_which() {
     let sandbox = with_wheel();
     let action = yaml(".github/actions/setup-orch/action.yml");
     let at = |name: &str| sandbox.path(name).to_str().unwrap().to_owned();
-    let (tools, bin, paths, outputs, variables) = (
-        at("tools"),
-        at("own"),
-        at("paths"),
-        at("outputs"),
-        at("variables"),
-    );
+    let tools = at("tools");
+    let bin = at("own");
+    let paths = at("paths");
+    let outputs = at("outputs");
+    let variables = at("variables");
     let env = [
         ("WHEEL", "dist/model_orch-0.1.0-py3-none-any.whl"),
         ("CACHE_DIR", "store"),

@@ -56,11 +56,10 @@ const PIECES: [&str; 24] = [
 fn changed(rng: &mut ChaCha8Rng, text: &[u8]) -> Vec<u8> {
     let mut bytes = text.to_vec();
     for _ in 0..rng.random_range(1..5) {
-        let (one, other) = (
-            rng.random_range(0..=bytes.len()),
-            rng.random_range(0..=bytes.len()),
-        );
-        let (from, to) = (one.min(other), one.max(other).min(one.min(other) + 200));
+        let one = rng.random_range(0..=bytes.len());
+        let other = rng.random_range(0..=bytes.len());
+        let from = one.min(other);
+        let to = one.max(other).min(one.min(other) + 200);
         match rng.random_range(0..7) {
             0 if from < bytes.len() => bytes[from] = rng.random(),
             1 if from < bytes.len() => bytes[from] ^= 1 << rng.random_range(0..8),
@@ -78,13 +77,15 @@ fn changed(rng: &mut ChaCha8Rng, text: &[u8]) -> Vec<u8> {
 
 /// Changes `text` for some seconds; each time `read` takes little.
 fn for_a_while(text: &[u8], mut read: impl FnMut(&[u8])) {
-    let (mut rng, start) = (rng(), Instant::now());
+    let mut rng = rng();
+    let start = Instant::now();
     let seconds = std::env::var("ORCH_TEST_SECONDS")
         .ok()
         .and_then(|text| text.parse().ok())
         .unwrap_or(2);
     while start.elapsed() < Duration::from_secs(seconds) {
-        let (bytes, began) = (changed(&mut rng, text), Instant::now());
+        let bytes = changed(&mut rng, text);
+        let began = Instant::now();
         read(&bytes);
         assert!(
             began.elapsed() < Duration::from_secs(20),
@@ -162,7 +163,8 @@ fn an_archive() {
     store
         .export(&Which::All, &mut whole, Path::new("x"))
         .unwrap();
-    let (dir, name) = (tempfile::tempdir().unwrap(), Path::new("all.tar"));
+    let dir = tempfile::tempdir().unwrap();
+    let name = Path::new("all.tar");
     let empty = DiskStore::open(dir.path()).unwrap();
     let mut taken = 0;
     for_a_while(&whole, |bytes| match empty.import(bytes, name) {
@@ -185,11 +187,9 @@ fn an_archive() {
 #[test]
 fn the_answer_of_a_worker() {
     let dir = tempfile::tempdir().unwrap();
-    let (said, log, cancel) = (
-        dir.path().join("said"),
-        dir.path().join("log"),
-        Cancel::default(),
-    );
+    let said = dir.path().join("said");
+    let log = dir.path().join("log");
+    let cancel = Cancel::default();
     let answer = br#"{"event":"progress","id":1,"text":"10 %"}
 {"event":"result","id":1,"output":{"status":"ok","reason":null,"facts":{"a":[1,{"b":2.5e3}]},"measure":{"load_ms":1.5,"first_ms":2,"warmup_ms":[],"samples_ms":[1,2],"peak_rss_bytes":17,"sync":"none","requested_device":"cpu","actual_device":"cpu","placement":{"cpu":3}}}}
 "#;

@@ -107,7 +107,8 @@ fn a_fifo_is_written_to() {
 fn a_link_stays_one_and_what_it_leads_to_is_replaced_whole() {
     let sandbox = ran();
     for (at, writer) in WRITERS.into_iter().enumerate() {
-        let (link, folder) = (format!("link{at}"), format!("there{at}"));
+        let link = format!("link{at}");
+        let folder = format!("there{at}");
         fs::create_dir(sandbox.path(&folder)).unwrap();
         let target = sandbox.path(&folder).join("file");
         std::os::unix::fs::symlink(Path::new(&folder).join("file"), sandbox.path(&link)).unwrap();

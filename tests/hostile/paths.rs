@@ -30,7 +30,8 @@ fn what_a_program_leaves_is_kept_if_all_machines_could() {
             .stderr_lacks("\u{1b}");
     }
     for name in ["ä \"'`", ".hidden", "-rf", "a:b"] {
-        let (sandbox, other) = (made(name), Sandbox::new());
+        let sandbox = made(name);
+        let other = Sandbox::new();
         sandbox.run(["run", "spec.yaml"]).success();
         sandbox
             .run(["cache", "export", "all.tar", "--all"])

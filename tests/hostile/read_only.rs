@@ -151,16 +151,16 @@ fn what_would_write_says_that_it_cannot() {
     each_way(|sandbox, orch| {
         let before = listing(sandbox);
         orch(&["cache", "gc", "--max-size", "0"])
-            .code(1)
+            .code(2)
             .stderr_has("is read-only here: nothing can be collected");
         sandbox.write("a.tar", "");
         orch(&["cache", "import", "a.tar"])
-            .code(1)
+            .code(2)
             .stderr_has("is read-only here: nothing can be imported");
         // What runs would be done in vain.
         sandbox.write("in.txt", "B");
-        let ended = orch(&["run", "spec.yaml"])
-            .code(1)
+        let ended = orch(&["run", "spec.yaml", "--out-dir", "vain"])
+            .code(2)
             .stderr_has("`command:one` would run, and the result could not be");
         ended
             .stderr_has("hint: name another store with --cache-dir")

@@ -26,7 +26,8 @@ fn an_export_that_was_killed_leaves_nothing_beside_its_file() {
         .file("mine/.orch-tmp-abc123", "mine");
     sandbox.run(["run", "spec.yaml"]).success();
     let export = || sandbox.spawn(["cache", "export", "mine/all.tar", "spec.yaml"]);
-    let (mut first, second) = (export(), export());
+    let mut first = export();
+    let second = export();
     eventually("both write", || temporaries(&sandbox, "mine").len() == 3);
     signal(&first, libc::SIGKILL);
     first.wait().unwrap();

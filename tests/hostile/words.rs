@@ -52,7 +52,8 @@ fn no_word_is_too_odd() {
                 .map(|_| *PIECES.choose(rng).unwrap())
                 .collect::<String>()
         };
-        let (one, other) = (word(&mut rng), word(&mut rng));
+        let one = word(&mut rng);
+        let other = word(&mut rng);
         let _ = (
             one.parse::<Size>(),
             one.parse::<MaxAge>(),

@@ -99,7 +99,8 @@ fn a_server_that_goes_and_comes_or_never_answers_costs_no_result() {
     if is_done_without(WHAT) {
         return;
     }
-    let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
+    let dir = tempfile::tempdir().unwrap();
+    let port = free_port();
     let patience = "[remote]\ntimeout = 1\nretries = 1\nurl = 'set by the variable'\n";
     let away = || checkout(&format!("grpc://127.0.0.1:{port}")).file("orch.toml", patience);
     let first = away();

@@ -22,7 +22,8 @@ struct House {
 
 impl House {
     fn new(conf: [&str; 3]) -> Self {
-        let (lab, dir) = (Lab::new(), tempfile::tempdir().unwrap());
+        let lab = Lab::new();
+        let dir = tempfile::tempdir().unwrap();
         authority(dir.path(), "ours");
         authority(dir.path(), "theirs");
         let door = nginx(dir.path(), lab.port, conf);
@@ -42,7 +43,8 @@ impl House {
 
     /// A checkout with a store of its own, whose `section` of orch.toml names this server.
     fn checkout(&self, section: &str, more: &str, options: &[(&str, &str)]) -> Sandbox {
-        let (port, options) = (self.door.port, self.options(options));
+        let port = self.door.port;
+        let options = self.options(options);
         let toml = format!(
             "[{section}]\nurl = 'grpcs://127.0.0.1:{port}'\n{more}\noptions = {{{options}}}\n"
         );
@@ -138,8 +140,10 @@ fn a_client_shows_its_certificate_and_looks_at_the_server_s() {
     };
     let conf = format!("ssl_client_certificate {}; ssl_verify_client on;", of("ca"));
     let house = House::new(["", &conf, ""]);
-    let (own, key) = (of("cert"), of("key"));
-    let (cert, key) = (("cert", own.as_str()), ("key", key.as_str()));
+    let own = of("cert");
+    let key = of("key");
+    let cert = ("cert", own.as_str());
+    let key = ("key", key.as_str());
     house
         .executes(&[("ca", "ours.ca"), cert, key])
         .success()

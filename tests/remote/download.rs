@@ -47,7 +47,8 @@ fn what_nothing_here_reads_stays_there() {
         return;
     }
     let lab = Lab::new();
-    let (url, sandbox) = (lab.url(), checkout());
+    let url = lab.url();
+    let sandbox = checkout();
     sandbox
         .run(run(&url, "command:second", "none"))
         .success()
@@ -85,7 +86,8 @@ fn what_something_here_reads_is_fetched_then() {
         return;
     }
     let lab = Lab::new();
-    let (url, sandbox) = (lab.url(), checkout());
+    let url = lab.url();
+    let sandbox = checkout();
     let ended = sandbox
         .run(run(&url, "command:third", "none"))
         .success()
@@ -145,7 +147,8 @@ fn what_is_gone_or_spoilt_there_is_made_again_or_fails() {
 
 /// `late` reads what `first` left there, once `gate` ended; it executes there, or here.
 fn gated(gate: &Path, is_here: bool) -> String {
-    let (at, env) = (gate.display(), if is_here { "env: [HOME], " } else { "" });
+    let at = gate.display();
+    let env = if is_here { "env: [HOME], " } else { "" };
     format!(
         "{SPEC}  gate: {{argv: [sh, -c, 'while test ! -e {at}/go; do sleep 0.1; done; echo > out'], outputs: [out], \
          inputs: {{x: {{step: 'command:second'}}}}, timeout_seconds: 60}}\n  late: {{argv: [sh, -c, 'cat x/file > out'], \

@@ -19,7 +19,8 @@ pub(crate) struct Lab {
 
 impl Lab {
     pub(crate) fn new() -> Self {
-        let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
+        let dir = tempfile::tempdir().unwrap();
+        let port = free_port();
         let server = Some(casd_that_executes(dir.path(), port, 2));
         Self { dir, server, port }
     }
@@ -71,7 +72,8 @@ fn steps_execute_there_and_their_outputs_come_back() {
         return;
     }
     let lab = Lab::new();
-    let (first, url) = (checkout(), lab.url());
+    let first = checkout();
+    let url = lab.url();
     let ended = first
         .run(run(&lab.url(), &[]))
         .success()
@@ -131,7 +133,8 @@ fn a_model_is_converted_and_measured_there_and_judged_here() {
     sandbox
         .run(["setup", "ort", "openvino", "--spec", "specs/all.yaml"])
         .success();
-    let (url, envs) = (lab.url(), crate::support::env_dir());
+    let url = lab.url();
+    let envs = crate::support::env_dir();
     let envs = envs.display();
     sandbox.write(
         "orch.toml",
@@ -208,7 +211,8 @@ fn what_this_machine_can_run_stays_and_the_rest_goes_away() {
         .run(["setup", "ort", "--spec", "specs/all.yaml"])
         .success();
     lack_a_device(&sandbox);
-    let (envs, program) = (crate::support::env_dir(), env!("CARGO_BIN_EXE_orch"));
+    let envs = crate::support::env_dir();
+    let program = env!("CARGO_BIN_EXE_orch");
     sandbox.write(
         "orch.toml",
         format!(
@@ -248,7 +252,9 @@ fn what_this_machine_can_run_stays_and_the_rest_goes_away() {
             .find(|case| case["target"] == target)
             .unwrap()
     };
-    let (here, away, lab) = (of("cpu"), of("rocm"), of("lab"));
+    let here = of("cpu");
+    let away = of("rocm");
+    let lab = of("lab");
     assert_eq!(here["status"], "PASS", "{here:#}");
     let facts = &here["facts"]["run:affine:cpu-fp32"];
     assert!(
@@ -353,7 +359,8 @@ fn a_worker_that_is_killed_in_mid_step_loses_nothing() {
     if is_done_without(WHAT) {
         return;
     }
-    let (lab, gate) = (Lab::new(), tempfile::tempdir().unwrap());
+    let lab = Lab::new();
+    let gate = tempfile::tempdir().unwrap();
     let sandbox = Sandbox::new().file("spec.yaml", slow(gate.path()));
     let url = lab.url();
     let child = sandbox.spawn(run(&url, &[]));
@@ -393,7 +400,8 @@ fn a_server_that_is_restarted_in_mid_step_loses_nothing() {
     if is_done_without(WHAT) {
         return;
     }
-    let (mut lab, gate) = (Lab::new(), tempfile::tempdir().unwrap());
+    let mut lab = Lab::new();
+    let gate = tempfile::tempdir().unwrap();
     let sandbox = Sandbox::new().file("spec.yaml", slow(gate.path()));
     let url = lab.url();
     let child = sandbox.spawn(run(&url, &[]));
@@ -483,7 +491,8 @@ fn an_interrupt_ends_the_waiting() {
     if is_done_without(WHAT) {
         return;
     }
-    let (lab, gate) = (Lab::new(), tempfile::tempdir().unwrap());
+    let lab = Lab::new();
+    let gate = tempfile::tempdir().unwrap();
     let sandbox = Sandbox::new().file("spec.yaml", slow(gate.path()));
     let url = lab.url();
     let child = sandbox.spawn(run(&url, &[]));

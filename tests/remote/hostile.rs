@@ -136,7 +136,8 @@ fn a_result_under_the_name_of_another_is_refused() {
     let [a, b] = results.as_slice() else {
         panic!("{results:?}")
     };
-    let (of_a, of_b) = (std::fs::read(a).unwrap(), std::fs::read(b).unwrap());
+    let of_a = std::fs::read(a).unwrap();
+    let of_b = std::fs::read(b).unwrap();
     std::fs::write(a, of_b).unwrap();
     std::fs::write(b, of_a).unwrap();
     let ended = checkout(&format!("file://{}", dir.path().display()))

@@ -288,11 +288,9 @@ fn a_server_is_believed_by_its_certificate_and_believes_by_the_client_s() {
             )
             .run(RUN)
         };
-        let (ca, cert, key) = (
-            ("ca", "ours.ca"),
-            ("cert", "ours.cert"),
-            ("key", "ours.key"),
-        );
+        let ca = ("ca", "ours.ca");
+        let cert = ("cert", "ours.cert");
+        let key = ("key", "ours.key");
         with(&url, &[ca, cert, key])
             .success()
             .stderr_lacks("warning");
@@ -482,10 +480,8 @@ fn a_target_names_the_machine_that_runs_it() {
         .summary([("passed", 3), ("failed", 0)])
         .json();
     for case in document["cases"].as_array().unwrap() {
-        let (target, step) = (
-            case["target"].as_str().unwrap(),
-            format!("run:{}", case["case"].as_str().unwrap()),
-        );
+        let target = case["target"].as_str().unwrap();
+        let step = format!("run:{}", case["case"].as_str().unwrap());
         let worker = case["facts"][&step]["execution"]["worker"]
             .as_str()
             .unwrap_or("this machine");

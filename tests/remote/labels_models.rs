@@ -156,10 +156,8 @@ fn models_run_on_the_machines_that_have_their_devices() {
     for case in passed.iter().filter(|case| case["status"] == "PASS") {
         let step = format!("run:{}", case["case"].as_str().unwrap());
         let facts = &case["facts"][&step]["execution"];
-        let (worker, backend) = (
-            facts["worker"].as_str().unwrap_or_default(),
-            case["backend"].as_str().unwrap(),
-        );
+        let worker = facts["worker"].as_str().unwrap_or_default();
+        let backend = case["backend"].as_str().unwrap();
         let wanted = match backend {
             "cpu" => "intel-0-",
             "openvino" => "intel-1-",

@@ -48,7 +48,8 @@ impl Lab {
     /// None if there is no NativeLink.
     pub(crate) fn new(what: &str, how: How) -> Option<Self> {
         program(what)?;
-        let (port, inner) = (free_port(), free_port());
+        let port = free_port();
+        let inner = free_port();
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let mut lab = Self {
             dir,
@@ -71,10 +72,8 @@ impl Lab {
     }
 
     fn files(&self, name: &str) -> Value {
-        let (content, temporary) = (
-            self.at(&format!("{name}/content")),
-            self.at(&format!("{name}/temporary")),
-        );
+        let content = self.at(&format!("{name}/content"));
+        let temporary = self.at(&format!("{name}/temporary"));
         json!({"filesystem": {"content_path": content, "temp_path": temporary}})
     }
 

@@ -24,10 +24,8 @@ pub(crate) struct Way {
 impl Proxy {
     pub(crate) fn new(to: u16, way: Way) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (port, passed) = (
-            listener.local_addr().unwrap().port(),
-            Arc::new(AtomicU64::new(0)),
-        );
+        let port = listener.local_addr().unwrap().port();
+        let passed = Arc::new(AtomicU64::new(0));
         let count = passed.clone();
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
@@ -37,8 +35,10 @@ impl Proxy {
                 };
                 for (from, to) in [(&client, &server), (&server, &client)] {
                     to.set_nodelay(true).unwrap();
-                    let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-                    let ((pieces, due), count) = (channel(), count.clone());
+                    let from = from.try_clone().unwrap();
+                    let to = to.try_clone().unwrap();
+                    let (pieces, due) = channel();
+                    let count = count.clone();
                     std::thread::spawn(move || take(from, &pieces, way, &count));
                     std::thread::spawn(move || give(to, &due));
                 }

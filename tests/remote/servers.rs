@@ -174,7 +174,8 @@ pub(crate) fn casd(dir: &Path, port: u16, more: &[&str]) -> Server {
 
 /// buildbox-casd as a server that executes, `jobs` steps at once: by its own buildbox-run, without bubblewrap's sandbox.
 pub(crate) fn casd_that_executes(dir: &Path, port: u16, jobs: u32) -> Server {
-    let (bin, cache) = (dir.join("bin"), dir.join("cache"));
+    let bin = dir.join("bin");
+    let cache = dir.join("cache");
     fs::create_dir_all(&bin).unwrap();
     let bwrap = bin.join("bwrap");
     fs::write(
@@ -250,7 +251,8 @@ pub(crate) fn nginx(dir: &Path, behind: u16, [http, server, location]: [&str; 3]
         Path::new(NGINX).exists(),
         "{NGINX} is not installed\n{hint}"
     );
-    let (port, at) = (free_port(), dir.display());
+    let port = free_port();
+    let at = dir.display();
     let user = if rustix::process::geteuid().is_root() {
         "user root;"
     } else {
@@ -323,7 +325,8 @@ pub(crate) struct Liar {
 impl Liar {
     pub(crate) fn new(dir: &Path, manner: Manner) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (accepting, dir) = (listener.try_clone().unwrap(), dir.to_owned());
+        let accepting = listener.try_clone().unwrap();
+        let dir = dir.to_owned();
         let asked = Arc::new(AtomicUsize::new(0));
         let count = asked.clone();
         std::thread::spawn(move || {

@@ -26,7 +26,8 @@ fn victim(sandbox: &Sandbox, rng: &mut impl Rng) -> PathBuf {
 
 fn flip(path: &Path, rng: &mut impl Rng) -> String {
     let mut bytes = fs::read(path).unwrap();
-    let (at, bit) = (rng.random_range(0..bytes.len()), rng.random_range(0..8));
+    let at = rng.random_range(0..bytes.len());
+    let bit = rng.random_range(0..8);
     bytes[at] ^= 1 << bit;
     let mode = fs::metadata(path).unwrap().permissions();
     fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();

@@ -226,7 +226,8 @@ fn kills_at_random_moments_lose_nothing() {
     let mut rng = rng("kills");
     let mut scene = Scene::new();
     let mut janitor = Janitor::new(&scene);
-    let (mut kills, mut rounds) = (0, 0);
+    let mut kills = 0;
+    let mut rounds = 0;
     let (_, mut span) = round(&mut scene, &mut janitor, &mut rng, 0, Duration::ZERO);
     while kills < wanted {
         rounds += 1;

@@ -159,7 +159,8 @@ fn python(name: &str, requirements: &str) -> PathBuf {
 
 fn python_with(name: &str, requirements: &str, how: &[&str]) -> PathBuf {
     once(name, |dir| {
-        let (python, list) = (dir.join("bin/python"), dir.join("requirements.txt"));
+        let python = dir.join("bin/python");
+        let list = dir.join("requirements.txt");
         let has_uv = Command::new("uv")
             .arg("--version")
             .output()

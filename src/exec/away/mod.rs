@@ -56,7 +56,8 @@ impl Routing {
             slots,
             ..
         } = config;
-        let (properties, env) = (properties.clone(), env.clone());
+        let properties = properties.clone();
+        let env = env.clone();
         Self {
             whereabouts: *whereabouts,
             download: *download,

@@ -101,7 +101,9 @@ impl Order {
                     transient,
                     network,
                 } = serde_json::from_value(self.params)?;
-                let (argv, outputs, transient) = (argv.into(), outputs.into(), transient.into());
+                let argv = argv.into();
+                let outputs = outputs.into();
+                let transient = transient.into();
                 let program = Program {
                     argv,
                     outputs,

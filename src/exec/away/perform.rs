@@ -15,8 +15,7 @@ use crate::exec::keep::Begun;
 use crate::exec::outcome::{Judged, set_fact};
 use crate::exec::perform::{Done, InputLost, Performed, Performer, check_measure};
 use crate::exec::schedule::retry;
-use crate::exec::task::{InputAt, Task, placed};
-use crate::key::MissReason;
+use crate::exec::task::{InputAt, Task, placed, wants_another};
 use crate::record::Outcome;
 use crate::step::StepId;
 use crate::store::{Manifest, ManifestFile};
@@ -64,7 +63,8 @@ impl Performer<'_> {
     }
 
     fn inputs(&self, task: &Task<'_>, absent: &Absent) -> anyhow::Result<(Inputs, Vec<Given>)> {
-        let (mut inputs, mut files) = (Inputs::new(), Vec::new());
+        let mut inputs = Inputs::new();
+        let mut files = Vec::new();
         for (number, (name, at)) in task.inputs.iter().enumerate() {
             let folder = format!("inputs/{number}");
             match at {
@@ -127,7 +127,8 @@ impl Performer<'_> {
         }: &Departing<'_>,
         (inputs, files): (Inputs, Vec<Given>),
     ) -> anyhow::Result<Option<(Done, bool)>> {
-        let (step, out) = (task.step, self.scratch.dir("out")?);
+        let step = task.step;
+        let out = self.scratch.dir("out")?;
         let log = self.store.log_path(&step.name);
         retry::clear_logs(&log, &task.attempts);
         let progress = |text: &str| self.tell(task, text);
@@ -141,8 +142,7 @@ impl Performer<'_> {
             order: Order::of(step, &task.key, inputs, self.job_memory),
             inputs: files,
             properties: asked.clone(),
-            is_anew: !task.attempts.is_empty()
-                || matches!(task.why, MissReason::Asked | MissReason::TooOld { .. }),
+            is_anew: !task.attempts.is_empty() || wants_another(&task.why),
             leaves: routing.leaves(task.is_top) && !absent.was_lost(task.id),
             timeout: Duration::from_secs(step.timeout_seconds) + AROUND,
             out: &out,

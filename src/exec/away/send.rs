@@ -89,7 +89,8 @@ impl Away {
     fn task(&self, submission: &Submission<'_>) -> Result<Task, Fault> {
         let mut files: Vec<Input> = Vec::new();
         for file in &submission.inputs {
-            let (path, is_executable) = (file.path.clone(), file.is_executable);
+            let path = file.path.clone();
+            let is_executable = file.is_executable;
             files.push(match &file.content {
                 Content::Here { at, is_fixed } => {
                     self.executor.input(path, at, is_executable, *is_fixed)?
@@ -144,7 +145,9 @@ impl Away {
             .inputs
             .iter()
             .any(|file| matches!(file.content, Content::There(_)));
-        let (mut is_anew, mut attempts, mut lost) = (submission.is_anew, 0, Vec::new());
+        let mut is_anew = submission.is_anew;
+        let mut attempts = 0;
+        let mut lost = Vec::new();
         loop {
             let told = (submission.progress, submission.warn);
             let came = match self.executor.run(

@@ -50,7 +50,9 @@ pub fn serve(dir: &Path, site: &Site<'_>) -> anyhow::Result<bool> {
     let path = dir.join(ORDER);
     let bytes = fs::read(&path).with_context(|| format!("failed to read {}", path.display()))?;
     let order = Order::parse(&bytes)?;
-    let (key, started, clock) = (order.key.digest(), figures::now(), Instant::now());
+    let key = order.key.digest();
+    let started = figures::now();
+    let clock = Instant::now();
     let log = site.store.log_path(&order.step);
     let Done { judged, made, .. } =
         perform(dir, order, site).unwrap_or_else(|error| Done::only(Judged::error(&error)));
@@ -94,7 +96,8 @@ pub fn serve(dir: &Path, site: &Site<'_>) -> anyhow::Result<bool> {
 }
 
 fn perform(dir: &Path, order: Order, site: &Site<'_>) -> anyhow::Result<Done> {
-    let (key, job_memory) = (order.key.clone(), order.job_memory);
+    let key = order.key.clone();
+    let job_memory = order.job_memory;
     let inputs = order.inputs.clone();
     let step = order.into_step()?;
     check(dir, &inputs)?;
@@ -104,7 +107,8 @@ fn perform(dir: &Path, order: Order, site: &Site<'_>) -> anyhow::Result<Done> {
     };
     let scratch = site.store.scratch()?;
     let servers = Servers::new(site.provision, site.store.root());
-    let (workers, bugs) = (Workers::new(&scratch), Bugs::new(site.store));
+    let workers = Workers::new(&scratch);
+    let bugs = Bugs::new(site.store);
     let exempt = [site.store.root(), site.provision.dir()];
     let workplace = Workplace {
         sandboxes: scratch.dir("commands")?,
@@ -161,7 +165,8 @@ fn fits(step: &Step, key: &KeyDoc, site: &Site<'_>) -> Result<(), String> {
         .into_iter()
         .find(|one| !site.provision.is_ready(*one))
     {
-        let (what, at) = (title(missing), site.provision.dir().display());
+        let what = title(missing);
+        let at = site.provision.dir().display();
         let hint = "hint: `orch setup` there, and ORCH_ENV_DIR in `env`";
         return Err(format!(
             "the worker {host} lacks the {what} in {at}; {hint}"
@@ -176,7 +181,8 @@ fn fits(step: &Step, key: &KeyDoc, site: &Site<'_>) -> Result<(), String> {
         .map(|tool| (tool.package, tool))
         .collect();
     for tool in tools.into_values() {
-        let (package, here) = (tool.package, site.provision.identity(tool));
+        let package = tool.package;
+        let here = site.provision.identity(tool);
         if let Some(asked) = asked
             .get(&*format!("tool.{package}"))
             .filter(|asked| here != ***asked)
@@ -253,7 +259,9 @@ fn lent(step: &Step, site: &Site<'_>) -> Result<Option<Lease>, String> {
             }
         };
         let offers: Vec<_> = offered(&inventory).into_iter().map(told).collect();
-        let (host, name, offers) = (&site.host.report.name, run.backend.name, offers.join(", "));
+        let host = &site.host.report.name;
+        let name = run.backend.name;
+        let offers = offers.join(", ");
         return Err(format!(
             "the worker {host} does not offer {name}: {why}; it offers {offers}"
         ));

@@ -37,7 +37,8 @@ impl<'a> Claims<'a> {
         steps: &Steps<'_>,
         machine: &Machine,
     ) -> (Claim, Vec<String>) {
-        let (plan, store) = (steps.world.plan, steps.world.store);
+        let plan = steps.world.plan;
+        let store = steps.world.store;
         let step = plan.step(id);
         if steps.world.sends(step) {
             return (

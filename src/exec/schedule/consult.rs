@@ -66,7 +66,14 @@ impl Scheduler<'_> {
             }
             Looked::Failed(e) => {
                 self.steps.has_failed = true;
-                self.finish_unstarted(id, error_text(&e.into()));
+                // The row of a model that reads it says where to mend it.
+                let plan = self.world.plan;
+                let row = plan
+                    .resting_on(id)
+                    .next()
+                    .map(|planned| &plan.model_facts[&planned.case.model].row);
+                let row = row.map(|row| format!("{row}: ")).unwrap_or_default();
+                self.finish_unstarted(id, row + &error_text(&e.into()));
             }
         }
     }

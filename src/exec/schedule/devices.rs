@@ -17,7 +17,8 @@ pub(super) struct Devices<'a> {
 
 impl<'a> Devices<'a> {
     pub(super) fn new(inventory: &'a [Backend]) -> Self {
-        let (mut positions, mut units) = (BTreeMap::new(), Vec::new());
+        let mut positions = BTreeMap::new();
+        let mut units = Vec::new();
         for device in inventory.iter().flat_map(|backend| &backend.devices) {
             positions.entry(silicon(device)).or_insert_with(|| {
                 units.push(Unit {

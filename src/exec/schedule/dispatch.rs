@@ -7,7 +7,7 @@ use crate::exec::schedule::queue::{Next, Urgency};
 use crate::exec::schedule::resources::{Held, Lack};
 use crate::exec::schedule::setups::Readiness;
 use crate::exec::state::{StepResult, StepState};
-use crate::exec::task::{InputAt, Task};
+use crate::exec::task::{InputAt, Task, wants_another};
 use crate::key::MissReason;
 use crate::record::Outcome;
 use crate::step::{Source, Stage, StepId};
@@ -167,7 +167,8 @@ impl<'a> Scheduler<'a> {
         stamps: Vec<Option<Stamp>>,
     ) {
         let step = self.world.plan.step(id);
-        let (mut inputs, mut stamps) = (Vec::new(), stamps.into_iter());
+        let mut inputs = Vec::new();
+        let mut stamps = stamps.into_iter();
         for (name, source) in &step.inputs {
             let at = match source {
                 Source::Step(from) => {
@@ -198,7 +199,8 @@ impl<'a> Scheduler<'a> {
             vram,
         };
         let (slot, waited) = self.slots.take(id, held, self.now);
-        let (waited_for, load) = (waited_for.as_ref().map(Lack::to_string), self.load());
+        let waited_for = waited_for.as_ref().map(Lack::to_string);
+        let load = self.load();
         let name = step.name.clone();
         let begun = Event::StepStarted {
             step: name,
@@ -209,7 +211,8 @@ impl<'a> Scheduler<'a> {
             holds,
             load,
         };
-        let (chosen, attempts) = (self.chosen.get(&id).cloned(), self.retries.before(id));
+        let chosen = self.chosen.get(&id).cloned();
+        let attempts = self.retries.before(id);
         let order = self.rounds.order(id);
         let is_named = self
             .world
@@ -237,8 +240,5 @@ impl<'a> Scheduler<'a> {
 /// Whether another machine may have what is missing here for this reason. What was asked for is done here. What failed here
 /// is not explained away by a success elsewhere.
 fn may_be_elsewhere(reason: &MissReason) -> bool {
-    !matches!(
-        reason,
-        MissReason::Asked | MissReason::TooOld { .. } | MissReason::DidNotPass { .. }
-    )
+    !wants_another(reason) && !matches!(reason, MissReason::DidNotPass { .. })
 }

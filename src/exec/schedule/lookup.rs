@@ -47,7 +47,8 @@ impl Steps<'_> {
                 None => return Looked::Waits,
                 Some(result) if !result.outcome.is_made() => {
                     let blamed = Some(result.blamed.unwrap_or(dependency));
-                    let (reason, fetched) = (result.reason.clone(), result.fetched);
+                    let reason = result.reason.clone();
+                    let fetched = result.fetched;
                     return done(StepResult {
                         blamed,
                         reason,
@@ -98,7 +99,8 @@ impl Steps<'_> {
 
     /// What is held under this key, its output included, or why nothing is.
     fn look_up(&self, id: StepId, key: &KeyDoc) -> Result<StepResult, Missed> {
-        let (store, step) = (self.world.store, self.world.plan.step(id));
+        let store = self.world.store;
+        let step = self.world.plan.step(id);
         let last = || store.latest(&step.name).ok().flatten();
         if self.world.options.rerun.contains(&id) {
             return Err(Missed::For(MissReason::Asked, Peaks::of(last().as_ref())));
@@ -115,7 +117,8 @@ impl Steps<'_> {
             } = self.world.options;
             let stands = stands.contains(&id);
             let failed = store.failure(&key.digest()).map_err(damaged)?;
-            let (kind_of_host, provision) = (&self.world.host.fingerprint, self.world.provision);
+            let kind_of_host = &self.world.host.fingerprint;
+            let provision = self.world.provision;
             if let Some(failed) =
                 failed.filter(|failed| stands_here(failed, step, kind_of_host, provision))
             {
@@ -185,7 +188,8 @@ impl Steps<'_> {
 
     /// The backend of a run, if the environment pretends that it is here.
     fn mocked(&self, id: StepId) -> Option<&str> {
-        let (step, mocked) = (self.world.plan.step(id), &self.world.options.mocked);
+        let step = self.world.plan.step(id);
+        let mocked = &self.world.options.mocked;
         let backend =
             (!mocked.is_empty() && step.stage == Stage::Run).then(|| step.run().backend.name);
         backend.filter(|backend| mocked.contains(*backend))

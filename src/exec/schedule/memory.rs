@@ -92,7 +92,8 @@ impl Memory {
         let peaks = Peaks::of(Some(record));
         self.host.executed(id, step, &peaks);
         self.device.executed(id, step, &peaks);
-        let (stated, took) = (step.memory?.get(), peaks.host?);
+        let stated = step.memory?.get();
+        let took = peaks.host?;
         let [said, took] = (took > stated).then(|| [stated, took].map(bytes))?;
         Some(format!(
             "{} took {took} of memory, and its `memory` says {said}",
@@ -128,10 +129,12 @@ impl Memory {
         claim: &Claim,
         capacity: &Capacity,
     ) -> impl Iterator<Item = String> {
-        let (takes, free) = (claim.memory, capacity.memory);
+        let takes = claim.memory;
+        let free = capacity.memory;
         let is_too_large = takes > free && claim.host != Host::Whole;
         let of_host = (is_too_large && self.host.warned.insert(id)).then(|| {
-            let (takes, free) = (bytes(takes), bytes(free));
+            let takes = bytes(takes);
+            let free = bytes(free);
             format!("{step} may take {takes} of memory, and {free} are free: it runs alone")
         });
         let of_device = claim.device.as_ref().and_then(|device| {

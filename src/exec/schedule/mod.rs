@@ -7,6 +7,7 @@
 //! Its parts own what they know: `steps` the state of every step, `claims` what steps take, `queue`, `setups`
 //! and `retries` the steps that wait. `consult` decides what a step becomes, `dispatch` which one starts.
 
+mod again;
 mod claims;
 mod consult;
 mod devices;
@@ -29,6 +30,7 @@ use std::time::Instant;
 
 use crate::event::{Event, Execution, Span};
 use crate::exec::perform::{InputLost, Performed, error_text};
+use crate::exec::schedule::again::Again;
 use crate::exec::schedule::claims::Claims;
 use crate::exec::schedule::devices::Devices;
 use crate::exec::schedule::fallback::is_expected;
@@ -71,6 +73,8 @@ pub(super) struct Scheduler<'a> {
     retries: Retries,
     /// Timed runs that wait until all else is done.
     rounds: Rounds,
+    /// Timed runs that are measured again.
+    again: Again,
     /// What orch chose for these runs, and why.
     chosen: BTreeMap<StepId, Choices>,
 }
@@ -110,6 +114,7 @@ impl<'a> Scheduler<'a> {
             defers_installing: false,
             retries: Retries::default(),
             rounds: Rounds::of(world.plan, world.options.seed),
+            again: Again::default(),
             chosen: chosen.filter(|(_, choices)| !choices.is_empty()).collect(),
         }
     }
@@ -117,7 +122,8 @@ impl<'a> Scheduler<'a> {
     /// Steps are about to execute. `shared`: others may have their results.
     pub(super) fn begin(&mut self, shared: bool, now: Instant) {
         self.now = now;
-        let (plan, steps) = (self.world.plan, &mut self.steps);
+        let plan = self.world.plan;
+        let steps = &mut self.steps;
         self.is_shared = shared;
         self.setups.begin(plan, |step| self.world.sends(step));
         if self.world.options.keep_going == KeepGoing::Dependencies {
@@ -198,6 +204,9 @@ impl<'a> Scheduler<'a> {
         self.now = now;
         let stopping = self.is_stopping();
         self.end_pauses(stopping);
+        if stopping {
+            self.end_measuring_again();
+        }
         if !stopping {
             self.want_fallbacks();
             self.dispatch();
@@ -243,6 +252,12 @@ impl<'a> Scheduler<'a> {
             Performed::Executed {
                 record, unchanged, ..
             } => {
+                if let Some(why) = self.why_again(id, &record) {
+                    return self.measure_again(id, (record, log, span), why);
+                }
+                let (record, log, span) = self
+                    .settled(id, record.outcome)
+                    .unwrap_or((record, log, span));
                 let warning = self.claims.memory.executed(id, step, &record);
                 if record.stands.is_some() {
                     self.steps.failed_keys.insert(record.key.digest());
@@ -350,7 +365,8 @@ impl<'a> Scheduler<'a> {
 
     /// Another machine had done it.
     fn fetched(&mut self, id: StepId, record: Box<Record>) {
-        let (made, host) = (record.started.clone(), record.host.clone());
+        let made = record.started.clone();
+        let host = record.host.clone();
         self.tell(Event::Fetched {
             step: record.step.clone(),
             made,
@@ -373,7 +389,8 @@ impl<'a> Scheduler<'a> {
             self.finish_unstarted(id, why);
             return self.consult_dependents(id);
         }
-        let (outcome, reason) = (Outcome::Fail, Some(why.clone()));
+        let outcome = Outcome::Fail;
+        let reason = Some(why.clone());
         let attempt = Attempt {
             outcome,
             reason,
@@ -421,7 +438,8 @@ impl<'a> Scheduler<'a> {
 
     /// Puts a step aside for its pause, and says why.
     fn pause(&mut self, id: StepId, attempt: Attempt, last: Last) -> String {
-        let (step, failed) = (&self.world.plan.step(id).name, self.retries.failed(id) + 1);
+        let step = &self.world.plan.step(id).name;
+        let failed = self.retries.failed(id) + 1;
         let pause = self.world.options.backoff.pause(step, failed);
         let why = format!(
             "{}: {}; attempt {} of {} in {:.1} s",

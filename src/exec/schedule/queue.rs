@@ -128,7 +128,8 @@ impl Queue {
     }
 
     fn take(&mut self, at: usize, held: Held) -> Next {
-        let (number, urgency) = (self.lines[at].head(), self.lines[at].urgency);
+        let number = self.lines[at].head();
+        let urgency = self.lines[at].urgency;
         if urgency == Urgency::Usual {
             self.lines
                 .iter_mut()
@@ -167,7 +168,8 @@ impl Queue {
                 | Lack::Vram(_)
                 | Lack::Turn
                 | Lack::Size
-                | Lack::Setup,
+                | Lack::Setup
+                | Lack::Round,
             ) => false,
         });
         helped.min_by_key(|(_, line)| line.head()).map(|(at, _)| at)

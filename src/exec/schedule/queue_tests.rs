@@ -116,7 +116,8 @@ fn a_step_that_needs_the_machine_gets_it_though_others_never_end_arriving() {
         host: Host::Whole,
         ..Claim::CORE
     });
-    let (mut started, mut seen) = (0, vec![]);
+    let mut started = 0;
+    let mut seen = vec![];
     while !seen.contains(&whole) {
         world.arrive(Claim::CORE);
         world.arrive(Claim::CORE);

@@ -80,6 +80,8 @@ pub(super) enum Lack {
     Turn,
     /// Its driver is asked how much memory the device has.
     Size,
+    /// It is one of several rounds, or is measured again: the others of the round before are executed first.
+    Round,
     /// Something is being installed: what it requires, or what would disturb a timed run.
     Setup,
 }
@@ -96,6 +98,7 @@ impl fmt::Display for Lack {
             Self::Vram(token) => write!(f, "memory of {token}"),
             Self::Turn => f.write_str("turn of an overtaken step"),
             Self::Size => f.write_str("size of the device's memory"),
+            Self::Round => f.write_str("the round before"),
             Self::Setup => f.write_str("installation"),
         }
     }
@@ -220,7 +223,8 @@ impl Machine {
     fn unit(&self, claim: &DeviceClaim) -> Result<usize, Lack> {
         let mut lack = None;
         for &at in claim.any_of.iter() {
-            let (unit, used) = (&self.capacity.units[at], &self.used[at]);
+            let unit = &self.capacity.units[at];
+            let used = &self.used[at];
             let room = unit
                 .vram
                 .map_or(u64::MAX, |vram| vram.saturating_sub(used.vram));

@@ -210,7 +210,8 @@ mod tests {
 
     #[test]
     fn a_pass_after_a_failure_is_flaky_and_a_failure_stays_one() {
-        let (outcome, reason) = (Outcome::Timeout, Some("slow".into()));
+        let outcome = Outcome::Timeout;
+        let reason = Some("slow".into());
         let attempt = attempt_of(
             &Record {
                 outcome,

@@ -7,9 +7,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::base::Digest;
 use crate::exec::schedule::Scheduler;
+use crate::exec::schedule::resources::Lack;
 use crate::plan::Plan;
 use crate::runtime::Order;
 use crate::step::StepId;
+
+/// The number of what is measured again of cases that have one round: after every round that there may be.
+const LAST: u32 = u32::MAX;
 
 pub(super) struct Rounds {
     /// Equal seeds give equal orders.
@@ -19,6 +23,8 @@ pub(super) struct Rounds {
     /// Ready, by round.
     waiting: BTreeMap<u32, BTreeSet<StepId>>,
     orders: HashMap<StepId, Order>,
+    /// How many had their turn.
+    begun: u32,
 }
 
 impl Rounds {
@@ -38,6 +44,7 @@ impl Rounds {
             numbers: runs.collect(),
             waiting: BTreeMap::new(),
             orders: HashMap::new(),
+            begun: 0,
         }
     }
 
@@ -50,6 +57,13 @@ impl Rounds {
     pub(super) fn take_in(&mut self, id: StepId) -> bool {
         let number = self.numbers.get(&id);
         number.is_some_and(|number| self.waiting.entry(*number).or_default().insert(id))
+    }
+
+    /// Takes in a run that is measured again: after the others of its round, and before the next one, which reads what the
+    /// first gave.
+    pub(super) fn take_in_again(&mut self, id: StepId) {
+        let number = self.numbers.get(&id).copied().unwrap_or(LAST);
+        self.waiting.entry(number).or_default().insert(id);
     }
 
     /// In which order the step runs among all rounds.
@@ -66,15 +80,15 @@ impl Rounds {
         ids.sort_by_cached_key(|id| {
             Digest::of(format!("{} {number} {}", self.seed, plan.step(*id).name).as_bytes())
         });
-        for id in &ids {
-            let place = self.orders.len() as u32;
+        for id in ids.iter().filter(|id| self.numbers.contains_key(id)) {
             self.orders.insert(
                 *id,
                 Order {
                     seed: self.seed,
-                    place,
+                    place: self.begun,
                 },
             );
+            self.begun += 1;
         }
         ids
     }
@@ -94,7 +108,8 @@ impl Scheduler<'_> {
         }
         let ids = self.rounds.next(self.world.plan);
         let has_any = !ids.is_empty();
-        ids.into_iter().for_each(|id| self.enqueue(id, None));
+        ids.into_iter()
+            .for_each(|id| self.enqueue(id, Some(Lack::Round)));
         has_any
     }
 }

@@ -244,7 +244,8 @@ fn what_does_not_start_gives_back_what_it_held_and_is_started_once_more() {
             why: reason,
             ..
         } = started.remove(0);
-        let (why, at) = ("no server".into(), String::new());
+        let why = "no server".into();
+        let at = String::new();
         scheduler.receive(
             Message::NotStarted {
                 id,

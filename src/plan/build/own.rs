@@ -1,5 +1,5 @@
 //! The steps that are a case's own: besides those that every case has, further rounds of its run, each in a process of its
-//! own (docs/design.md, "Rounds"), and what its quantisation is calibrated on.
+//! own (docs/design/rounds.md), and what its quantisation is calibrated on.
 
 use serde_json::json;
 

@@ -93,7 +93,8 @@ pub(super) fn read(artefact: &Path, manifest: &Manifest) -> Result<Prepared> {
 }
 
 fn described(value: &ValueInfoProto) -> Result<Described> {
-    let (name, tensor) = (value.name().to_owned(), value.tensor());
+    let name = value.name().to_owned();
+    let tensor = value.tensor();
     let told = tensor
         .and_then(|tensor| tensor.elem_type)
         .unwrap_or_default();

@@ -111,7 +111,9 @@ impl<'a> Run<'a> {
                 .push(&item.from, &aside)
                 .with_context(|| format!("failed to push `{}`", item.from.display()))?;
             let parent = item.to.rsplit_once('/').map_or(ROOT, |(parent, _)| parent);
-            let (aside, to, parent) = (quoted(&aside), quoted(&item.to), quoted(parent));
+            let aside = quoted(&aside);
+            let to = quoted(&item.to);
+            let parent = quoted(parent);
             self.adb.do_shell(&format!(
                 "mkdir -p {parent} && chmod 755 {aside} && mv -f {aside} {to}"
             ))?;

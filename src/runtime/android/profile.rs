@@ -55,7 +55,8 @@ impl Profile {
     /// As many inferences as were asked for, each on the accelerator for some time: QNN's CPU and GPU backends have no such
     /// figure.
     pub(super) fn check(&self, asked: usize) -> Result<()> {
-        let (runs, on_it) = (self.runs_ms.len(), self.accelerator_ms.len());
+        let runs = self.runs_ms.len();
+        let on_it = self.accelerator_ms.len();
         ensure!(
             runs == asked,
             "{asked} inferences were asked for, and the profile tells of {runs}"

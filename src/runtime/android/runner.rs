@@ -49,11 +49,9 @@ pub(super) fn execute(
         quoted(&adsp),
         quoted(&format!("{sdk}/qnn-net-run")),
     );
-    let (backend, out, count) = (
-        format!("{sdk}/libQnnHtp.so"),
-        format!("{}/{out}", run.folder),
-        count.to_string(),
-    );
+    let backend = format!("{sdk}/libQnnHtp.so");
+    let out = format!("{}/{out}", run.folder);
+    let count = count.to_string();
     let mut arguments = vec![
         ("--backend", backend.as_str()),
         ("--retrieve_context", binary),

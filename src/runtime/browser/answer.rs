@@ -112,7 +112,8 @@ impl Answer {
         };
         let times = sync.map(timed).transpose()?;
         let (requested, actual_device) = self.devices(options)?;
-        let (requested_device, placement) = (requested.to_owned(), self.placement.clone());
+        let requested_device = requested.to_owned();
+        let placement = self.placement.clone();
         Ok(RawMeasure {
             times,
             requested_device,

@@ -86,7 +86,7 @@ async function run() {
     graphOptimizationLevel: params.optimisation,
     freeDimensionOverrides: params.free_dimensions,
     logSeverityLevel: 0,
-    externalData: params.external.map((path) => ({ path, data: `files/model/${path}` })),
+    externalData: params.external.map((path, at) => ({ path, data: `files/external/${at}` })),
     extra: {
       session: { disable_cpu_ep_fallback: "1" },
       optimization: { disable_specified_optimizers: params.without_fusions.join(";") },

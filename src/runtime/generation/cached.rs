@@ -144,7 +144,9 @@ fn text(
     steps: usize,
 ) -> anyhow::Result<(Tensor, Vec<f64>)> {
     decoder.forget()?;
-    let (mut ids, mut found, mut taken) = (prompt.clone(), Vec::new(), Vec::new());
+    let mut ids = prompt.clone();
+    let mut found = Vec::new();
+    let mut taken = Vec::new();
     let rows = prompt.shape()[0];
     for step in 0..steps {
         let clock = Instant::now();

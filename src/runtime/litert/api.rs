@@ -189,7 +189,8 @@ impl Model {
             .to_string_lossy()
             .into_owned();
         let raw = self.tensor_type(side, index)?;
-        let (rank, element) = ((raw.rank & 0x7f) as usize, element(raw.element));
+        let rank = (raw.rank & 0x7f) as usize;
+        let element = element(raw.element);
         let element = element.with_context(|| {
             format!(
                 "`{name}` has LiteRT's type {}, which orch does not read",
@@ -332,9 +333,11 @@ impl Compiled {
 
     /// Returns when the outputs are complete.
     pub(super) fn run(&mut self) -> Result<(), Failure> {
-        let (inputs, outputs) = (&mut self.inputs, &mut self.outputs);
+        let inputs = &mut self.inputs;
+        let outputs = &mut self.outputs;
         check("run the model", unsafe {
-            let (given, made) = (inputs.as_mut_ptr(), outputs.as_mut_ptr());
+            let given = inputs.as_mut_ptr();
+            let made = outputs.as_mut_ptr();
             (self.of.table.run)(
                 self.compiled,
                 SIGNATURE,
@@ -384,7 +387,8 @@ struct Locked<'m> {
 impl<'m> Locked<'m> {
     fn of(compiled: &'m Compiled, buffer: Handle, mode: c_int) -> Result<Self, Failure> {
         let table = &compiled.of.table;
-        let (mut start, mut size) = (null_mut(), 0);
+        let mut start = null_mut();
+        let mut size = 0;
         check("size a buffer", unsafe {
             (table.packed_size)(buffer, &mut size)
         })?;

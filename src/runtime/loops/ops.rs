@@ -118,7 +118,8 @@ fn product(a: &Tensor, b: &Tensor) -> anyhow::Result<Tensor> {
         width == other && width > 0,
         "rows of {width} and of {other} have no product"
     );
-    let (a, b) = (a.to_f64(), b.to_f64());
+    let a = a.to_f64();
+    let b = b.to_f64();
     let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
     let found: Vec<_> = a
         .chunks(width)
@@ -235,7 +236,8 @@ fn put(value: &Tensor, column: &Tensor, place: usize) -> anyhow::Result<Tensor> 
         column.element().word(),
         column.shape()
     );
-    let (size, mut bytes) = (value.element().size(), value.bytes().to_vec());
+    let size = value.element().size();
+    let mut bytes = value.bytes().to_vec();
     for row in 0..rows {
         bytes[(row * places + place) * size..][..size]
             .copy_from_slice(&column.bytes()[row * size..][..size]);

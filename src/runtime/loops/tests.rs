@@ -18,7 +18,8 @@ fn tensor(given: &Value) -> Tensor {
             .iter()
             .for_each(|item| flat(item, depth + 1, shape, found));
     }
-    let (mut shape, mut found) = (Vec::new(), Vec::new());
+    let mut shape = Vec::new();
+    let mut found = Vec::new();
     flat(given, 0, &mut shape, &mut found);
     let element = if given.to_string().contains('.') {
         Element::Float32

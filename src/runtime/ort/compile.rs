@@ -285,7 +285,8 @@ fn clear(folder: &Path) -> Result<()> {
     };
     for entry in std::fs::read_dir(folder).with_context(left)? {
         let entry = entry.with_context(left)?;
-        let (path, kind) = (entry.path(), entry.file_type().with_context(left)?);
+        let path = entry.path();
+        let kind = entry.file_type().with_context(left)?;
         if kind.is_dir() {
             bfs::remove_dir(&path)
         } else {

@@ -246,10 +246,8 @@ pub(super) fn built_in(
 /// MIGraphX, or the older ROCm provider where the loaded library has that one and not the other.
 pub(super) fn of_amd() -> &'static str {
     let is_here = |answer: ort::Result<bool>| answer.unwrap_or(false);
-    let (new, old) = (
-        is_here(ep::MIGraphX::is_available()),
-        is_here(ep::ROCm::is_available()),
-    );
+    let new = is_here(ep::MIGraphX::is_available());
+    let old = is_here(ep::ROCm::is_available());
     if old && !new { ROCM } else { MIGRAPHX }
 }
 

@@ -3,9 +3,10 @@
 //!
 //! The only home of the ort crate. It knows nothing of the spec: paths, options and the order of tensors come with the
 //! job and its trees. A provider that could not take the whole model is an error here, never a quiet run on the CPU
-//! (docs/design.md, "Jobs").
+//! (docs/design/jobs.md).
 
 mod compile;
+mod declared;
 mod decoder;
 mod gpu;
 mod half;

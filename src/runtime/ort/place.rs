@@ -74,7 +74,8 @@ const PLACES: &[(&str, Open)] = &[
 
 impl Place {
     pub(super) fn new(provider: &'static str, requested: &str, actual: impl Into<String>) -> Self {
-        let (requested, actual) = (requested.to_owned(), actual.into());
+        let requested = requested.to_owned();
+        let actual = actual.into();
         Self {
             provider,
             requested,
@@ -181,7 +182,8 @@ impl Place {
         placement: &Placement,
         nodes: impl FnOnce() -> Result<Vec<NodeProto>>,
     ) -> Result<()> {
-        let (elsewhere, counts) = (placement.elsewhere(self.provider), placement.counts());
+        let elsewhere = placement.elsewhere(self.provider);
+        let counts = placement.counts();
         let (status, reason) = if let Some(node) = elsewhere.first() {
             let reason = format!(
                 "{} of the model's nodes ran elsewhere than on {}: {} `{}` and others; placement {counts:?}",

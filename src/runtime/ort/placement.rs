@@ -30,7 +30,8 @@ impl Placement {
         // SAFETY: the arrays and strings belong to the session, which outlives this block; every pointer is passed to
         // the function of the C API that is documented to take it, and every status is consumed by `check`.
         unsafe {
-            let (mut graphs, mut count) = (std::ptr::null::<*const OrtEpAssignedSubgraph>(), 0);
+            let mut graphs = std::ptr::null::<*const OrtEpAssignedSubgraph>();
+            let mut count = 0;
             check((api.Session_GetEpGraphAssignmentInfo)(
                 session.ptr(),
                 &mut graphs,
@@ -38,7 +39,8 @@ impl Placement {
             ))?;
             for graph in slice(graphs, count) {
                 let provider = text(|out| (api.EpAssignedSubgraph_GetEpName)(*graph, out))?;
-                let (mut nodes, mut count) = (std::ptr::null::<*const OrtEpAssignedNode>(), 0);
+                let mut nodes = std::ptr::null::<*const OrtEpAssignedNode>();
+                let mut count = 0;
                 check((api.EpAssignedSubgraph_GetNodes)(
                     *graph, &mut nodes, &mut count,
                 ))?;

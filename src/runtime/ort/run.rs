@@ -12,7 +12,7 @@ use super::host::{CPU, QNN};
 use super::infer::{Feed, collect, infer};
 use super::place::Bench;
 use super::refusal::{Verdict, examine};
-use super::{Params, gpu, half};
+use super::{Params, declared, gpu, half};
 use crate::device::vram;
 use crate::runtime::control::{self, Witness};
 use crate::runtime::generation;
@@ -30,7 +30,8 @@ pub(super) fn run(job: &Job, params: &Params) -> Result<JobOutput> {
 
 /// As [`run`], with the libraries already loaded.
 pub(super) fn run_at(job: &Job, bench: &Bench<'_>) -> Result<JobOutput> {
-    let (place, measured) = (&bench.place, bench.params.measure);
+    let place = &bench.place;
+    let measured = bench.params.measure;
     let artefact = job.artefact()?;
     if let Some(looped) = Loop::read(artefact)? {
         return run_loop(job, bench, &looped);
@@ -96,7 +97,8 @@ pub(super) fn run_at(job: &Job, bench: &Bench<'_>) -> Result<JobOutput> {
 
 /// The same of a model of several: a session for each component, and the loop that calls them.
 fn run_loop(job: &Job, bench: &Bench<'_>, looped: &Loop) -> Result<JobOutput> {
-    let (place, measured) = (&bench.place, bench.params.measure);
+    let place = &bench.place;
+    let measured = bench.params.measure;
     let artefact = job.artefact()?;
     let inputs = tensors::read(&artefact.join(tensors::INPUTS))?;
     let components = looped.components(artefact)?;
@@ -185,7 +187,8 @@ pub(super) fn reference(job: &Job, params: &Params) -> Result<JobOutput> {
                 as Box<Infer<'_>>,
         )
     };
-    let found = control::reference(artefact, &job.out, &BY, start)?;
+    let declared = declared::declared(&model_file(artefact)?)?;
+    let found = control::reference(artefact, &job.out, &BY, &declared, start)?;
     let mut facts = bench.facts()?;
     facts.insert("graph_optimisation".to_owned(), json!("none"));
     facts.extend(found);
@@ -217,7 +220,8 @@ fn explained(error: anyhow::Error, bench: &Bench<'_>, model: &Path) -> anyhow::E
     if provider == CPU {
         return error;
     }
-    let (status, said) = (Refusal::status_of(&error), format!("{error:#}"));
+    let status = Refusal::status_of(&error);
+    let said = format!("{error:#}");
     if let Some(reason) = without_f16(&said) {
         return Refusal::because(JobStatus::Unsupported, reason);
     }

@@ -169,7 +169,8 @@ fn same(expected: &Tensors, got: &Tensors, parity: f64) -> anyhow::Result<()> {
             lowered.shape() == tensor.shape(),
             "the lowered graph changes the shape of `{name}`"
         );
-        let (a, b) = (tensor.to_f64(), lowered.to_f64());
+        let a = tensor.to_f64();
+        let b = lowered.to_f64();
         let scale = a.iter().fold(1.0f64, |scale, value| scale.max(value.abs()));
         // Not finite on both sides at the same place is the same; on one side only it is not, whatever the tolerance.
         let near = |a: f64, b: f64| {

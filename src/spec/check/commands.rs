@@ -124,7 +124,8 @@ fn command(name: At<Arc<str>>, raw: raw::Command, folder: &Path, sink: &mut Sink
             texts.dedup();
             texts.into_boxed_slice()
         };
-        let (outputs, env) = (sorted(texts(raw.outputs)), sorted(texts(raw.env)));
+        let outputs = sorted(texts(raw.outputs));
+        let env = sorted(texts(raw.env));
         let network = raw.network.or(false);
         let writable = sorted(texts(raw.writable))
             .iter()

@@ -31,7 +31,9 @@ pub(super) fn input(
     });
     processed(raw, no_processor, sink);
     let fill = fill(name, raw, folder, sink);
-    let (dtype, shape, (fill, span)) = (*raw.dtype.value()?, shape?, fill?);
+    let dtype = *raw.dtype.value()?;
+    let shape = shape?;
+    let (fill, span) = fill?;
     let whole = raw.data.value().is_some_and(|list| list.whole);
     if let (Fill::Data(values), Some(elements), true) = (&fill, elements, whole)
         && values.len() as u64 != elements

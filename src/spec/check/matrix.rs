@@ -99,7 +99,8 @@ pub(super) fn matrix(raw: Option<&raw::Matrix>, names: &Names<'_>, sink: &mut Si
         .iter()
         .filter_map(|at| expect(at, names, sink).map(Arc::new))
         .collect();
-    let (models, targets) = (models.unwrap_or_default(), targets.unwrap_or_default());
+    let models = models.unwrap_or_default();
+    let targets = targets.unwrap_or_default();
     MatrixSpec {
         models,
         targets,

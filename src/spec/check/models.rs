@@ -317,7 +317,8 @@ fn calibration_sets(raw: &raw::Model, sink: &mut Sink) -> u32 {
         return DEFAULT_CALIBRATION_SETS;
     };
     if !CALIBRATION_SETS.contains(&sets.value) {
-        let (least, most) = (CALIBRATION_SETS.start(), CALIBRATION_SETS.end());
+        let least = CALIBRATION_SETS.start();
+        let most = CALIBRATION_SETS.end();
         let hint =
             format!("from {least} to {most}; without the field it is {DEFAULT_CALIBRATION_SETS}");
         sink.error_hint(
@@ -384,6 +385,7 @@ fn export(raw: &raw::Model, sink: &mut Sink) -> Export {
     let mut export = Export {
         routes: DEFAULT_ROUTES.to_vec(),
         opset: DEFAULT_OPSET,
+        stand_ins: true,
     };
     let Some(given) = raw.export.value() else {
         return export;
@@ -393,6 +395,9 @@ fn export(raw: &raw::Model, sink: &mut Sink) -> Export {
     repeated(routes, |route| format!("route `{}`", route.word()), sink);
     if !given.routes.is_absent() {
         export.routes = routes.iter().map(|route| route.value).collect();
+    }
+    if let Some(stand_ins) = given.stand_ins.given() {
+        export.stand_ins = stand_ins.value;
     }
     if let Some(opset) = given.opset.given() {
         export.opset = opset.value;

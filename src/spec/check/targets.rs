@@ -18,6 +18,7 @@ pub(super) const DEFAULT_MEASURE: Measure = Measure {
     warmup: 3,
     samples: 30,
     rounds: 1,
+    remeasure_seconds: 10,
     max_seconds: 10.0,
     timeout_seconds: 600,
 };
@@ -140,11 +141,11 @@ fn own_measure(given: &Timed, general: Measure, sink: &mut Sink) -> Measure {
         }
         Timed::By(given) => given,
     };
-    // A time limit alone does not ask for times.
+    // Limits of time alone do not ask for times.
     let asks = given
         .written()
         .iter()
-        .any(|(key, _)| *key != "timeout_seconds");
+        .any(|(key, _)| !["timeout_seconds", "remeasure_seconds"].contains(key));
     let own = measure(given, general, sink);
     if asks {
         Measure {
@@ -162,6 +163,7 @@ fn measure(given: &raw::Measure, base: Measure, sink: &mut Sink) -> Measure {
         warmup,
         samples,
         rounds,
+        remeasure_seconds,
         max_seconds,
         timeout_seconds,
     } = given;
@@ -169,7 +171,8 @@ fn measure(given: &raw::Measure, base: Measure, sink: &mut Sink) -> Measure {
         "`samples` must be at least 1: a run without a sample measures nothing".to_owned()
     };
     samples.must(sink, |count| *count > 0, none);
-    let (least, most) = (ROUNDS.start(), ROUNDS.end());
+    let least = ROUNDS.start();
+    let most = ROUNDS.end();
     let beyond = |count: &u32| format!("`rounds` must be {least} to {most}, found {count}");
     rounds.must(sink, |count| ROUNDS.contains(count), beyond);
     max_seconds.must(
@@ -183,6 +186,7 @@ fn measure(given: &raw::Measure, base: Measure, sink: &mut Sink) -> Measure {
         warmup: warmup.or(base.warmup),
         samples: samples.or(base.samples),
         rounds: rounds.or(base.rounds),
+        remeasure_seconds: remeasure_seconds.or(base.remeasure_seconds),
         max_seconds: max_seconds.or(base.max_seconds),
         timeout_seconds: timeout_seconds.or(base.timeout_seconds),
     }

@@ -59,10 +59,8 @@ impl<'t> Layout<'t> {
 
     /// The whole lines of a range, with their ends.
     pub(super) fn lines(&self, range: &Range<usize>) -> Range<usize> {
-        let (first, last) = (
-            self.number(range.start),
-            self.number(range.end.saturating_sub(1).max(range.start)),
-        );
+        let first = self.number(range.start);
+        let last = self.number(range.end.saturating_sub(1).max(range.start));
         self.starts[first]
             ..self
                 .starts
@@ -172,7 +170,8 @@ impl<'t> Layout<'t> {
     /// Behind the bracket that closes the one at `open`.
     fn closing(&self, open: usize) -> Result<usize, String> {
         let bytes = self.text.as_bytes();
-        let (mut depth, mut at) = (0_u32, open);
+        let mut depth = 0_u32;
+        let mut at = open;
         while at < bytes.len() {
             match bytes[at] {
                 b'[' | b'{' => depth += 1,

@@ -221,7 +221,8 @@ fn threads_that_put_the_first_files_into_one_folder_all_succeed() {
     for round in 0..300 {
         let root = dir.path().join(round.to_string());
         fs::create_dir(&root).unwrap();
-        let (blobs, together) = (Blobs::new(&root), std::sync::Barrier::new(texts.len()));
+        let blobs = Blobs::new(&root);
+        let together = std::sync::Barrier::new(texts.len());
         let put = |(n, text): (usize, &String)| {
             together.wait();
             blobs
@@ -236,4 +237,22 @@ fn threads_that_put_the_first_files_into_one_folder_all_succeed() {
                 .for_each(|one| drop(scope.spawn(move || put(one))))
         });
     }
+}
+
+/// The package `onnx` refuses external data that has several names.
+#[test]
+fn weights_beside_a_graph_are_laid_out_as_lone_files() {
+    let (dir, store) = opened();
+    let scratch = store.scratch().unwrap();
+    let made = scratch.dir("made").unwrap();
+    let files = ["model.onnx", "manifest.json", "part 0.bin", "sub/weights"];
+    fs::create_dir_all(made.join("sub")).unwrap();
+    for file in files {
+        fs::write(made.join(file), file).unwrap();
+    }
+    let tree = store.publish(&made).unwrap();
+    let at = dir.path().join("at");
+    store.lay_out(&tree, &at, LaidAs::Links).unwrap();
+    let names = files.map(|file| fs::metadata(at.join(file)).unwrap().nlink());
+    assert_eq!(names, [2, 2, 1, 1]);
 }

@@ -1,5 +1,5 @@
 //! Collects garbage: records by the user's limits, then everything that no record needs. Safe beside running processes and
-//! against being killed; why, stands in docs/design.md, "Collecting garbage".
+//! against being killed; why, stands in docs/design/store.md, "Collecting garbage".
 
 mod choose;
 mod sort;

@@ -90,7 +90,9 @@ impl Survey {
             .parse::<jiff::Timestamp>()
             .map_or(0, jiff::Timestamp::as_second);
         let inputs = said.key.0.into();
-        let (key, step, output) = (header.id, header.step, header.output);
+        let key = header.id;
+        let step = header.step;
+        let output = header.output;
         self.records.push(Told {
             at,
             key,

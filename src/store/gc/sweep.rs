@@ -132,7 +132,8 @@ impl DiskStore {
         let (Some(parent), Some(own)) = (self.root().parent(), number(self.root())) else {
             return Ok(Default::default());
         };
-        let (mut gone, mut unmarked) = (Vec::new(), Vec::new());
+        let mut gone = Vec::new();
+        let mut unmarked = Vec::new();
         for path in listed(parent)? {
             if number(&path).is_none_or(|number| number >= own)
                 || !path.is_dir()

@@ -13,7 +13,8 @@ use crate::store::{LaidAs, StoreError};
 fn opened() -> (tempfile::TempDir, DiskStore, DiskStore) {
     let dir = tempfile::tempdir().unwrap();
     let open = || DiskStore::open(dir.path()).unwrap();
-    let (ours, theirs) = (open(), open());
+    let ours = open();
+    let theirs = open();
     (dir, ours, theirs)
 }
 
@@ -29,7 +30,8 @@ fn record(step: &str, output: Option<Digest>) -> Record {
     let mut key = KeyDoc::default();
     key.set("step", step);
     key.set("output", format!("{output:?}"));
-    let (step, started) = (step.into(), "2026-01-01T00:00:00Z".into());
+    let step = step.into();
+    let started = "2026-01-01T00:00:00Z".into();
     Record {
         step,
         key,

@@ -38,7 +38,8 @@ pub(super) fn record(bytes: &[u8], has_tree: impl Fn(&Digest) -> bool) -> Result
             ));
         }
     };
-    let (outcome, found) = (record.outcome.label(), if has_output { "no" } else { "a" });
+    let outcome = record.outcome.label();
+    let found = if has_output { "no" } else { "a" };
     let otherwise = || format!("the record of {step} is {outcome} and has {found} tree");
     ensure(record.output.is_some() == has_output, otherwise)?;
     if let Some(tree) = record.output.filter(|tree| !has_tree(tree)) {

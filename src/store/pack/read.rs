@@ -75,7 +75,8 @@ impl DiskStore {
             reading.blob(entry)?;
         }
         let missing = reading.amount(|state| *state == State::Missing);
-        let (all, missing) = (head.blobs.count, missing.count);
+        let all = head.blobs.count;
+        let missing = missing.count;
         let lacks = || {
             reading.refused(&format!(
                 "it is cut short: {missing} of its {all} files are missing"
@@ -84,8 +85,10 @@ impl DiskStore {
         ensure(missing == 0, lacks)?;
         let new_blobs = reading.amount(|state| matches!(state, State::Came(_)));
         reading.place()?;
-        let (new_trees, new_records) = (reading.append_trees()?, reading.append_records()?);
-        let (records, trees) = (head.records.lines, head.trees.lines);
+        let new_trees = reading.append_trees()?;
+        let new_records = reading.append_records()?;
+        let records = head.records.lines;
+        let trees = head.trees.lines;
         Ok(Imported {
             records,
             new_records,
@@ -208,14 +211,16 @@ impl Reading<'_> {
     }
 
     fn check_trees(&mut self) -> Result<()> {
-        let (mut trees, mut wanted) = (HashSet::new(), HashMap::new());
+        let mut trees = HashSet::new();
+        let mut wanted = HashMap::new();
         self.lines(TREES, |line| {
             let manifest = check::manifest(line).map_err(|what| self.refused(&what))?;
             ensure(trees.insert(Digest::of(line)), || {
                 self.refused("it holds a tree twice")
             })?;
             for file in manifest.files {
-                let (digest, size) = (file.digest, file.size);
+                let digest = file.digest;
+                let size = file.size;
                 let known = wanted.entry(file.blob()).or_insert(Wanted {
                     file,
                     state: State::Missing,
@@ -235,7 +240,8 @@ impl Reading<'_> {
     }
 
     fn check_records(&self) -> Result<()> {
-        let (mut keys, mut used) = (HashSet::new(), HashSet::new());
+        let mut keys = HashSet::new();
+        let mut used = HashSet::new();
         self.lines(RECORDS, |line| {
             let record = check::record(line, |tree| self.trees.contains(tree))
                 .map_err(|what| self.refused(&what))?;
@@ -352,7 +358,9 @@ impl Reading<'_> {
 
     /// Appends what `draft` makes of the lines of a list, in portions; how many entries those are.
     fn append(&self, list: &str, draft: impl Fn(&[u8]) -> Result<Option<Entry>>) -> Result<u64> {
-        let (mut drafts, mut bytes, mut new) = (Vec::new(), 0, 0);
+        let mut drafts = Vec::new();
+        let mut bytes = 0;
+        let mut new = 0;
         self.lines(list, |line| {
             let Some(entry) = draft(line)? else {
                 return Ok(());

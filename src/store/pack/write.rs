@@ -149,8 +149,10 @@ fn spool<T>(
     mut line: impl FnMut(T) -> Result<Vec<u8>>,
 ) -> Result<List> {
     let file = File::create(path).map_err(StoreError::io("write", path))?;
-    let (mut out, mut hasher, mut lines, mut bytes) =
-        (BufWriter::new(file), Hasher::default(), 0, 0);
+    let mut out = BufWriter::new(file);
+    let mut hasher = Hasher::default();
+    let mut lines = 0;
+    let mut bytes = 0;
     for item in items {
         let mut line = line(item)?;
         line.push(b'\n');

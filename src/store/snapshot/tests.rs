@@ -116,7 +116,8 @@ fn what_two_looks_found_otherwise_is_no_snapshot() {
         scene.write("a", text);
         Snapshot::of([&scene.path("a")], &[])
     };
-    let (one, other) = (look("a"), look("longer"));
+    let one = look("a");
+    let other = look("longer");
     for (second, agrees) in [(&one, true), (&other, false)] {
         let mut both = one.clone();
         both.extend(second.clone());

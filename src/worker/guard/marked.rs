@@ -89,7 +89,8 @@ mod tests {
                 .env(name, value);
             command.stdin(Stdio::null()).spawn().unwrap()
         };
-        let (mut ours, mut other) = (start(value), start("another"));
+        let mut ours = start(value);
+        let mut other = start("another");
         // Its environment is that of the test until it has executed the program.
         std::thread::sleep(std::time::Duration::from_millis(100));
         kill(mark.as_bytes());

@@ -85,7 +85,8 @@ fn execute(
             .chain([ptr::null()])
             .collect::<Vec<_>>()
     };
-    let (argv, env) = (pointers(argv), pointers(&env));
+    let argv = pointers(argv);
+    let env = pointers(&env);
     let slot = Slot::take()?;
     if let Some(filter) = filter.as_deref_mut() {
         filter.aim(file.as_ptr());
@@ -117,7 +118,8 @@ fn execute(
     // this thread goes on only then. The mask that is put back is the one that was there.
     let changing = family::changing();
     let (child, error) = unsafe {
-        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        let mut all = std::mem::zeroed();
+        let mut before = std::mem::zeroed();
         libc::sigfillset(&mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
         let top = stack.as_mut_ptr().add(stack.capacity()).cast();

@@ -16,7 +16,8 @@ pub(super) fn flat(graph: &mut Graph, node: &NodeProto) -> Option<()> {
         return None;
     }
     let axis = from_start(*graph.ints(axis)?.first()?, shape.len())?;
-    let (before, rest) = (shape.get(..axis)?, shape.get(axis..)?);
+    let before = shape.get(..axis)?;
+    let rest = shape.get(axis..)?;
     let (summed, behind) = rest.split_first()?;
     let merged = graph.reshape(
         node,

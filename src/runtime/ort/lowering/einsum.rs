@@ -30,7 +30,9 @@ fn plan(equation: &str) -> Option<Plan> {
             .all(|(i, c)| c.is_ascii_alphabetic() && !letters[..i].contains(c));
         plain.then_some(letters)
     };
-    let (a, b, out) = (letters(a)?, letters(b)?, letters(out)?);
+    let a = letters(a)?;
+    let b = letters(b)?;
+    let out = letters(out)?;
     let within = |of: &[char], test: &dyn Fn(&char) -> bool| {
         of.iter().copied().filter(|c| test(c)).collect::<Vec<_>>()
     };
@@ -65,7 +67,8 @@ pub(super) fn product(graph: &mut Graph, node: &NodeProto) -> Option<()> {
     }
     let equation = attribute(node, "equation")?.s.clone()?;
     let plan = plan(std::str::from_utf8(&equation).ok()?)?;
-    let (a_shape, b_shape) = (graph.shape(a)?, graph.shape(b)?);
+    let a_shape = graph.shape(a)?;
+    let b_shape = graph.shape(b)?;
     let size = |c: &char| -> Option<i64> {
         let of = |letters: &[char], shape: &[i64]| {
             letters.iter().position(|l| l == c).map(|at| shape[at])
@@ -74,12 +77,10 @@ pub(super) fn product(graph: &mut Graph, node: &NodeProto) -> Option<()> {
     };
     let sizes = |letters: &[char]| letters.iter().map(&size).collect::<Option<Vec<i64>>>();
     let all = |letters: &[char]| sizes(letters).map(|sizes| sizes.iter().product::<i64>());
-    let (batch, summed, left, right) = (
-        all(&plan.batch)?,
-        all(&plan.summed)?,
-        all(&plan.left)?,
-        all(&plan.right)?,
-    );
+    let batch = all(&plan.batch)?;
+    let summed = all(&plan.summed)?;
+    let left = all(&plan.left)?;
+    let right = all(&plan.right)?;
     let made = [&plan.batch[..], &plan.left, &plan.right].concat();
     let made_sizes = sizes(&made)?;
 

@@ -34,7 +34,9 @@ pub(super) fn embed(proto: &mut GraphProto, folder: &Path) -> anyhow::Result<boo
 }
 
 fn content(tensor: &TensorProto, folder: &Path) -> anyhow::Result<Vec<u8>> {
-    let (mut location, mut offset, mut length) = (None, 0u64, None);
+    let mut location = None;
+    let mut offset = 0u64;
+    let mut length = None;
     for entry in &tensor.external_data {
         let value = entry.value().to_owned();
         match entry.key() {
@@ -57,7 +59,7 @@ fn content(tensor: &TensorProto, folder: &Path) -> anyhow::Result<Vec<u8>> {
     let location = location.context("no file is named")?;
     if !Path::new(&location)
         .components()
-        .all(|part| matches!(part, Component::Normal(_)))
+        .all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
     {
         bail!("is kept outside the model's folder, in `{location}`");
     }

@@ -11,7 +11,8 @@ pub(super) fn flat(graph: &mut Graph, node: &NodeProto) -> Option<()> {
     let [data, indices] = node.input.as_slice() else {
         return None;
     };
-    let (shape, picked) = (graph.shape(data)?, graph.shape(indices)?);
+    let shape = graph.shape(data)?;
+    let picked = graph.shape(indices)?;
     if !is(node, "Gather") || picked.len() < 2 || shape.len() + picked.len() - 1 < RANK {
         return None;
     }
@@ -42,7 +43,8 @@ pub(super) fn nd(graph: &mut Graph, node: &NodeProto) -> Option<()> {
     if !is(node, "GatherND") || int(node, "batch_dims", 0) != 0 {
         return None;
     }
-    let (shape, picked) = (graph.shape(data)?, graph.shape(indices)?);
+    let shape = graph.shape(data)?;
+    let picked = graph.shape(indices)?;
     let (&depth, lead) = picked.split_last()?;
     let depth = usize::try_from(depth)
         .ok()

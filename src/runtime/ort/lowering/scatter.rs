@@ -36,7 +36,8 @@ pub(super) fn masked(graph: &mut Graph, node: &NodeProto) -> Option<()> {
     let (mask, width) = rows(graph, &mask, &shape)
         .filter(|(_, width)| length % width == 0)
         .unwrap_or((mask, 1));
-    let (count, held) = (shape.iter().product::<i64>() / width, length / width);
+    let count = shape.iter().product::<i64>() / width;
+    let held = length / width;
     let bound = |graph: &mut Graph, value| graph.whole(node, INT32, &[], &[value]);
 
     let number = graph.op(
@@ -50,7 +51,8 @@ pub(super) fn masked(graph: &mut Graph, node: &NodeProto) -> Option<()> {
     let counted = graph.op(node, "CumSum", &[&list, &axis], vec![]);
     let one = bound(graph, 1);
     let order = graph.op(node, "Sub", &[&counted, &one], vec![]);
-    let (least, most) = (bound(graph, 0), bound(graph, held - 1));
+    let least = bound(graph, 0);
+    let most = bound(graph, held - 1);
     let index = graph.op(node, "Clip", &[&order, &least, &most], vec![]);
     let table_shape: &[i64] = if width == 1 { &[held] } else { &[held, width] };
     let table = graph.reshape(node, &source, table_shape);

@@ -14,7 +14,8 @@ pub(super) fn still(graph: &mut Graph, node: &NodeProto) -> Option<()> {
     if !is(node, "Transpose") {
         return None;
     }
-    let (shape, order) = (graph.shape(value)?, &attribute(node, "perm")?.ints);
+    let shape = graph.shape(value)?;
+    let order = &attribute(node, "perm")?.ints;
     let sizes: Vec<i64> = order
         .iter()
         .map(|axis| shape.get(usize::try_from(*axis).ok()?).copied())

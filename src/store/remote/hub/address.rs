@@ -34,7 +34,8 @@ impl Address {
         };
         if reapi::Address::is_meant_by(&config.url) {
             let server = reapi::Address::of("the remote", &config.url, &config.options)?;
-            let (settings, shown) = (BTreeMap::new(), server.shown.clone());
+            let settings = BTreeMap::new();
+            let shown = server.shown.clone();
             let writes = config.mode != Some(Mode::ReadOnly);
             return Ok(Self {
                 scheme: "grpc",
@@ -197,7 +198,8 @@ mod tests {
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect();
-        let (timeout, wait) = (Duration::from_secs(1), Duration::from_secs(1));
+        let timeout = Duration::from_secs(1);
+        let wait = Duration::from_secs(1);
         let config = RemoteConfig {
             url: url.into(),
             mode,

@@ -65,10 +65,8 @@ pub(super) fn open(
     ensure(record.key.digest() == *key, || Refusal::OtherKey)?;
     ensure(Held::of(record.outcome) != Held::No, || Refusal::NoSuccess)?;
     // What passed has made a tree, if an empty one; what was refused has made none.
-    let (output, is_made) = (
-        manifest.as_ref().map(Manifest::digest),
-        record.outcome.is_made(),
-    );
+    let output = manifest.as_ref().map(Manifest::digest);
+    let is_made = record.outcome.is_made();
     ensure(
         record.output == output && output.is_some() == is_made,
         || Refusal::OtherTree,
@@ -96,7 +94,8 @@ mod tests {
     use crate::store::ManifestFile;
 
     fn file(path: &str, content: &[u8]) -> ManifestFile {
-        let (size, digest) = (content.len() as u64, Digest::of(content));
+        let size = content.len() as u64;
+        let digest = Digest::of(content);
         ManifestFile {
             path: path.into(),
             size,
@@ -163,7 +162,8 @@ mod tests {
     fn with_a_secret_only_those_who_share_it_are_believed() {
         let (record, manifest) = result(Vec::new());
         let key = record.key.digest();
-        let (ours, theirs) = (Secret::of("test", "ours"), Secret::of("test", "theirs"));
+        let ours = Secret::of("test", "ours");
+        let theirs = Secret::of("test", "theirs");
         let open_as = |made: Option<&Secret>| {
             open(&seal(&record, Some(&manifest), made), &key, Some(&ours)).map(drop)
         };

@@ -158,7 +158,8 @@ impl Service {
         to: &Path,
     ) -> Result<(), Trouble> {
         let mut file = std::fs::File::create(to).map_err(StoreError::io("write", to))?;
-        let (mut hasher, mut got) = (Hasher::default(), 0);
+        let mut hasher = Hasher::default();
+        let mut got = 0;
         let take = |piece: &[u8]| {
             got += piece.len() as u64;
             ensure(got <= wanted.size, || Refusal::WrongContent)?;
