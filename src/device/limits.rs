@@ -66,19 +66,23 @@ pub fn free_memory(host: &Host) -> Option<u64> {
     v2.into_iter().chain(v1).chain(machine).min()
 }
 
-/// How many processes the kernel has killed for want of memory: in this process's control group and all below it, where
-/// version 2 counts that, else on the whole machine. What is killed elsewhere on a shared host is then not ours.
+/// How many processes the kernel has killed for want of memory: in this process's control group where that counts them
+/// (version 2 with all groups below it, version 1 without), else on the whole machine. A kill elsewhere on a shared host
+/// is not counted where the group counts.
 pub fn kernel_oom_kills(host: &Host) -> Option<u64> {
-    let count = |text: String| field(&text, "oom_kill", ' ')?.parse().ok();
-    let group = || {
-        folders(host, "")
-            .into_iter()
-            .rev()
-            .find_map(|folder| host.text(&format!("{folder}/memory.events")))
+    let count = |path: &str| {
+        let text = host.text(path)?;
+        field(&text, "oom_kill", ' ')?.parse().ok()
     };
-    group()
-        .and_then(count)
-        .or_else(|| host.text("/proc/vmstat").and_then(count))
+    let of_group = |controller: &str, file: &str| {
+        folders(host, controller)
+            .iter()
+            .rev()
+            .find_map(|folder| count(&format!("{folder}/{file}")))
+    };
+    of_group("", "memory.events")
+        .or_else(|| of_group("memory", "memory.oom_control"))
+        .or_else(|| count("/proc/vmstat"))
 }
 
 /// What each limit of the control group and its ancestors leaves. Cached files count as used there, and go when asked.
@@ -197,6 +201,11 @@ mod tests {
             "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
         );
         assert_eq!(kills(), Some(7));
+        put(
+            "sys/fs/cgroup/memory/ci/job/memory.oom_control",
+            "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n",
+        );
+        assert_eq!(kills(), Some(3));
         // Version 2, as systemd makes it for a user's scope.
         put(
             "proc/self/cgroup",

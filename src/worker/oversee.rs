@@ -52,8 +52,6 @@ pub(super) struct Overseer<'a> {
     why: Option<(Ended, Instant)>,
     /// The kernel's count of kills for want of memory before this job can have been one of them.
     kernel_kills: Option<u64>,
-    /// Whether that was counted while the job ran; before, it is what was known when it began.
-    is_counted: bool,
 }
 
 impl<'a> Overseer<'a> {
@@ -66,8 +64,7 @@ impl<'a> Overseer<'a> {
             next: start + TICK,
             next_whole: start + WHOLE,
             why: None,
-            kernel_kills: known_kernel_kills(),
-            is_counted: false,
+            kernel_kills: kernel_kills(),
         }
     }
 
@@ -95,9 +92,6 @@ impl<'a> Overseer<'a> {
             return Verdict::GoesOn;
         }
         self.next = now + TICK;
-        if !self.is_counted {
-            (self.kernel_kills, self.is_counted) = (kernel_kills(), true);
-        }
         if let Some((_, kill_at)) = &self.why {
             return if now >= *kill_at {
                 Verdict::Kill
@@ -227,22 +221,12 @@ impl Drop for Overseer<'_> {
 
 static HOST: LazyLock<Host> = LazyLock::new(Host::real);
 static TOTAL: LazyLock<Option<u64>> = LazyLock::new(|| whole_memory(&HOST));
-/// The kernel's count of kills as of the last look.
-static LAST_COUNT: Mutex<Option<Option<u64>>> = Mutex::new(None);
 /// What each job that is watched held when it was last measured, by leader.
 static SIZES: Mutex<BTreeMap<i32, u64>> = Mutex::new(BTreeMap::new());
 
 /// The kernel's count of processes that it killed for want of memory; None where it keeps none.
 fn kernel_kills() -> Option<u64> {
-    let now = device::kernel_oom_kills(&HOST);
-    *lock(&LAST_COUNT) = Some(now);
-    now
-}
-
-/// The count as of the last look: jobs that end before anyone looks at them cost no count of their own.
-fn known_kernel_kills() -> Option<u64> {
-    let known = *lock(&LAST_COUNT);
-    known.unwrap_or_else(kernel_kills)
+    device::kernel_oom_kills(&HOST)
 }
 
 fn part(bytes: u64, part: f64) -> u64 {
