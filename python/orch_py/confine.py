@@ -20,7 +20,8 @@ _PATH_BENEATH = 1
 _NO_NEW_PRIVS = 38
 # Rights by the version that brought them. Reading and executing are not among them: they stay free.
 _WRITING = {1: 0b1_1111_1111_0010, 2: 1 << 13, 3: 1 << 14, 5: 1 << 15}
-_OF_FILES = (1 << 1) | (1 << 14) | (1 << 15)
+_WRITE_FILE = 1 << 1
+_OF_FILES = _WRITE_FILE | (1 << 14) | (1 << 15)
 _TCP = {4: 0b11}
 _SCOPES = {6: 0b11}
 
@@ -39,12 +40,20 @@ def confine(grants: dict[str, Any]) -> None:
     # An older kernel knows a shorter structure.
     size = 8 * (3 if since >= 6 else 2 if since >= 4 else 1)
     rules = _checked(libc.syscall(_CREATE_RULESET, handled, ctypes.c_size_t(size), 0), "make rules")
-    for path in grants["write"]:
+
+    def grant(path: str, allowed: int) -> None:
         folder = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        allowed = writing if stat.S_ISDIR(os.fstat(folder).st_mode) else writing & _OF_FILES
+        if not stat.S_ISDIR(os.fstat(folder).st_mode):
+            allowed &= _OF_FILES
         beneath = allowed.to_bytes(8, "little") + folder.to_bytes(4, "little")
         _checked(libc.syscall(_ADD_RULE, rules, _PATH_BENEATH, beneath, 0), f"grant {path}")
         os.close(folder)
+
+    for path in grants["write"]:
+        grant(path, writing)
+    # GPU drivers name their threads by what the kernel shows of the own process.
+    if os.path.exists("/proc/self"):
+        grant("/proc/self", _WRITE_FILE)
     libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0)
     _checked(libc.syscall(_RESTRICT_SELF, rules, 0), "restrict the process")
     os.close(rules)

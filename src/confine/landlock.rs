@@ -75,6 +75,7 @@ impl Confinement {
 
     /// Holds the calling process to it for good. Makes system calls only, so it may be called between fork and exec.
     pub fn enter(&self) -> io::Result<()> {
+        self.grant_own_records()?;
         // SAFETY: neither call takes a pointer.
         let code = unsafe {
             libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
@@ -86,6 +87,48 @@ impl Confinement {
             Err(io::Error::last_os_error())
         }
     }
+}
+
+impl Confinement {
+    /// Grants the calling process to write to what the kernel shows of it, as GPU drivers do that name their threads
+    /// (`/proc/self/task/…/comm`). Only the process itself can name that folder, so the rule is added here.
+    fn grant_own_records(&self) -> io::Result<()> {
+        // SAFETY: the path ends with a NUL, the structure is the kernel's `landlock_path_beneath_attr`, and both outlive
+        // the calls.
+        unsafe {
+            let folder = libc::open(c"/proc/self".as_ptr(), libc::O_PATH | libc::O_CLOEXEC);
+            if folder < 0 {
+                // Without a mounted /proc there is nothing to write to.
+                return Ok(());
+            }
+            let beneath = OwnRecords {
+                allowed_access: WRITE_FILE,
+                parent_fd: folder,
+            };
+            let code = libc::syscall(
+                libc::SYS_landlock_add_rule,
+                self.0.as_raw_fd(),
+                PATH_BENEATH,
+                &raw const beneath,
+                0,
+            );
+            let error = io::Error::last_os_error();
+            libc::close(folder);
+            if code == 0 { Ok(()) } else { Err(error) }
+        }
+    }
+}
+
+/// The kernel's `LANDLOCK_ACCESS_FS_WRITE_FILE`.
+const WRITE_FILE: u64 = 1 << 1;
+/// The kernel's `LANDLOCK_RULE_PATH_BENEATH`.
+const PATH_BENEATH: libc::c_int = 1;
+
+/// The kernel's `landlock_path_beneath_attr`.
+#[repr(C, packed)]
+struct OwnRecords {
+    allowed_access: u64,
+    parent_fd: libc::c_int,
 }
 
 fn failed(error: impl std::fmt::Display) -> io::Error {
@@ -127,7 +170,7 @@ mod tests {
         fs::hard_link(at("theirs"), at("linked")).unwrap();
         let grants = Grants::folders([at("own").as_path()]);
         let Some((ok, said)) = run(
-            "echo y > made && mkdir d && mv made d && echo > /dev/null",
+            "echo y > made && mkdir d && mv made d && echo > /dev/null && echo own >> /proc/self/comm",
             &at("own"),
             &grants,
         ) else {
