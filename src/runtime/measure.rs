@@ -108,7 +108,7 @@ pub fn run<S, O>(
     let first_ms = millis(clock.elapsed());
 
     let mut once = || infer(&mut loaded);
-    let warmup_ms = warm_up(params, &mut once)?;
+    let warmup_ms = warm_up(params, &mut || Ok(timed(&mut once)?.0))?;
     let before = Meter::now();
     let Sampled {
         wall: samples_ms,
@@ -142,20 +142,21 @@ pub fn run<S, O>(
 }
 
 /// Infers until times are stable. Who asks for no warm-up gets none.
-fn warm_up<O>(
+fn warm_up(
     params: &MeasureParams,
-    infer: &mut impl FnMut() -> anyhow::Result<O>,
+    sample: &mut impl FnMut() -> anyhow::Result<f64>,
 ) -> anyhow::Result<Vec<f64>> {
-    let begin = Instant::now();
+    let mut spent_ms = 0.0;
     let mut taken = Vec::new();
     let mut least = f64::INFINITY;
     let mut stable = 0;
-    let is_warm = |count: usize, stable: u32| {
+    let is_warm = |count: usize, stable: u32, spent_ms: f64| {
         count >= params.warmup as usize
-            && (params.warmup == 0 || (stable >= STABLE && begin.elapsed() >= WARM))
+            && (params.warmup == 0 || (stable >= STABLE && spent_ms >= millis(WARM)))
     };
-    while !is_warm(taken.len(), stable) && begin.elapsed().as_secs_f64() < params.max_seconds {
-        let (ms, _) = timed(infer)?;
+    while !is_warm(taken.len(), stable, spent_ms) && spent_ms < params.max_seconds * 1e3 {
+        let ms = sample()?;
+        spent_ms += ms;
         stable = if ms < least * (1.0 - FASTER) {
             0
         } else {
@@ -392,14 +393,11 @@ mod tests {
             timeout_seconds: None,
         };
         // Ever faster, and then no more.
-        let naps = [200, 120, 80, 50, 30, 30, 30, 30, 30, 30, 30, 30];
-        let mut naps = naps.into_iter().map(Duration::from_millis);
-        let mut infer = || {
-            std::thread::sleep(naps.next().expect("it goes on for ever"));
-            Ok(())
-        };
-        let taken = warm_up(&params, &mut infer).unwrap();
-        assert!(taken.len() >= 5 + STABLE as usize, "{taken:?}");
+        let times_ms = [200.0, 120.0, 80.0, 50.0, 30.0, 30.0, 30.0, 30.0, 30.0, 30.0];
+        let mut left_ms = times_ms.into_iter();
+        let mut sample = || Ok(left_ms.next().expect("it goes on for ever"));
+        let taken = warm_up(&params, &mut sample).unwrap();
+        assert_eq!(taken, times_ms[..5 + STABLE as usize]);
     }
 
     #[test]

@@ -163,7 +163,7 @@ impl Drop for Group {
 fn grows(mib: u32, seconds: u32) -> String {
     let steps = mib / 4;
     format!(
-        "import time\nb = []\nfor i in range({steps}):\n    b.append(bytearray(b'x') * (4 << 20))\n    time.sleep(0.02)\n\
+        "import time\nb = []\nfor i in range({steps}):\n    b.append(bytearray(b'x') * (4 << 20))\n    time.sleep(0.04)\n\
          time.sleep({seconds})\nopen('out', 'w').close()"
     )
 }
@@ -176,7 +176,7 @@ fn when_the_machine_is_nearly_full_its_largest_job_goes_and_the_others_go_on() {
     };
     let sandbox = sandbox(&[
         command("modest", &["python3", "-c", &grows(200, 8)]),
-        command("large", &["python3", "-c", &grows(780, 0)]),
+        command("large", &["python3", "-c", &grows(1200, 0)]),
     ]);
     let ended = group
         .command(&sandbox, &["run", "spec.yaml", "--jobs", "2"])

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::support::{Sandbox, marker};
+use crate::support::{Sandbox, beside_load, marker};
 
 const BOMB: usize = 300;
 
@@ -89,7 +89,11 @@ fn alive(mark: &str) -> usize {
 fn gone(mark: &str, within: Duration) {
     let begin = Instant::now();
     while alive(mark) > 0 {
-        assert!(begin.elapsed() < within, "{} are alive", alive(mark));
+        assert!(
+            begin.elapsed() < beside_load(within),
+            "{} are alive",
+            alive(mark)
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -116,7 +120,7 @@ fn a_bomb_does_not_outlive_an_orch_that_is_killed() {
     let sandbox = bomb(&mark, 100.0).env("ORCH_PIDS_MAX", "200");
     let mut orch = sandbox.spawn(["run", "spec.yaml"]);
     let begin = Instant::now();
-    while alive(&mark) < 100 && begin.elapsed() < Duration::from_secs(60) {
+    while alive(&mark) < 100 && begin.elapsed() < beside_load(Duration::from_secs(60)) {
         std::thread::sleep(Duration::from_millis(20));
     }
     let met = alive(&mark);
@@ -139,7 +143,7 @@ fn a_bomb_does_not_outlive_an_orch_that_is_killed() {
     let begin = Instant::now();
     while made().iter().any(is_own) {
         assert!(
-            begin.elapsed() < Duration::from_secs(5),
+            begin.elapsed() < beside_load(Duration::from_secs(5)),
             "its groups stay: {:?}",
             made()
         );

@@ -16,7 +16,7 @@ use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
 
 use crate::rng;
-use crate::support::Sandbox;
+use crate::support::{Sandbox, beside_load};
 
 const SPEC: &str = "version: 1
 commands:
@@ -88,7 +88,7 @@ fn for_a_while(text: &[u8], mut read: impl FnMut(&[u8])) {
         let began = Instant::now();
         read(&bytes);
         assert!(
-            began.elapsed() < Duration::from_secs(20),
+            began.elapsed() < beside_load(Duration::from_secs(20)),
             "{:?}",
             String::from_utf8_lossy(&bytes)
         );
@@ -204,7 +204,7 @@ fn the_answer_of_a_worker() {
         };
         let mut command = Command::new("sh");
         command.args(["-c", "cat said >&3"]).current_dir(dir.path());
-        let timeout = Duration::from_secs(15);
+        let timeout = beside_load(Duration::from_secs(15));
         let limits = Limits::of_time(timeout, &cancel, &log);
         let ended = run_oneshot(command, &job, &limits);
         assert!(

@@ -10,7 +10,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use crate::suite;
-use crate::support::{Sandbox, browser, eventually, processes_with, signal};
+use crate::support::{Sandbox, beside_load, browser, eventually, processes_with, signal};
 use orch::browser::{Adapter, Api, Launch, Page, Pages, Trouble};
 use serde_json::{Value, json};
 
@@ -304,7 +304,7 @@ fn a_page_finds_nothing_that_another_one_stored_and_its_death_is_told_at_once() 
         "{why}"
     );
     assert!(
-        died.get().unwrap().elapsed() < Duration::from_secs(5),
+        died.get().unwrap().elapsed() < beside_load(Duration::from_secs(5)),
         "{why}"
     );
     drop(shared);
