@@ -219,7 +219,9 @@ fn shell(sandbox: &Sandbox, line: &str, path: &str) -> (bool, String) {
             orch.get_envs()
                 .filter_map(|(name, value)| Some((name, value?))),
         )
-        .env("PATH", path);
+        .env("PATH", path)
+        // Marks of a busy machine make a table wider than the page shows it.
+        .env("COLUMNS", "160");
     let output = command.output().unwrap();
     (
         output.status.success(),

@@ -55,10 +55,12 @@ impl Printer {
         }
     }
 
-    /// Of stdout's lines, in characters.
+    /// The width of stdout's lines in characters: the terminal's, or `COLUMNS` where stdout is none.
     pub(super) fn width(&self) -> usize {
         let stdout = std::io::stdout();
-        let width = terminal_size::terminal_size_of(&stdout).map(|(width, _)| usize::from(width.0));
+        let terminal =
+            terminal_size::terminal_size_of(&stdout).map(|(width, _)| usize::from(width.0));
+        let width = terminal.or_else(|| std::env::var("COLUMNS").ok()?.parse().ok());
         width.map_or(WIDTH, |width| width.clamp(*WIDTHS.start(), *WIDTHS.end()))
     }
 
