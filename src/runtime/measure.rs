@@ -146,6 +146,7 @@ fn warm_up(
     params: &MeasureParams,
     sample: &mut impl FnMut() -> anyhow::Result<f64>,
 ) -> anyhow::Result<Vec<f64>> {
+    let begin = Instant::now();
     let mut spent_ms = 0.0;
     let mut taken = Vec::new();
     let mut least = f64::INFINITY;
@@ -154,7 +155,9 @@ fn warm_up(
         count >= params.warmup as usize
             && (params.warmup == 0 || (stable >= STABLE && spent_ms >= millis(WARM)))
     };
-    while !is_warm(taken.len(), stable, spent_ms) && spent_ms < params.max_seconds * 1e3 {
+    while !is_warm(taken.len(), stable, spent_ms)
+        && begin.elapsed().as_secs_f64() < params.max_seconds
+    {
         let ms = sample()?;
         spent_ms += ms;
         stable = if ms < least * (1.0 - FASTER) {
