@@ -3,6 +3,7 @@ wrong models generate. It is refused where a model of fixed length could not rep
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +26,16 @@ _MASKS = {"input_ids": "attention_mask", "decoder_input_ids": "decoder_attention
 def write(
     out: Path,
     model: PreTrainedModel,
-    steps: int,
+    asked: dict[str, Any],
     inputs: Named,
-    outputs: list[str],
     control: Tensors | None,
     dropped: str | None,
 ) -> dict[str, Any]:
     """Writes the reference beside the model; gives what its manifest says of it.
 
-    `outputs` are those that an artefact will have, `control` other inputs, `dropped` the name of a layer.
+    `asked` is what `asked()` gives, `control` other inputs, `dropped` the name of a layer.
     """
-    if _SCORES not in outputs:
-        raise Refused("error", f"`generate: {steps}` needs the output `{_SCORES}`; `outputs` are {listed(outputs)}")
-    asked = _asked(model, steps, inputs)
+    steps = asked["tokens"]
     feeds = {name: value.numpy() for name, value in inputs.items()}
     found, by = _reference(model, feeds, asked)
     verdict = greedy.generation_verdict(_decoded(model, feeds, asked), found, judge.TOLERANCES["fp32"])
@@ -52,12 +50,20 @@ def write(
     if dropped is not None:
         with steady.zeroed(model.get_submodule(dropped)):
             found["dropped"] = _decoded(model, feeds, asked)
-    asked |= _cache(model, feeds[asked["input"]][:, : _prompt(feeds, asked)], steps, found)
+    asked |= _cache(model, feeds[asked["input"]], asked, found)
     trees.write_tensors(out, FILE, found)
     return asked | {"by": by}
 
 
-def _asked(model: PreTrainedModel, steps: int, inputs: Named) -> dict[str, Any]:
+def asked(
+    model: PreTrainedModel, steps: int, inputs: Named, outputs: list[str], lengths: dict[str, list[int]]
+) -> dict[str, Any]:
+    """What an artefact is asked to generate.
+
+    `outputs` are those that it will have, `lengths` the tokens of each row's text, of ids that a text fills.
+    """
+    if _SCORES not in outputs:
+        raise Refused("error", f"`generate: {steps}` needs the output `{_SCORES}`; `outputs` are {listed(outputs)}")
     name = "decoder_input_ids" if model.config.is_encoder_decoder else "input_ids"
     cls = type(model).__name__
     if name not in inputs or not model.can_generate():
@@ -65,28 +71,56 @@ def _asked(model: PreTrainedModel, steps: int, inputs: Named) -> dict[str, Any]:
         raise Refused("error", f"`generate: {steps}`: {cls} cannot, for {why}")
     if (length := inputs[name].shape[1]) < steps:
         raise Refused("error", f"`generate: {steps}` needs `{name}` at least {steps} long, and it is {length}")
-    mask = _MASKS[name]
-    others = set(inputs) - {name, mask, "position_ids"} if name == "input_ids" else set()
+    mask = _MASKS[name] if _MASKS[name] in inputs else None
+    others = set(inputs) - {name, _MASKS[name], "position_ids"} if name == "input_ids" else set()
     if others:
         raise Refused("error", f"`generate: {steps}`: {cls} takes {sorted(others)} besides, which would have to grow")
-    return {"input": name, "mask": mask if mask in inputs else None, "output": _SCORES, "tokens": steps}
+    if name in lengths:
+        prompts = _of_texts(name, length, lengths[name], steps)
+    else:
+        prompts = _of_mask(mask, len(inputs[name]), length, None if mask is None else inputs[mask].numpy(), steps)
+    return {"input": name, "mask": mask, "output": _SCORES, "tokens": steps, "prompts": prompts}
 
 
-def _prompt(feeds: Tensors, asked: dict[str, Any]) -> int:
-    """How many of the declared ids are the prompt."""
-    length: int = feeds[asked["input"]].shape[1]
-    return length + 1 - int(asked["tokens"])
+def _of_texts(name: str, length: int, texts: list[int], steps: int) -> list[int]:
+    """The length of each row's prompt: its whole text, which has to fit with the tokens that follow."""
+    for row, tokens in enumerate(texts):
+        if tokens + steps - 1 > length:
+            raise Refused(
+                "error",
+                f"`generate: {steps}`: text {row + 1} of `{name}` has {tokens} tokens, which needs a length of"
+                f" {tokens + steps - 1}, and `{name}` is {length} long; make it longer, or the text shorter",
+            )
+    return texts
 
 
-def _cache(model: PreTrainedModel, prompt: np.ndarray, steps: int, found: Tensors) -> dict[str, Any]:
+def _of_mask(name: str | None, rows: int, length: int, mask: np.ndarray | None, steps: int) -> list[int]:
+    """The length of each row's prompt: the ids that the mask shows, as far as the tokens that follow leave room."""
+    most = length + 1 - steps
+    if mask is None:
+        return [most] * rows
+    shown = mask != 0
+    known = shown.sum(axis=1)
+    if (shown != (np.arange(length) < known[:, None])).any() or not known.all():
+        raise Refused(
+            "error",
+            f"`generate: {steps}`: `{name}` hides ids before others that it shows; a prompt is what a row begins with,"
+            " so give a mask of ones that zeros may follow",
+        )
+    return [min(int(tokens), most) for tokens in known]
+
+
+def _cache(model: PreTrainedModel, ids: np.ndarray, asked: dict[str, Any], found: Tensors) -> dict[str, Any]:
     """The tensors of the cache, or why there is none; what wrong ones would generate goes into `found`."""
+    prompts, steps = asked["prompts"], asked["tokens"]
     try:
-        cache = cached.described(model, torch.from_numpy(prompt))
-        ours, _ = greedy.greedy_with_cache(cached.take(model, cache), prompt, steps)
+        cache = cached.described(model, torch.from_numpy(ids[:, : max(prompts)]))
+        ours = greedy.greedy_of_prompts(lambda: cached.take(model, cache), ids, prompts, steps)
         if wrong := greedy.generation_verdict(ours, found, judge.TOLERANCES["fp32"])["wrong"]:
             raise cached.NoCache(f"with keys and values alone {type(model).__name__} gives other tokens: {wrong}")
         for name in cached.MUTATIONS:
-            found[name], _ = greedy.greedy_with_cache(cached.take(model, cache, name), prompt, steps)
+            wrongly = partial(cached.take, model, cache, name)
+            found[name] = greedy.greedy_of_prompts(wrongly, ids, prompts, steps)
     except cached.NoCache as error:
         return {"no_cache": str(error)}
     except Exception as error:  # noqa: BLE001 - a class that takes a cache once may fail on what it kept in any way.
@@ -105,8 +139,26 @@ def _decoded(model: PreTrainedModel, feeds: Tensors, asked: dict[str, Any]) -> n
 
 
 def _reference(model: PreTrainedModel, feeds: Tensors, asked: dict[str, Any]) -> tuple[Tensors, str]:
-    """Tokens (row, step), the likeliest ones with their scores (row, step, 5), and each step's scale."""
-    steps, prompt = asked["tokens"], torch.from_numpy(feeds[asked["input"]])[:, : _prompt(feeds, asked)]
+    """Tokens (row, step), the likeliest ones with their scores (row, step, 5), and each step's scale.
+
+    Prompts of one length make one batch, so that none is padded.
+    """
+    found: Tensors = {}
+    by = ""
+    for length in sorted(set(asked["prompts"])):
+        own = np.flatnonzero(np.array(asked["prompts"]) == length)
+        rows = len(asked["prompts"])
+        some = {name: value[own] if value.shape[:1] == (rows,) else value for name, value in feeds.items()}
+        part, by = _of_one_length(model, some, asked, length)
+        for name, value in part.items():
+            whole = found.setdefault(name, np.zeros((rows, *value.shape[1:]), value.dtype))
+            whole[own] = value
+    return found, by
+
+
+def _of_one_length(model: PreTrainedModel, feeds: Tensors, asked: dict[str, Any], length: int) -> tuple[Tensors, str]:
+    """The reference of rows whose prompts have this length, and who made it."""
+    steps, prompt = asked["tokens"], torch.from_numpy(feeds[asked["input"]])[:, :length]
     given = {asked["input"]: prompt}
     if asked["input"] == "input_ids":
         given["attention_mask"] = torch.ones_like(prompt)

@@ -1,13 +1,16 @@
 """Greedy decoding, and whether its tokens are the reference's. `src/runtime/generation.rs` decodes in the same way and
 `src/judge/generation.rs` judges by the same rule; `tests/fixtures/judge/generation.json` holds both to it.
 
-Decoding: the declared token ids are `length` long, and `steps` tokens are asked for. The first `length + 1 - steps` ids
-are the prompt. The next token is the first greatest score at the last known place, and the next step sees it.
+Decoding: the declared token ids are `length` long, and `steps` tokens are asked for. The prompt of a row is its first
+ids, as many as `prompts` says: the tokens of its text where a text was given, those that its mask shows where it hides
+some, and else the first `length + 1 - steps` ids. The next token is the first greatest score at the last known place,
+and the next step sees it.
 
 With a cache the first step takes the prompt, and each other one the token before it: what the model made of all ids
-before these is kept. Without one, a model of fixed shapes takes the whole length in each step. What stands after the
-known ids stays as it is until it is overwritten: a causal model does not look there, so no padding is needed. The mask
-of these ids, if there is one, is all ones.
+before these is kept. Rows whose prompts have other lengths are decoded after each other, so no padding is ever kept.
+Without a cache, a model of fixed shapes takes the whole length in each step. What stands after the known ids of a row
+stays as it is until it is overwritten: a causal model does not look there, so padding changes nothing. The mask of
+these ids, if there is one, is all ones.
 
 Judging: the tokens of a row agree up to the first other one. There the reference tells its five likeliest tokens and
 their scores. It is a tie, and not wrong, if our token is one of the five and the reference's best score is ahead of it
@@ -48,25 +51,39 @@ def greedy_with_cache(take: Take, prompt: np.ndarray, steps: int) -> tuple[np.nd
     return np.concatenate(found, axis=1), taken_ms
 
 
+def greedy_of_prompts(fresh: Callable[[], Take], ids: np.ndarray, prompts: list[int], steps: int) -> np.ndarray:
+    """The tokens (row, step) with a cache, where the first `prompts[row]` ids of each row are its prompt.
+
+    A decoder takes prompts of one length. The whole batch is decoded once for each length, and each row's tokens are
+    those of its own.
+    """
+    found = np.zeros((len(ids), steps), np.int64)
+    for length in sorted(set(prompts)):
+        tokens, _ = greedy_with_cache(fresh(), np.asarray(ids[:, :length], np.int64), steps)
+        own = np.array(prompts) == length
+        found[own] = tokens[own]
+    return found
+
+
 def greedy(
     infer: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]], feeds: dict[str, np.ndarray], asked: dict[str, Any]
 ) -> np.ndarray:
-    """The tokens (row, step) by whole inferences; `asked` tells `input`, `mask`, `output` and how many `tokens`."""
+    """The tokens (row, step) by whole inferences; `asked` is the `generation` of the model's manifest."""
     ids, steps = feeds[asked["input"]].copy(), asked["tokens"]
     feeds = {name: np.ones_like(value) if name == asked["mask"] else value for name, value in feeds.items()}
-    first = ids.shape[1] - steps
+    rows, last = np.arange(len(ids)), np.array(asked["prompts"]) - 1
     found = np.zeros((len(ids), steps), np.int64)
     for step in range(steps):
         outputs = infer({**feeds, asked["input"]: ids})[asked["output"]]
         if outputs.ndim != 3 or outputs.shape[:2] != ids.shape:
             shapes = f"{list(outputs.shape)}, and not for each of {list(ids.shape)} tokens"
             raise ValueError(f"the scores `{asked['output']}` are {shapes}")
-        scores = outputs[:, first + step]
+        scores = outputs[rows, last + step]
         if np.isnan(scores).any():
             raise ValueError(f"{asked['output']} holds NaN at step {step + 1} of the generation")
         found[:, step] = scores.argmax(axis=-1)
         if step + 1 < steps:
-            ids[:, first + step + 1] = found[:, step]
+            ids[rows, last + step + 1] = found[:, step]
     return found
 
 

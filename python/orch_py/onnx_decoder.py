@@ -76,7 +76,7 @@ def _make(tree: Path, folder: Path, implementations: dict[str, str], told: dict[
     with torch.no_grad():
         inputs = cached.examples(loaded.model, cache, loaded.inputs[asked["input"]])
         made = ROUTES[told["route"]](cached.Cached(loaded.model).eval(), inputs, names, told["opset"])
-    graph, _ = onnx_graph.tidy(made, names, fixed=False, of_any_length=True)
+    graph = onnx_graph.tidy(made, names, fixed=False, of_any_length=True).model
     taken = [value.name for value in graph.graph.input]
     if sorted(taken) != sorted(inputs):
         raise onnx_graph.Wrong(f"the graph takes {listed(taken)}, and not {listed(inputs)}")
@@ -133,7 +133,7 @@ def _require_right(tree: Path, path: Path, cache: list[dict[str, Any]], asked: d
     session = onnx_graph.open_session(path)
     for which in filter(None, (loaded.inputs, loaded.control)):
         ids = which[asked["input"]].numpy().astype(np.int64)
-        prompt = ids.shape[1] + 1 - asked["tokens"]
+        prompt = max(asked["prompts"])
         for pieces in ([prompt, *[1] * (asked["tokens"] - 1)], [(ids.shape[1] + 1) // 2, ids.shape[1] // 2]):
             ours = _take(session, cache, asked["output"])
             for number, (expected, found) in enumerate(_both(loaded, cache, ours, ids, pieces)):

@@ -5,6 +5,7 @@ of which one is the control's.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,28 +25,45 @@ def of_text(recipes: Recipes) -> Recipes:
     return {name: recipe for name, recipe in recipes.items() if "text" in (recipe.get("fill") or {})}
 
 
-def encoded(texts: Recipes, tokenizer: Any, source: str) -> tuple[Tensors, list[Tensors]]:
-    """The inputs, and what the control's can be: the same words from behind, then other words at random."""
+@dataclass(frozen=True)
+class Encoded:
+    """Texts as the tokenizer gives them."""
+
+    inputs: Tensors
+    # What the control's inputs can be: the same words from behind, then other words at random.
+    controls: list[Tensors]
+    # Tokens of each row's whole text, which may be more than fit, by the name of the ids.
+    lengths: dict[str, list[int]]
+
+
+def encoded(texts: Recipes, tokenizer: Any, source: str, generates: bool) -> Encoded:
+    """The texts, padded as the tokenizer does; behind each text if the model `generates`, since tokens follow there."""
     if tokenizer.pad_token is None:
         # Padding needs some id; the attention mask hides it, and causal models are trained just so.
         tokenizer.pad_token = tokenizer.eos_token
+    side = {"padding_side": "right"} if generates else {}
     inputs: Tensors = {}
     turned: Tensors = {}
+    lengths: dict[str, list[int]] = {}
     for name, recipe in texts.items():
         batch, _ = recipe["shape"]
         lines: list[str] = recipe["fill"]["text"]
         if len(lines) != batch:
             raise Refused("error", f"input `{name}` has {len(lines)} texts for a batch of {batch}; one text per row")
-        inputs[name] = _encoded(name, recipe, lines, tokenizer, source)
+        inputs[name] = _encoded(name, recipe, lines, tokenizer, source, side)
         backwards = [" ".join(reversed(line.split())) for line in lines]
-        turned[name] = _encoded(name, recipe, backwards, tokenizer, source)
+        turned[name] = _encoded(name, recipe, backwards, tokenizer, source, side)
+        if name.endswith("input_ids"):
+            lengths[name] = [len(ids) for ids in tokenizer(lines)["input_ids"]]
     drawn = [_other_words(inputs, tokenizer, seed) for seed in range(_DRAWS)]
     # A text of one word is the same from behind.
     changed = any(not np.array_equal(inputs[name], turned[name]) for name in texts)
-    return inputs, [turned, *drawn] if changed else drawn
+    return Encoded(inputs, [turned, *drawn] if changed else drawn, lengths)
 
 
-def _encoded(name: str, recipe: dict[str, Any], lines: list[str], tokenizer: Any, source: str) -> np.ndarray:
+def _encoded(
+    name: str, recipe: dict[str, Any], lines: list[str], tokenizer: Any, source: str, side: dict[str, str]
+) -> np.ndarray:
     made = tokenizer(
         lines,
         padding="max_length",
@@ -55,6 +73,7 @@ def _encoded(name: str, recipe: dict[str, Any], lines: list[str], tokenizer: Any
         # Some tokenizers leave them out unless asked.
         return_attention_mask=True,
         return_token_type_ids=name == "token_type_ids" or None,
+        **side,
     )
     if name not in made:
         raise Refused("error", f"the tokenizer of `{source}` makes no `{name}`; it makes {listed(made)}")

@@ -16,10 +16,20 @@ MODULES = ("torch", "transformers", "safetensors", "tokenizers")
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "cat", "sat", "on", "mat", "dog"]
 TEXT = {"dtype": "int64", "shape": [1, 8], "fill": {"text": ["a cat sat"]}}
 DISTILBERT = {"vocab_size": 32, "dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32, "max_position_embeddings": 16}
+OPT = {
+    "vocab_size": 11,
+    "hidden_size": 16,
+    "word_embed_proj_dim": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "ffn_dim": 32,
+    "max_position_embeddings": 32,
+    "init_std": 0.4,
+}
 
 
 @unittest.skipUnless(all(importlib.util.find_spec(name) for name in MODULES), "torch is not installed")
-class Text(unittest.TestCase):
+class Folders(unittest.TestCase):
     worker: Worker
 
     @classmethod
@@ -37,6 +47,8 @@ class Text(unittest.TestCase):
         transformers.BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
         return folder
 
+
+class Text(Folders):
     def made(self, cls: str, config: dict[str, Any], given: Path | None = None, **more: Any) -> dict[str, Any]:
         from orch_py import trees
 
@@ -96,3 +108,58 @@ class Text(unittest.TestCase):
         self.assertEqual(other[0, [0, 4, 5, 6, 7]].tolist(), ids[0, [0, 4, 5, 6, 7]].tolist(), "no words")
         answers = [trees.read_tensors(out, name)["logits"] for name in (trees.REFERENCE, trees.CONTROL_REFERENCE)]
         self.assertGreater(np.abs(answers[0] - answers[1]).max(), 0.01 * np.abs(answers[0]).max())
+
+
+@unittest.skipUnless(all(importlib.util.find_spec(name) for name in MODULES), "torch is not installed")
+class Prompts(Folders):
+    """Texts of unlike lengths in one batch, by a tokenizer that pads before the text."""
+
+    TEXTS = ("a cat sat on mat", "a dog", "a cat sat")
+
+    def weights(self, cls: str, config: dict[str, Any]) -> Path:
+        import json
+
+        folder = super().weights(cls, config)
+        path = folder / "tokenizer_config.json"
+        path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | {"padding_side": "left"}), "utf-8")
+        return folder
+
+    def generated(self, length: int) -> tuple[dict[str, Any], Path]:
+        recipe = {"dtype": "int64", "shape": [3, length], "fill": {"text": list(self.TEXTS)}}
+        params = {
+            "class": "OPTForCausalLM",
+            "weights": {"kind": "path", "path": str(self.weights("OPTForCausalLM", OPT))},
+            "inputs": {"input_ids": recipe},
+            "outputs": ["logits"],
+            "generate": 4,
+        }
+        return self.worker.do("materialise_own", params)
+
+    def test_each_text_goes_on_behind_its_last_word(self) -> None:
+        import torch
+        import transformers
+
+        from orch_py import trees
+
+        output, tree = self.generated(10)
+        self.assertEqual(output["status"], "ok", output["reason"])
+        self.assertEqual(trees.read_manifest(tree)["generation"]["prompts"], [7, 4, 5])
+        model = transformers.OPTForCausalLM.from_pretrained(tree)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(tree)
+        reference = trees.read_tensors(tree, "generation.safetensors")["tokens"]
+        for row, text in enumerate(self.TEXTS):
+            prompt = torch.tensor([tokenizer(text)["input_ids"]])
+            alone = model.generate(
+                input_ids=prompt,
+                attention_mask=torch.ones_like(prompt),
+                max_new_tokens=4,
+                do_sample=False,
+                eos_token_id=None,
+                pad_token_id=0,
+            )
+            self.assertEqual(reference[row].tolist(), alone[0, prompt.shape[1] :].tolist(), text)
+
+    def test_a_text_that_leaves_no_room_is_refused(self) -> None:
+        output, _ = self.generated(9)
+        self.assertEqual(output["status"], "error")
+        self.assertIn("text 1 of `input_ids` has 7 tokens, which needs a length of 10", output["reason"])

@@ -70,6 +70,8 @@ struct Asked {
     /// Scores (row, place, token).
     output: String,
     tokens: usize,
+    /// How many of its first ids are the prompt of each row.
+    prompts: Vec<usize>,
 }
 
 impl Asked {
@@ -117,8 +119,10 @@ pub fn run_with_cache<T: Take>(
         Ok(decoder) => decoder,
         Err(why) => return whole_inferences(job, artefact, &asked, why, infer).map(|()| None),
     };
-    let prompt = prompt(&asked, &tensors::read(&artefact.join(tensors::INPUTS))?)?;
-    let (made, times) = cached::decode(&mut decoder, &prompt, asked.tokens, measure)
+    let inputs = tensors::read(&artefact.join(tensors::INPUTS))?;
+    ids(&asked, &inputs)?;
+    let ids = &inputs[&asked.input];
+    let (made, times) = cached::decode(&mut decoder, ids, &asked.prompts, asked.tokens, measure)
         .context("right so far, but it fails to generate with a cache")?;
     write(
         &job.out,
@@ -154,20 +158,6 @@ pub fn write(out: &Path, tokens: Tensor, decoded: &Decoded) -> anyhow::Result<()
         .context("failed to write how the tokens were decoded")
 }
 
-/// The ids (row, place) that come first: all of the declared ones but those that are generated, and one more.
-fn prompt(asked: &Asked, inputs: &Tensors) -> anyhow::Result<Tensor> {
-    let (ids, shape) = ids(asked, inputs)?;
-    let [rows, length] = shape;
-    let known = length + 1 - asked.tokens;
-    let values = ids
-        .to_f64()
-        .chunks(length)
-        .flat_map(|row| &row[..known])
-        .copied()
-        .collect::<Vec<_>>();
-    Tensor::of(Element::Int64, &[rows, known], &values)
-}
-
 fn ids<'t>(asked: &Asked, inputs: &'t Tensors) -> anyhow::Result<(&'t Tensor, [usize; 2])> {
     let ids = inputs
         .get(&asked.input)
@@ -175,13 +165,14 @@ fn ids<'t>(asked: &Asked, inputs: &'t Tensors) -> anyhow::Result<(&'t Tensor, [u
     let &[rows, length] = ids.shape() else {
         anyhow::bail!("`{}` has the shape {:?}", asked.input, ids.shape())
     };
-    let fits = (1..=length).contains(&asked.tokens);
+    let fits = |prompt: &usize| *prompt > 0 && prompt + asked.tokens <= length + 1;
     ensure!(
-        fits,
-        "{} tokens do not fit into `{}` of {:?}",
+        asked.tokens > 0 && asked.prompts.len() == rows && asked.prompts.iter().all(fits),
+        "{} tokens do not fit into `{}` of {:?} after prompts of {:?}",
         asked.tokens,
         asked.input,
-        ids.shape()
+        ids.shape(),
+        asked.prompts
     );
     Ok((ids, [rows, length]))
 }
@@ -198,18 +189,17 @@ fn greedy(asked: &Asked, mut inputs: Tensors, infer: &mut Infer<'_>) -> anyhow::
     let [rows, length] = shape;
     let element = ids.element();
     let mut values = ids.to_f64();
-    let first = length - asked.tokens;
     let mut found = vec![0.0; rows * asked.tokens];
     for step in 0..asked.tokens {
         let outputs = infer(&inputs)?;
         let scores = outputs
             .get(&asked.output)
             .with_context(|| format!("there is no output `{}`", asked.output))?;
-        let place = first + step;
-        for (row, token) in likeliest(scores, &shape, place)?.into_iter().enumerate() {
+        let last: Vec<usize> = asked.prompts.iter().map(|known| known - 1 + step).collect();
+        for (row, token) in likeliest(scores, &shape, &last)?.into_iter().enumerate() {
             found[row * asked.tokens + step] = token;
             if step + 1 < asked.tokens {
-                values[row * length + place + 1] = token;
+                values[row * length + last[row] + 1] = token;
             }
         }
         inputs.insert(asked.input.clone(), Tensor::of(element, &shape, &values)?);
@@ -217,8 +207,8 @@ fn greedy(asked: &Asked, mut inputs: Tensors, infer: &mut Infer<'_>) -> anyhow::
     Tensor::of(Element::Int64, &[rows, asked.tokens], &found)
 }
 
-/// The first greatest score of each row at `place`.
-fn likeliest(scores: &Tensor, ids: &[usize], place: usize) -> anyhow::Result<Vec<f64>> {
+/// The first greatest score of each row at its place.
+fn likeliest(scores: &Tensor, ids: &[usize], places: &[usize]) -> anyhow::Result<Vec<f64>> {
     let shape = scores.shape();
     ensure!(
         shape.len() == 3 && shape[..2] == *ids,
@@ -228,6 +218,7 @@ fn likeliest(scores: &Tensor, ids: &[usize], place: usize) -> anyhow::Result<Vec
     let kinds = shape[2];
     let size = kinds * scores.element().size();
     let best = |row: usize| {
+        let place = places[row];
         let at = (row * length + place) * size;
         // Of a long prompt's scores only one place counts, and to read them all would take time.
         let scores = Tensor::new(
@@ -261,6 +252,7 @@ mod tests {
             mask: Some("mask".to_owned()),
             output: "logits".to_owned(),
             tokens,
+            prompts: vec![5 - tokens; 2],
         }
     }
 
@@ -302,7 +294,20 @@ mod tests {
         let error = greedy(&asked(5), inputs(), &mut sums)
             .unwrap_err()
             .to_string();
-        assert_eq!(error, "5 tokens do not fit into `ids` of [2, 4]");
+        assert_eq!(
+            error,
+            "5 tokens do not fit into `ids` of [2, 4] after prompts of [0, 0]"
+        );
+    }
+
+    #[test]
+    fn rows_have_prompts_of_their_own_lengths() {
+        let asked = Asked {
+            prompts: vec![2, 1],
+            ..asked(3)
+        };
+        let made = greedy(&asked, inputs(), &mut sums).unwrap();
+        assert_eq!(made.to_f64(), [3.0, 6.0, 2.0, 3.0, 6.0, 2.0]);
     }
 
     #[test]

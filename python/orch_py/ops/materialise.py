@@ -54,7 +54,8 @@ def run(job: Job, made: Made = ({}, [])) -> Output:
     _drop_strays(job.out)
     seconds["build"] = time.perf_counter() - started
 
-    inputs, controls, no_control = _inputs(job, weights, made)
+    texts = _text_inputs(job, weights)
+    inputs, controls, no_control = _inputs(job, texts, made)
     del model
     gc.collect()
 
@@ -75,9 +76,10 @@ def run(job: Job, made: Made = ({}, [])) -> Output:
         trees.write_tensors(job.out, trees.DROPPED_REFERENCE, without)
     attention = torch_model.attention(model)
     steps = job.param("generate")
-    generates = (
-        None if steps is None else generation.write(job.out, model, steps, named, list(reference), control, dropped)
-    )
+    generates = None
+    if steps is not None:
+        asked = generation.asked(model, steps, named, list(reference), texts.lengths)
+        generates = generation.write(job.out, model, asked, named, control, dropped)
     fp64 = steady.require_steady(model, named, reference, job.param("tokens", []))
     if parameters <= steady.MOST_LOADED_TWICE:
         del model
@@ -186,15 +188,14 @@ def narrowest_window(config: dict[str, Any]) -> int | None:
     return min((size for size in found if size is not None), default=None)
 
 
-def _inputs(job: Job, weights: dict[str, Any], made: Made) -> tuple[trees.Tensors, list[trees.Tensors], str | None]:
+def _inputs(job: Job, texts: text_inputs.Encoded, made: Made) -> tuple[trees.Tensors, list[trees.Tensors], str | None]:
     """The inputs, and those that the control's may be or why there are none."""
     # A model whose inputs are all text or files has no tree of inputs made before it.
     tree = job.tree("inputs") if "inputs" in job.inputs else None
     given = trees.read_tensors(tree, trees.INPUTS) if tree else {}
     control = trees.read_if_present(tree, trees.CONTROL_INPUTS) if tree else None
-    texts, other_texts = _text_inputs(job, weights)
-    processed = texts | made[0]
-    others = together([other_texts, made[1]])
+    processed = texts.inputs | made[0]
+    others = together([texts.controls, made[1]])
     if control is None and not others:
         return given | processed, [], "the recipes of the inputs give no others than these"
     base = given if control is None else control
@@ -294,11 +295,11 @@ def _drop_strays(tree: Path) -> None:
     shutil.rmtree(tree / ".cache", ignore_errors=True)
 
 
-def _text_inputs(job: Job, weights: dict[str, Any]) -> tuple[trees.Tensors, list[trees.Tensors]]:
+def _text_inputs(job: Job, weights: dict[str, Any]) -> text_inputs.Encoded:
     """The inputs that are declared as text, by the model's own tokenizer, whose files go into the tree."""
     texts = text_inputs.of_text(job.param("inputs", {}))
     if not texts:
-        return {}, []
+        return text_inputs.Encoded({}, [], {})
     if weights.get("kind") == "seeded":
         raise Refused(
             "error",
@@ -307,6 +308,6 @@ def _text_inputs(job: Job, weights: dict[str, Any]) -> tuple[trees.Tensors, list
         )
     source, where = _source(weights)
     tokenizer = transformers.AutoTokenizer.from_pretrained(source, **where, **_remote_code(job))
-    made = text_inputs.encoded(texts, tokenizer, source)
+    made = text_inputs.encoded(texts, tokenizer, source, job.param("generate") is not None)
     text_inputs.save(tokenizer, job.out)
     return made

@@ -2,6 +2,7 @@
 //!
 //! What a decoder is, `python/orch_py/cached.py` says; how it is run, only the runtime knows.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -104,22 +105,35 @@ pub trait Take {
 }
 
 /// The tokens (row, step); and the times of further texts, where some are asked for.
+///
+/// The first `prompts[row]` of a row's `ids` (row, place) are its prompt. A decoder takes prompts of one length: the whole
+/// batch is decoded once for each length, and each row's tokens are those of its own. The longest is timed.
 pub(super) fn decode(
     decoder: &mut impl Take,
-    prompt: &Tensor,
+    ids: &Tensor,
+    prompts: &[usize],
     steps: usize,
     measure: Option<&MeasureParams>,
 ) -> anyhow::Result<(Tensor, Option<Decoding>)> {
-    let (tokens, _) = text(decoder, prompt, steps)?;
+    let lengths: BTreeSet<usize> = prompts.iter().copied().collect();
+    let longest = *lengths.last().context("a batch without rows")?;
+    let mut found = vec![0.0; prompts.len() * steps];
+    for length in lengths {
+        let (tokens, _) = text(decoder, &beginning(ids, length)?, steps)?;
+        let tokens = tokens.to_f64();
+        for row in (0..prompts.len()).filter(|row| prompts[*row] == length) {
+            let own = row * steps..(row + 1) * steps;
+            found[own.clone()].copy_from_slice(&tokens[own]);
+        }
+    }
+    let tokens = Tensor::of(Element::Int64, &[prompts.len(), steps], &found)?;
     let Some(params) = measure else {
         return Ok((tokens, None));
     };
-    let [rows, length] = prompt.shape() else {
-        anyhow::bail!("a prompt of the shape {:?}", prompt.shape())
-    };
+    let prompt = beginning(ids, longest)?;
     let mut times = Decoding {
-        rows: *rows as u32,
-        prompt: *length as u32,
+        rows: prompts.len() as u32,
+        prompt: longest as u32,
         first_token_ms: Vec::new(),
         next_token_ms: Vec::new(),
     };
@@ -128,13 +142,31 @@ pub(super) fn decode(
         count < params.samples as usize && begin.elapsed().as_secs_f64() < params.max_seconds
     };
     while times.first_token_ms.is_empty() || is_asked(times.first_token_ms.len()) {
-        let (_, taken) = text(decoder, prompt, steps)?;
+        let (_, taken) = text(decoder, &prompt, steps)?;
         times.first_token_ms.extend(taken.first());
         times
             .next_token_ms
             .extend(taken.get(1..).unwrap_or_default());
     }
     Ok((tokens, Some(times)))
+}
+
+/// The first `length` ids of each row.
+fn beginning(ids: &Tensor, length: usize) -> anyhow::Result<Tensor> {
+    let &[rows, declared] = ids.shape() else {
+        anyhow::bail!("ids of the shape {:?}", ids.shape())
+    };
+    ensure!(
+        (1..=declared).contains(&length),
+        "a prompt of {length} of {declared} ids"
+    );
+    let values: Vec<f64> = ids
+        .to_f64()
+        .chunks(declared)
+        .flat_map(|row| &row[..length])
+        .copied()
+        .collect();
+    Tensor::of(Element::Int64, &[rows, length], &values)
 }
 
 /// One text from the beginning, and the milliseconds from each token to the next.
@@ -153,7 +185,8 @@ fn text(
         let scores = decoder
             .take(&ids)
             .with_context(|| format!("step {} of {steps}", step + 1))?;
-        let next = likeliest(&scores, ids.shape(), ids.shape()[1] - 1)?;
+        let last = vec![ids.shape()[1] - 1; rows];
+        let next = likeliest(&scores, ids.shape(), &last)?;
         ids = Tensor::of(Element::Int64, &[rows, 1], &next)?;
         taken.push(millis(clock.elapsed()));
         found.push(next);
@@ -208,12 +241,20 @@ mod tests {
     #[test]
     fn the_prompt_is_taken_whole_and_then_each_token_alone() {
         let mut decoder = sums();
-        let (tokens, times) = decode(&mut decoder, &prompt(), 3, None).unwrap();
+        let (tokens, times) = decode(&mut decoder, &prompt(), &[2, 2], 3, None).unwrap();
         assert_eq!(
             (tokens.shape(), tokens.to_f64()),
             (&[2, 3][..], vec![3.0, 6.0, 2.0, 8.0, 6.0, 2.0])
         );
         assert_eq!((decoder.taken, times), (vec![2, 1, 1], None));
+    }
+
+    #[test]
+    fn a_row_with_a_shorter_prompt_does_not_see_its_padding() {
+        let mut decoder = sums();
+        let (tokens, _) = decode(&mut decoder, &prompt(), &[2, 1], 3, None).unwrap();
+        assert_eq!(tokens.to_f64(), [3.0, 6.0, 2.0, 3.0, 6.0, 2.0]);
+        assert_eq!(decoder.taken, [1, 1, 1, 2, 1, 1]);
     }
 
     #[test]
@@ -225,7 +266,7 @@ mod tests {
             timeout_seconds: None,
         };
         let mut decoder = sums();
-        let (tokens, times) = decode(&mut decoder, &prompt(), 3, Some(&params)).unwrap();
+        let (tokens, times) = decode(&mut decoder, &prompt(), &[2, 2], 3, Some(&params)).unwrap();
         let times = times.unwrap();
         assert_eq!(tokens.to_f64(), [3.0, 6.0, 2.0, 8.0, 6.0, 2.0]);
         assert_eq!(
