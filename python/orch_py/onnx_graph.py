@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -32,16 +33,42 @@ class OpenSizes(Wrong):
     """It gives outputs of as many values as it finds, and nothing else was wrong so far."""
 
 
+@dataclass(frozen=True)
+class Tidied:
+    """A graph that is fit to be published, and what was rewritten in it."""
+
+    model: onnx.ModelProto
+    # How often each rule of `onnx_lowering` changed it.
+    rules: dict[str, int]
+    # The same graph before its constants were folded and the rules applied; None where neither was done.
+    before: onnx.ModelProto | None
+
+    @property
+    def folded(self) -> list[int] | None:
+        """The number of nodes before and after; None where nothing was folded."""
+        if self.before is None:
+            return None
+        return [len(self.before.graph.node), len(self.model.graph.node)]
+
+
 def tidy(
-    model: onnx.ModelProto, outputs: list[str], fixed: bool = True, of_any_length: bool = False
-) -> tuple[onnx.ModelProto, dict[str, int]]:
-    """The same function with only `outputs`, in that order, and nothing that says how, when or where it was made; and
-    how often each rule of `onnx_lowering` changed it. Unless all sizes must be `fixed`, outputs may have open ones; so
-    may inputs, where the model is one `of_any_length`."""
+    model: onnx.ModelProto,
+    outputs: list[str],
+    fixed: bool = True,
+    of_any_length: bool = False,
+    rewrites: bool = True,
+) -> Tidied:
+    """The same function with only `outputs`, in that order, and nothing that says how, when or where it was made.
+
+    Unless all sizes must be `fixed`, outputs may have open ones; so may inputs, where the model is one `of_any_length`.
+    Without `rewrites` constants are not folded and no rule of `onnx_lowering` applies.
+    """
     _keep_outputs(model.graph, outputs)
     _prune(model.graph)
     rules: dict[str, int] = {}
-    if not is_large(model):
+    before = None
+    if rewrites and not is_large(model):
+        before = model
         # Mobile compilers cannot place a node whose shape they do not know, and tracing leaves many that compute
         # shapes. Larger graphs pass through files in both libraries, and runtimes fold for themselves anyway.
         model = _inferred(_fold(model))
@@ -52,12 +79,15 @@ def tidy(
             model = _inferred(_fold(model))
         # An output that depends on no input has become a constant, and outputs are made by nodes.
         make_outputs(model.graph)
+    elif not rewrites and not is_large(model):
+        # Sizes are known to be fixed only where shapes were inferred.
+        model = _inferred(model)
     strip(model)
     if not of_any_length and (told := _open(model.graph.input)):
         raise Wrong(told)
     if fixed and (told := _open(model.graph.output)):
         raise OpenSizes(told)
-    return model, rules
+    return Tidied(model, rules, before)
 
 
 def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -30,7 +30,8 @@ class Lowering(unittest.TestCase):
 
         before = executed(model, feed)
         copy = onnx.ModelProto.FromString(model.SerializeToString())
-        after, rules = onnx_graph.tidy(copy, [value.name for value in model.graph.output])
+        tidied = onnx_graph.tidy(copy, [value.name for value in model.graph.output])
+        after, rules = tidied.model, tidied.rules
         onnx.checker.check_model(after, full_check=True)
         outputs = executed(after, feed)
         for one, other in zip(before, outputs, strict=True):
@@ -222,7 +223,7 @@ class MaskedScatter(unittest.TestCase):
             given = {"ids": ids, "hidden": hidden, "source": torch.rand(20) if counted == 20 else source}
             expected = Put()(**given)["y"]
             graph = onnx_routes.legacy(Put(), given, None, ["y"], 17).made
-            graph, _ = onnx_graph.tidy(graph, ["y"])
+            graph = onnx_graph.tidy(graph, ["y"]).model
             [got] = executed(graph, {name: value.numpy() for name, value in given.items()})
             self.assertEqual(got.tolist(), expected.tolist())
             # Neither int64 sums nor bounds on integers, and rows are counted where rows are put.
@@ -263,7 +264,8 @@ class Rotary(unittest.TestCase):
             expected = model(**inputs).logits
             graph = onnx_routes.legacy(model, inputs, None, ["logits"], 17).made
         self.assertTrue(empty(onnx_graph._inferred(onnx_graph._fold(graph))), "the export itself has some")
-        graph, rules = onnx_graph.tidy(graph, ["logits"])
+        tidied = onnx_graph.tidy(graph, ["logits"])
+        graph, rules = tidied.model, tidied.rules
         self.assertEqual(rules["empty-concat"], 4, "queries and keys of two layers")
         self.assertEqual(empty(graph), [])
         [got] = executed(graph, {name: value.numpy() for name, value in inputs.items()})

@@ -43,10 +43,12 @@ pub static ARTEFACT: Artefact = Artefact {
         } else {
             &COMPILE_QUANTISED
         };
-        Some((
-            compile,
-            json!({"precision": wanted.precision, "options": compiler_options(wanted.options)}),
-        ))
+        let options = compiler_options(wanted.options);
+        let mut params = json!({"precision": wanted.precision, "options": options});
+        if wanted.export["rewrites"] == false {
+            params["rewrites"] = json!(false);
+        }
+        Some((compile, params))
     },
 };
 

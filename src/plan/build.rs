@@ -503,6 +503,9 @@ fn export(model: &Model) -> Value {
     if !model.export.stand_ins {
         export["stand_ins"] = json!(false);
     }
+    if !model.export.rewrites {
+        export["rewrites"] = json!(false);
+    }
     export
 }
 

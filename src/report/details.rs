@@ -290,6 +290,7 @@ fn run<'a>(case: &'a CaseResult, label: Option<&'static str>) -> Part<'a> {
         ("computed", case.cast_to_fp32().map(str::to_owned)),
         ("weights", case.reduced_range().map(str::to_owned)),
         ("export helped by", case.export_stand_ins()),
+        ("graph rewritten", case.graph_rewrites()),
         ("device", Some(device)),
         ("placement", Some(placement.join(", "))),
         (

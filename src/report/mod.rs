@@ -163,6 +163,22 @@ impl CaseResult {
         (!counted.is_empty()).then(|| counted.join(", "))
     }
 
+    /// How orch rewrote its model's graph, or why it left the graph as the exporter wrote it; None where neither is known.
+    pub fn graph_rewrites(&self) -> Option<String> {
+        let mut found = Vec::new();
+        for facts in self.facts_of("convert:") {
+            if let [Some(before), Some(after)] = [0, 1].map(|at| facts["folded"][at].as_u64()) {
+                found.push(format!("constants folded ({before} → {after} nodes)"));
+            }
+            if let Some(why) = facts["not_rewritten"].as_str() {
+                found.push(format!("left as exported: {why}"));
+            }
+            let rules = facts["lowering"].as_object().into_iter().flatten();
+            found.extend(rules.map(|(name, times)| format!("{name} {times}×")));
+        }
+        (!found.is_empty()).then(|| found.join(", "))
+    }
+
     /// How its int8 weights were made, where they keep to a reduced range: its converter's word.
     pub fn reduced_range(&self) -> Option<&str> {
         self.facts_of("convert:")

@@ -306,6 +306,8 @@ pub struct Export {
     pub opset: u32,
     /// Whether functions of orch's may stand in for torch's while an exporter traces.
     pub stand_ins: bool,
+    /// Whether constants are folded and operators written by others, where the result computes the same.
+    pub rewrites: bool,
 }
 
 words! {

@@ -184,6 +184,9 @@ shape! {
         /// Whether functions of orch's may stand in for those of torch that the legacy exporter lacks or mistakes. With `false` the
         /// file is what a `torch.onnx.export` of one's own gives. Default: true.
         stand_ins: bool,
+        /// Whether orch folds constants and writes operators that some device lacks by others. With `false` the file is published as
+        /// the exporter wrote it, and compilers get it so. Default: true.
+        rewrites: bool,
     }
 }
 

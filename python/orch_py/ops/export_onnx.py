@@ -6,6 +6,7 @@ reference with it, on the inputs that it was made with and on the control's.
 
 from __future__ import annotations
 
+import tempfile
 import time
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,7 +15,7 @@ from typing import Any
 
 import torch
 
-from orch_py import onnx_decoder, onnx_graph, stand_ins, torch_model, trees
+from orch_py import onnx_decoder, onnx_graph, rewrites, stand_ins, torch_model, trees
 from orch_py.attention import Difference
 from orch_py.onnx_routes import ROUTES
 from orch_py.parity import BAKED, LOOSE, Expected
@@ -35,7 +36,8 @@ def run(job: Job) -> Output:
     tree = job.tree("model")
     manifest = trees.read_manifest(tree)
     helped = bool(job.param("stand_ins", True))
-    work = _Work(tree, manifest["outputs"], Expected.of(tree, job.param("tokens", [])), job.out)
+    is_rewritten = bool(job.param("rewrites", True))
+    work = _Work(tree, manifest["outputs"], Expected.of(tree, job.param("tokens", [])), job.out, is_rewritten)
     attempts: list[dict[str, Any]] = []
 
     def publish(made: Made) -> Output:
@@ -118,8 +120,8 @@ def _last_of_each(attempts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @dataclass
 class Made:
-    """A graph that is right: where it is from, its inputs and the control's, how often each rule changed it, which
-    outputs have as many values as are found, and what is wrong once ONNX Runtime optimises it, if anything."""
+    """A graph that is right: where it is from, its inputs and the control's, how it was rewritten, which outputs have
+    as many values as are found, and what is wrong once ONNX Runtime optimises it, if anything."""
 
     route: str
     opset: int
@@ -129,7 +131,8 @@ class Made:
     stand_ins: dict[str, int]
     inputs: trees.Tensors
     control: trees.Tensors | None
-    rules: dict[str, int]
+    # `folded`: nodes before and after; `lowering`: how often each rule applied; `not_rewritten`: why neither was done.
+    rewrites: dict[str, Any]
     open_sizes: list[str]
     optimised_wrong: str | None
 
@@ -140,6 +143,8 @@ class _Work:
     names: list[str]
     expected: Expected
     out: Path
+    # Whether constants may be folded and operators lowered.
+    is_rewritten: bool
 
     def attempt(self, implementations: dict[str, str], told: dict[str, Any]) -> Made | None:
         """A correct graph; or None, and `told` says why there is none."""
@@ -172,7 +177,22 @@ class _Work:
             else:
                 traced = ROUTES[route](loaded.model, loaded.inputs, loaded.control, self.names, opset)
         told["stand_ins"] = stand_ins.by_name(used)
-        graph, rules = onnx_graph.tidy(traced.made, self.names, fixed=not told.get("open_sizes"))
+        if self.is_rewritten:
+            made, why_not = self._tidied(traced, told, is_rewritten=True)
+            if made is not None:
+                return made
+            _clear(self.out)
+            print(f"published as it was exported: {why_not}", flush=True)
+            told["not_rewritten"] = why_not
+        made, wrong = self._tidied(traced, told, is_rewritten=False)
+        if made is None:
+            raise onnx_graph.Wrong(told.get("not_rewritten") or wrong)
+        return made
+
+    def _tidied(self, traced: Any, told: dict[str, Any], is_rewritten: bool) -> tuple[Made | None, str]:
+        """The graph on disk, if it is right; else why it is not. A rewrite that changes what it computes is not."""
+        tidied = onnx_graph.tidy(traced.made, self.names, fixed=not told.get("open_sizes"), rewrites=is_rewritten)
+        graph = tidied.model
         if may_be_helped(told) and (found := onnx_graph.sized_by_values(graph.graph)):
             names = listed(sorted(found))
             raise onnx_graph.OpenSizes(f"{names} give as many values as they find; a helped export may do without")
@@ -188,10 +208,31 @@ class _Work:
         if wrong:
             as_written = partial(onnx_graph.execute, path, optimised=False)
             if self.expected.wrong(as_written, given, control, LOOSE["fp32"], {}):
-                raise onnx_graph.Wrong(wrong)
-        traced_on = told.get("traced_on", "inputs")
-        open_sizes = onnx_graph.open_sizes(graph)
-        return Made(route, opset, traced_on, told["stand_ins"], given, control, rules, open_sizes, wrong)
+                return None, wrong
+        if tidied.before is not None:
+            with tempfile.TemporaryDirectory() as folder:
+                before = onnx_graph.save(tidied.before, Path(folder))[0]
+                if changed := rewrites.difference(before, path, given, control):
+                    return None, f"rewriting its graph changed what it computes: {changed}"
+        about: dict[str, Any] = {}
+        if tidied.folded:
+            about["folded"] = tidied.folded
+        if tidied.rules:
+            about["lowering"] = tidied.rules
+        if why_not := told.get("not_rewritten"):
+            about["not_rewritten"] = why_not
+        made = Made(
+            told["route"],
+            told["opset"],
+            told.get("traced_on", "inputs"),
+            told["stand_ins"],
+            given,
+            control,
+            about,
+            onnx_graph.open_sizes(graph),
+            wrong,
+        )
+        return made, ""
 
 
 def may_be_helped(attempt: dict[str, Any]) -> bool:
@@ -220,14 +261,14 @@ def _publish(out: Path, made: Made, names: list[str], about: dict[str, Any], att
             "opset": made.opset,
             **({"traced_on": made.traced_on} if made.traced_on != "inputs" else {}),
             **({"stand_ins": made.stand_ins} if made.stand_ins else {}),
-            **({"lowering": made.rules} if made.rules else {}),
+            **made.rewrites,
             **({"open_sizes": made.open_sizes} if made.open_sizes else {}),
             "precision": "fp32",
             **about,
             "versions": versions,
         },
     )
-    told = {"versions": versions, "route": made.route, "opset": made.opset, "lowering": made.rules}
+    told = {"versions": versions, "route": made.route, "opset": made.opset, "lowering": {}, **made.rewrites}
     if made.stand_ins:
         told["stand_ins"] = made.stand_ins
     if made.traced_on != "inputs":

@@ -17,7 +17,7 @@ import torch
 import transformers
 from PIL import Image
 
-from orch_py import onnx_graph, onnx_lowering, task_text, torch_model, trees
+from orch_py import onnx_graph, onnx_lowering, rewrites, task_text, torch_model, trees
 from orch_py.onnx_graph import DATA, MODEL
 from orch_py.protocol import Job, Output, Refused, listed
 
@@ -48,7 +48,10 @@ def run(job: Job) -> Output:
     # Made by a tokenizer, a mask is of int64, and WebGPU casts none unless the graph is captured: an option of ONNX
     # Runtime Web that Transformers.js does not set.
     rules = onnx_lowering.look_up_masks(graph, ["attention_mask"])
-    onnx_graph.save(graph, job.out / "onnx")
+    rewritten = onnx_graph.save(graph, job.out / "onnx")[0]
+    own, others = trees.read_tensors(exported, trees.INPUTS), trees.read_if_present(exported, trees.CONTROL_INPUTS)
+    if rules and (changed := rewrites.difference(exported / MODEL, rewritten, own, others)):
+        raise Refused("numerics", f"{listed(rules)} changed what the graph computes: {changed}")
     made = trees.read_manifest(exported)
     taken: list[str] = made["inputs"]
     rules = made.get("lowering", {}) | rules

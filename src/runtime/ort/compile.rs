@@ -67,7 +67,7 @@ fn make(job: &Job, params: &Params) -> Result<JobOutput> {
     if is_quantised {
         whole(&mut bench.place.options);
     }
-    let prepared = source.prepare(&bench.host, is_quantised)?;
+    let prepared = source.prepare(&bench.host, is_quantised, params.rewrites.unwrap_or(true))?;
 
     let file = job.out.join(format!("{stem}_ctx.onnx"));
     let (mut builder, messages) = listening(bench.lenient()?, LogLevel::Warning)?;

@@ -83,6 +83,8 @@ struct Params {
     precision: Option<String>,
     /// File name of the compiled model without its ending.
     stem: Option<String>,
+    /// Whether the compiler gets operators in terms of others; None: it does.
+    rewrites: Option<bool>,
 }
 
 impl Params {

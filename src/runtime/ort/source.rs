@@ -53,7 +53,14 @@ impl<'j> Source<'j> {
         })
     }
 
-    pub(super) fn prepare(&self, host: &Host, is_quantised: bool) -> anyhow::Result<Prepared> {
+    /// What the compiler gets. Operators are written by others only where the model `is_rewritten`; whatever changed the
+    /// graph, it is compared with the file on the CPU.
+    pub(super) fn prepare(
+        &self,
+        host: &Host,
+        is_quantised: bool,
+        is_rewritten: bool,
+    ) -> anyhow::Result<Prepared> {
         let file = self.tree.join("model.onnx");
         let mut builder = at(host, GraphOptimizationLevel::Disable)?;
         let mut original = builder
@@ -76,24 +83,22 @@ impl<'j> Source<'j> {
         } else {
             PARITY
         };
-        let lowered = lower(&self.folded(host)?, self.tree, |exposed| {
+        let lowered = lower(&self.folded(host)?, self.tree, is_rewritten, |exposed| {
             shapes(host, exposed)
         })?;
-        if !lowered.rules.is_empty() {
-            let mut changed = at(host, GraphOptimizationLevel::Disable)?
-                .commit_from_memory(&lowered.bytes)
-                .map_err(plain)
-                .with_context(|| format!("the graph does not load after {:?}", lowered.rules))?;
-            for inputs in [Some(&self.inputs), self.control.as_ref()]
-                .into_iter()
-                .flatten()
-            {
-                let of = |session: &mut Session| {
-                    collect(infer(session, &Feed::new(session, inputs)?)?, &outputs)
-                };
-                same(&of(&mut original)?, &of(&mut changed)?, parity)
-                    .with_context(|| format!("after {:?}", lowered.rules))?;
-            }
+        let rewrites = || format!("after its constants were folded, and {:?}", lowered.rules);
+        let mut changed = at(host, GraphOptimizationLevel::Disable)?
+            .commit_from_memory(&lowered.bytes)
+            .map_err(plain)
+            .with_context(|| format!("the graph does not load {}", rewrites()))?;
+        for inputs in [Some(&self.inputs), self.control.as_ref()]
+            .into_iter()
+            .flatten()
+        {
+            let of = |session: &mut Session| {
+                collect(infer(session, &Feed::new(session, inputs)?)?, &outputs)
+            };
+            same(&of(&mut original)?, &of(&mut changed)?, parity).with_context(rewrites)?;
         }
         Ok(Prepared {
             bytes: lowered.bytes,

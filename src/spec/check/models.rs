@@ -386,6 +386,7 @@ fn export(raw: &raw::Model, sink: &mut Sink) -> Export {
         routes: DEFAULT_ROUTES.to_vec(),
         opset: DEFAULT_OPSET,
         stand_ins: true,
+        rewrites: true,
     };
     let Some(given) = raw.export.value() else {
         return export;
@@ -398,6 +399,9 @@ fn export(raw: &raw::Model, sink: &mut Sink) -> Export {
     }
     if let Some(stand_ins) = given.stand_ins.given() {
         export.stand_ins = stand_ins.value;
+    }
+    if let Some(rewrites) = given.rewrites.given() {
+        export.rewrites = rewrites.value;
     }
     if let Some(opset) = given.opset.given() {
         export.opset = opset.value;

@@ -52,11 +52,12 @@ pub(super) struct Lowered {
     pub(super) rules: BTreeMap<&'static str, u32>,
 }
 
-/// Applies every rule to a serialised ONNX model whose constants are folded; weights that it keeps in `folder` are taken
-/// into it. `infer` tells the shapes of a model's outputs.
+/// Applies every rule to a serialised ONNX model whose constants are folded, if it `is_rewritten`; weights that it keeps
+/// in `folder` are taken into it. `infer` gives the shapes of a model's outputs.
 pub(super) fn lower(
     bytes: &[u8],
     folder: &Path,
+    is_rewritten: bool,
     infer: impl FnOnce(&[u8]) -> anyhow::Result<Shapes>,
 ) -> anyhow::Result<Lowered> {
     let mut model = ModelProto::decode(bytes).context("failed to parse the ONNX model")?;
@@ -75,6 +76,7 @@ pub(super) fn lower(
     for node in std::mem::take(&mut proto.node) {
         match RULES
             .iter()
+            .filter(|_| is_rewritten)
             .find(|(_, rule)| rule(&mut graph, &node).is_some())
         {
             Some((name, _)) => {

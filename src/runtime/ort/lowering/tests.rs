@@ -8,7 +8,7 @@ use crate::runtime::onnx_proto::{
 
 /// The rules on a model without a folder, by the shapes that it tells itself.
 fn low(bytes: &[u8]) -> anyhow::Result<Lowered> {
-    lower(bytes, Path::new("/nowhere"), |_| Ok(Shapes::new()))
+    lower(bytes, Path::new("/nowhere"), true, |_| Ok(Shapes::new()))
 }
 
 fn value(name: &str, element: i32, shape: &[i64]) -> ValueInfoProto {
@@ -443,7 +443,9 @@ fn shapes_that_the_model_does_not_tell_are_inferred() {
         Ok(Shapes::from([("x".to_owned(), (FLOAT, vec![4, 1]))]))
     };
     assert_eq!(
-        lower(&bytes, Path::new("/nowhere"), infer).unwrap().rules,
+        lower(&bytes, Path::new("/nowhere"), true, infer)
+            .unwrap()
+            .rules,
         BTreeMap::from([("gather-flat", 1)])
     );
 }
