@@ -95,7 +95,13 @@ fn a_loop_over_several_models_has_all_their_parameters_and_a_place_in_the_table(
         ])
         .success();
     let table: Value = sandbox
-        .run(["capabilities", "--table", "table.yaml", "--json"])
+        .run([
+            "capabilities",
+            "--table",
+            "table.yaml",
+            "--asserted",
+            "--json",
+        ])
         .success()
         .json();
     assert_eq!(
