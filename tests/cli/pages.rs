@@ -80,6 +80,23 @@ fn a_model_of_one_s_own_runs_without_an_edit() {
         .stderr_has("onnx: ../models/linear.onnx");
     assert!(sandbox.read("specs/all.yaml").starts_with(spec.trim_end()));
     sandbox.run(["run", "-m", "again", "--check"]).success();
+    // A spec is named as it is from its own folder, and its line ends stay.
+    let crlf = sandbox.read("specs/all.yaml").replace('\n', "\r\n");
+    sandbox.write("specs/all.yaml", &crlf);
+    sandbox
+        .run_through(
+            ["env", "-C", "specs"],
+            &[
+                "add",
+                "../models/linear.onnx",
+                "all.yaml",
+                "--name",
+                "third",
+            ],
+        )
+        .success();
+    let longer = sandbox.read("specs/all.yaml");
+    assert!(longer.starts_with(&crlf) && !longer.replace("\r\n", "").contains('\n'));
     sandbox
         .run(["add", "models/nothing.onnx"])
         .code(2)

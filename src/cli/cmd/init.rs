@@ -149,7 +149,7 @@ pub(super) fn add(args: &Args, add: &AddArgs, printer: &Printer) -> anyhow::Resu
     session::spec(&add.spec)?;
     let old = std::fs::read_to_string(&add.spec)
         .with_context(|| format!("failed to read `{}`", add.spec.display()))?;
-    let folder = add.spec.parent().unwrap_or(Path::new(""));
+    let folder = bfs::parent(&add.spec);
     let mut session = Session::open(&args.locations())?;
     let own = session.own(&add.model, add.name.as_deref(), folder, &|text| {
         printer.note(text)
@@ -185,13 +185,22 @@ pub(super) fn add(args: &Args, add: &AddArgs, printer: &Printer) -> anyhow::Resu
     Ok(Exit::Success)
 }
 
-/// The spec with a row at the end of its models, as far in as its first one is. None where models are written otherwise.
+/// The spec with a row at the end of its models, as far in as its first one is; all else stays byte for byte. None where
+/// models are written otherwise.
 fn with_row(spec: &str, row: &str) -> Option<String> {
-    let lines: Vec<&str> = spec.lines().collect();
+    let lines: Vec<&str> = spec.split_inclusive('\n').collect();
+    let ending = if lines.first().is_some_and(|line| line.ends_with("\r\n")) {
+        "\r\n"
+    } else {
+        "\n"
+    };
     let is_top = |line: &str| line.starts_with(|c: char| !c.is_whitespace() && c != '#');
+    let row = row.lines();
     let Some(begin) = lines.iter().position(|line| line.trim_end() == "models:") else {
         let has_other = lines.iter().any(|line| line.starts_with("models:"));
-        return (!has_other).then(|| format!("{}\nmodels:\n{row}", spec.trim_end()));
+        let rows: String = row.flat_map(|line| [line, ending]).collect();
+        let end = if spec.ends_with('\n') { "" } else { ending };
+        return (!has_other).then(|| format!("{spec}{end}models:{ending}{rows}"));
     };
     let end = lines[begin + 1..]
         .iter()
@@ -203,16 +212,17 @@ fn with_row(spec: &str, row: &str) -> Option<String> {
     let is_row = |line: &&&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
     let first = lines[begin + 1..end].iter().find(is_row);
     let indent = first.map_or(2, |line| line.len() - line.trim_start().len());
-    let row = row
-        .lines()
-        .map(|line| format!("{}{}", " ".repeat(indent), &line[2..]));
+    let indent = " ".repeat(indent);
     let (before, after) = lines.split_at(begin + last + 1);
-    let all = before
-        .iter()
-        .map(|line| (*line).to_owned())
-        .chain(row)
-        .chain(after.iter().map(|line| (*line).to_owned()));
-    Some(all.map(|line| line + "\n").collect())
+    let mut all = before.concat();
+    if !all.ends_with('\n') {
+        all.push_str(ending);
+    }
+    for line in row {
+        all.extend([&indent, &line[2..], ending]);
+    }
+    all.extend(after.iter().copied());
+    Some(all)
 }
 
 #[cfg(test)]
@@ -236,5 +246,10 @@ mod tests {
             "version: 1\nmodels:\n  b:\n    onnx: b.onnx\n"
         );
         assert_eq!(with_row("models: {a: {onnx: a.onnx}}\n", ROW), None);
+        // Whatever ends lines, and an end without one, stays.
+        assert_eq!(
+            with_row("models:\r\n  a: {onnx: a.onnx} # x\r\nversion: 1", ROW).unwrap(),
+            "models:\r\n  a: {onnx: a.onnx} # x\r\n  b:\r\n    onnx: b.onnx\r\nversion: 1"
+        );
     }
 }
