@@ -15,7 +15,8 @@ use crate::store::StoreError;
 pub fn preview(context: &Context<'_>) -> Result<Vec<Preview>, StoreError> {
     let mut scheduler = Scheduler::new(context.world(), Instant::now());
     scheduler.consult_all();
-    scheduler.read_records(true);
+    // A record that turns out to be damaged makes its step run, and those above it may have to be looked up again.
+    while scheduler.read_records(true) {}
     tell_all(&mut scheduler, context.listener);
     let wanted = std::mem::take(&mut scheduler.steps.wanted);
     let states = scheduler.steps.into_states();
@@ -62,6 +63,20 @@ pub fn preview(context: &Context<'_>) -> Result<Vec<Preview>, StoreError> {
 /// The report of what the store already holds: successes, and failures of exactly this key. The rest is incomplete.
 pub fn held(context: &Context<'_>) -> Result<ReportDoc, StoreError> {
     let mut scheduler = Scheduler::new(context.world(), Instant::now());
+    look_up_held(&mut scheduler, context);
+    // A damaged record is no hit, and then all others are looked up once more.
+    while scheduler.read_records(false) {
+        look_up_held(&mut scheduler, context);
+    }
+    scheduler.steps.wanted.extend(context.plan.ids());
+    scheduler.steps.close();
+    tell_all(&mut scheduler, context.listener);
+    let (results, _) = scheduler.steps.into_results();
+    Ok(reporting::report_doc(context, &results, 0.0))
+}
+
+/// Finds the results that the store holds, and the failures of exactly these keys.
+fn look_up_held(scheduler: &mut Scheduler<'_>, context: &Context<'_>) {
     for id in context.plan.ids() {
         scheduler.consult(id);
         let StepState::Ready { key, .. } = scheduler.steps.state(id) else {
@@ -78,10 +93,4 @@ pub fn held(context: &Context<'_>) -> Result<ReportDoc, StoreError> {
                 .set(id, StepState::Done(StepResult::hit(last)));
         }
     }
-    scheduler.read_records(false);
-    scheduler.steps.wanted.extend(context.plan.ids());
-    scheduler.steps.close();
-    tell_all(&mut scheduler, context.listener);
-    let (results, _) = scheduler.steps.into_results();
-    Ok(reporting::report_doc(context, &results, 0.0))
 }

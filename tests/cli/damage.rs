@@ -189,6 +189,53 @@ fn a_damaged_record_is_told_with_a_remedy() {
     assert_eq!(sandbox.output("command:maker", "made.txt"), "made\n");
 }
 
+#[test]
+fn a_damaged_record_changes_nothing_for_other_steps() {
+    let spec =
+        "version: 1\ncommands:\n  a: {write: {x: a}}\n  b: {write: {x: b}}\n  c: {write: {x: c}}\n";
+    let sandbox = Sandbox::new().file("spec.yaml", spec);
+    sandbox.run(RUN).success();
+    flip_at(&sandbox.store("log"), record_of(&sandbox, "command:a") + 9);
+    fs::remove_dir_all(sandbox.store("memos")).unwrap();
+    let steps = sandbox
+        .run(["plan", "spec.yaml", "--json"])
+        .success()
+        .json();
+    let verdicts: std::collections::BTreeMap<_, _> = steps["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|step| (step["step"].as_str().unwrap(), step["verdict"].clone()))
+        .collect();
+    assert_eq!(verdicts["command:b"], "hit", "{verdicts:?}");
+    assert_eq!(verdicts["command:c"], "hit", "{verdicts:?}");
+    assert_eq!(sandbox.output("command:b", "x"), "b");
+}
+
+/// Several damaged inputs of one step are the disk's doing, and no accusation of the step.
+#[test]
+fn a_step_that_lost_many_inputs_passes() {
+    let mut spec = String::from("version: 1\ncommands:\n");
+    let mut inputs = Vec::new();
+    for n in 0..6 {
+        spec.push_str(&format!("  m{n}: {{write: {{x: made {n}}}}}\n"));
+        inputs.push(format!("in{n}: {{step: 'command:m{n}'}}"));
+    }
+    spec.push_str(&format!(
+        "  reads: {{argv: [sh, -c, 'cat in*/x > all'], inputs: {{{}}}, outputs: [all]}}\n",
+        inputs.join(", ")
+    ));
+    let sandbox = Sandbox::new().file("spec.yaml", spec);
+    sandbox.run(RUN).success();
+    for n in 0..5 {
+        flip_byte(&sandbox.blob(&format!("made {n}")));
+    }
+    let ended = sandbox
+        .run([&RUN[..], &["--rerun", "command:reads"]].concat())
+        .success();
+    ended.stderr_lacks("writes to the store");
+}
+
 /// It is read when the run ends, so whatever else there was to do is done by then.
 #[test]
 fn a_damaged_record_that_a_page_shows_is_made_again() {

@@ -288,8 +288,7 @@ impl<'a> Scheduler<'a> {
             Performed::InputLost(InputLost { from, digest, what }) => {
                 self.returned(id, format!("an input was lost: {what}"), span);
                 self.steps.set(id, StepState::Unknown);
-                self.retries.lost_input(id);
-                if self.retries.keeps_losing_inputs(id) {
+                if self.retries.keeps_losing(id, digest) {
                     let producer = &self.world.plan.step(from).name;
                     let why = format!(
                         "the output of {producer} is damaged whenever this step reads it ({what}): the step writes to the store"

@@ -52,7 +52,8 @@ impl Backoff {
 pub(super) struct Retries {
     before: HashMap<StepId, Vec<Attempt>>,
     waiting: Vec<Waiting>,
-    losses: HashMap<StepId, u32>,
+    /// How often a tree was damaged when a step read it.
+    losses: HashMap<(StepId, Digest), u32>,
 }
 
 /// So often an input may be damaged while a step reads it. Once is a disk's or somebody's mistake; what happens each time
@@ -83,16 +84,12 @@ impl Retries {
             .map_or(0, |attempts| attempts.len() as u32)
     }
 
-    /// Counts a damaged input of the step.
-    pub(super) fn lost_input(&mut self, id: StepId) {
-        *self.losses.entry(id).or_default() += 1;
-    }
-
-    /// Whether the step's inputs are damaged again and again.
-    pub(super) fn keeps_losing_inputs(&self, id: StepId) -> bool {
-        self.losses
-            .get(&id)
-            .is_some_and(|losses| *losses >= MOST_LOSSES)
+    /// Counts a damaged input of the step. Whether the same input was damaged again and again: of many inputs, several may
+    /// be damaged once.
+    pub(super) fn keeps_losing(&mut self, id: StepId, input: Digest) -> bool {
+        let losses = self.losses.entry((id, input)).or_default();
+        *losses += 1;
+        *losses >= MOST_LOSSES
     }
 
     pub(super) fn is_idle(&self) -> bool {
