@@ -1,5 +1,8 @@
 //! Paths inside a tree: the one judge of them, for specs, for what programs leave, and for what other machines send.
 
+use std::io;
+use std::path::{Path, PathBuf};
+
 /// Common file systems take no longer name; the path must also fit behind that of a folder.
 const LONGEST_NAME: usize = 255;
 const LONGEST_PATH: usize = 1024;
@@ -26,9 +29,43 @@ pub fn fault(path: &str) -> Option<&'static str> {
     })
 }
 
+/// Where a path inside a folder lies, if it leads there: a spelling that leaves the folder is an error, and so is one that
+/// passes through a symbolic link or is one.
+pub fn inside(folder: &Path, path: &str) -> io::Result<PathBuf> {
+    let refused = |why: &str| {
+        io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("`{path}` is no path inside `{}`: {why}", folder.display()),
+        )
+    };
+    if let Some(why) = fault(path) {
+        return Err(refused(why));
+    }
+    let mut found = folder.to_owned();
+    for name in path.split('/') {
+        found.push(name);
+        if found.is_symlink() {
+            return Err(refused("it leads through a symbolic link"));
+        }
+    }
+    Ok(found)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_path_leaves_its_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("in");
+        std::fs::create_dir_all(folder.join("a")).unwrap();
+        std::os::unix::fs::symlink(dir.path(), folder.join("out")).unwrap();
+        assert_eq!(inside(&folder, "a/b").unwrap(), folder.join("a/b"));
+        for bad in ["../x", "/x", "a/../../x", "out/x", "out"] {
+            assert!(inside(&folder, bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn a_path_has_one_spelling_and_stays_inside() {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 
-use crate::base::{Digest, fs as bfs, mark};
+use crate::base::{Digest, fs as bfs, mark, tree_path};
 use crate::session::out_dir::{Handed, put_aside, whole};
 use crate::step::generate;
 use crate::store::DiskStore;
@@ -29,7 +29,9 @@ impl Listed {
     pub(super) fn open(folder: PathBuf) -> Self {
         let text = fs::read_to_string(folder.join(mark::NAME)).unwrap_or_default();
         let mut known: BTreeMap<String, Vec<Digest>> = BTreeMap::new();
-        for (digest, name) in text.lines().filter_map(|line| line.split_once("  ")) {
+        let lines = text.lines().filter_map(|line| line.split_once("  "));
+        // Anybody may have written the list: a name that leaves the folder is none of orch's.
+        for (digest, name) in lines.filter(|(_, name)| tree_path::fault(name).is_none()) {
             known
                 .entry(name.to_owned())
                 .or_default()
@@ -52,9 +54,16 @@ impl Listed {
         self.known.keys().map(String::as_str)
     }
 
+    /// The digest of a file that is here. What a symbolic link leads to is not here.
+    pub(super) fn digest(&self, name: &str) -> Option<Digest> {
+        let path = tree_path::inside(&self.folder, name).ok()?;
+        Digest::of_file(&path).ok()
+    }
+
     /// Whether a file is here and as orch left it.
     pub(super) fn is_as_left(&self, name: &str) -> bool {
-        Digest::of_file(&self.folder.join(name)).is_ok_and(|digest| self.knows(name, &digest))
+        self.digest(name)
+            .is_some_and(|digest| self.knows(name, &digest))
     }
 
     /// Whether something of this name is here that orch did not put here.

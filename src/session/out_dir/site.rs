@@ -16,11 +16,22 @@ pub fn place(files: &Files, folder: &Path, handed: &mut Handed) -> anyhow::Resul
     // Another orch may be at it.
     let _lock = File::open(folder).and_then(|file| file.lock().map(|()| file));
     let mut listed = Listed::open(folder.to_owned());
-    let is_new = |(name, text): &(&String, &String)| {
-        let digest = Digest::of(text.as_bytes());
-        !(listed.knows(name, &digest) && listed.is_as_left(name))
+    // The list says what may lie here and whose it is. What does lie here, only the file itself says: whoever was killed
+    // has announced pages that were never written.
+    let is_new = |name: &str, text: &str| {
+        let wanted = Digest::of(text.as_bytes());
+        !(listed.knows(name, &wanted) && listed.digest(name) == Some(wanted))
     };
-    let new: Vec<_> = files.iter().filter(is_new).collect();
+    let mut new: Vec<_> = Vec::new();
+    for (name, text) in files {
+        if listed.is_foreign(name) {
+            handed.stays(&folder.join(name));
+        } else if is_new(name, text) {
+            new.push((name, text));
+        }
+    }
+    // A reader who finds the first page finds all that it leads to.
+    new.sort_by_key(|(name, _)| name.as_str() == INDEX);
     let gone: Vec<String> = listed
         .names()
         .filter(|name| !files.contains_key(*name))
@@ -47,6 +58,9 @@ pub fn place(files: &Files, folder: &Path, handed: &mut Handed) -> anyhow::Resul
     listed.close()?;
     Ok([new.len(), files.len() - new.len(), gone.len()])
 }
+
+/// The page that leads to all others.
+const INDEX: &str = "index.html";
 
 /// Folders of pages of which nothing is left.
 fn remove_empty(root: &Path, mut folder: Option<PathBuf>) {

@@ -243,3 +243,66 @@ fn a_page_that_is_somebody_elses_stays_and_the_others_are_written_once() {
     show(&doc, dir.path());
     assert_ne!(inode(), first);
 }
+
+fn site(pages: [(&str, &str); 3]) -> crate::report::site::Files {
+    let owned = |(name, text): (&str, &str)| (name.to_owned(), text.to_owned());
+    pages.into_iter().map(owned).collect()
+}
+
+#[test]
+fn a_site_that_was_interrupted_is_completed_by_the_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let old = site([
+        ("index.html", "old"),
+        ("a/1.html", "old 1"),
+        ("b.html", "b"),
+    ]);
+    let new = site([
+        ("index.html", "new"),
+        ("a/1.html", "new 1"),
+        ("b.html", "b"),
+    ]);
+    let place = |files| place_site(files, dir.path(), &mut Handed::default()).unwrap();
+    assert_eq!(place(&old), [3, 0, 0]);
+    let list = dir.path().join(crate::base::mark::NAME);
+    let before = fs::read_to_string(&list).unwrap();
+    place(&new);
+    let after = fs::read_to_string(&list).unwrap();
+    // As a killed one leaves it: all is announced, and only one page is new.
+    fs::write(&list, before + &after).unwrap();
+    fs::write(dir.path().join("a/1.html"), "old 1").unwrap();
+    assert_eq!(place(&new), [1, 2, 0]);
+    assert_eq!(
+        fs::read_to_string(dir.path().join("a/1.html")).unwrap(),
+        "new 1"
+    );
+}
+
+#[test]
+fn a_list_of_somebody_elses_removes_nothing_outside_of_its_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    let public = dir.path().join("public");
+    fs::create_dir_all(&public).unwrap();
+    let victim = dir.path().join("victim");
+    fs::write(&victim, "").unwrap();
+    std::os::unix::fs::symlink(dir.path(), public.join("out")).unwrap();
+    let empty = Digest::of(b"");
+    let names = ["../victim", &victim.display().to_string(), "out/victim"].map(str::to_owned);
+    let lines = names.map(|name| format!("{empty}  {name}\n"));
+    fs::write(public.join(crate::base::mark::NAME), lines.concat()).unwrap();
+    let pages = site([("index.html", "i"), ("a.html", "a"), ("b.html", "b")]);
+    place_site(&pages, &public, &mut Handed::default()).unwrap();
+    assert!(victim.exists());
+}
+
+#[test]
+fn a_first_page_that_is_somebody_elses_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = dir.path().join("index.html");
+    fs::write(&index, "mine").unwrap();
+    let pages = site([("index.html", "i"), ("a.html", "a"), ("b.html", "b")]);
+    let mut handed = Handed::default();
+    place_site(&pages, dir.path(), &mut handed).unwrap();
+    assert!(handed.in_the_way);
+    assert_eq!(fs::read_to_string(&index).unwrap(), "mine");
+}
