@@ -5,9 +5,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use super::Tell;
 use super::file::{self, RunFile};
@@ -57,7 +57,7 @@ pub(super) fn create(connection: &Connection) -> Result<()> {
 }
 
 /// The files in `dir` of runs that are not in it.
-pub(super) fn missing(connection: &Connection, dir: &Path) -> Result<Vec<std::path::PathBuf>> {
+pub(super) fn missing(connection: &Connection, dir: &Path) -> Result<Vec<(String, PathBuf)>> {
     let known: BTreeSet<String> = connection
         .texts("SELECT run FROM runs", &[])?
         .into_iter()
@@ -65,22 +65,31 @@ pub(super) fn missing(connection: &Connection, dir: &Path) -> Result<Vec<std::pa
     Ok(file::files(dir)
         .into_iter()
         .filter(|(run, _)| !known.contains(run))
-        .map(|(_, path)| path)
         .collect())
 }
 
-/// Imports what is missing. A file that cannot be read is reported, and the others are imported.
+/// Imports what is missing. A file that cannot be imported is reported, and the others are imported.
 pub(super) fn update(connection: &Connection, dir: &Path, tell: Tell<'_>) -> Result<()> {
-    for path in missing(connection, dir)? {
-        match RunFile::read(&path) {
-            Ok(file) => take(connection, &file)
-                .with_context(|| format!("failed to take in `{}`", path.display()))?,
-            Err(e) => tell(&format!(
+    for (run, path) in missing(connection, dir)? {
+        if let Err(e) = import(connection, &run, &path) {
+            tell(&format!(
                 "warning: a run is missing from the history: {e:#}\n  hint: move that file away"
-            )),
+            ));
         }
     }
     Ok(())
+}
+
+/// Imports the file of a run, whose name is the run's.
+fn import(connection: &Connection, run: &str, path: &Path) -> Result<()> {
+    let file = RunFile::read(path)?;
+    let own = &file.about.run;
+    ensure!(
+        own == run,
+        "`{}` is a copy of the file of run {own}",
+        path.display()
+    );
+    take(connection, &file).with_context(|| format!("failed to import `{}`", path.display()))
 }
 
 fn take(connection: &Connection, file: &RunFile) -> Result<()> {
@@ -168,7 +177,7 @@ pub(super) fn rebuild(library: &Library, path: &Path, dir: &Path, tell: Tell<'_>
     for left in [new.clone(), wal(&new)] {
         remove(&left)?;
     }
-    let old = path
+    let mut old = path
         .exists()
         .then(|| readable(library, path))
         .transpose()?
@@ -178,7 +187,8 @@ pub(super) fn rebuild(library: &Library, path: &Path, dir: &Path, tell: Tell<'_>
         create(&connection)?;
         update(&connection, dir, tell)?;
         if path.exists() && old.is_ok() {
-            carry_over(&connection, path)?;
+            // A damaged block shows only when it is read.
+            old = carry_over(&connection, path);
         }
     }
     if let Err(e) = old {

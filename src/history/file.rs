@@ -14,12 +14,14 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
 
-use crate::base::{Digest, fs as bfs};
+use crate::base::{Digest, figures, fs as bfs, tree_path};
 use crate::report::{Git, Ran, ReportDoc};
 
 /// The version of the file's shape. An additional field that may be absent needs no other.
 const VERSION: u32 = 1;
 const ENDING: &str = ".json.gz";
+/// What a file may unpack to, bytes: a report of 100,000 cases takes a fifth of it.
+const LARGEST: u64 = 1 << 30;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RunFile {
@@ -144,14 +146,19 @@ impl RunFile {
 
     fn parse(bytes: &[u8]) -> Result<Self> {
         let mut unpacked = Vec::new();
-        let text = match bytes.starts_with(&[0x1f, 0x8b]) {
-            true => {
-                GzDecoder::new(bytes)
-                    .read_to_end(&mut unpacked)
-                    .context("it is damaged")?;
-                &*unpacked
-            }
-            false => bytes,
+        let text = if bytes.starts_with(&[0x1f, 0x8b]) {
+            GzDecoder::new(bytes)
+                .take(LARGEST + 1)
+                .read_to_end(&mut unpacked)
+                .context("it is damaged")?;
+            ensure!(
+                unpacked.len() as u64 <= LARGEST,
+                "it unpacks to more than {}",
+                figures::bytes(LARGEST)
+            );
+            &*unpacked
+        } else {
+            bytes
         };
         let Shape {
             version,
@@ -163,7 +170,11 @@ impl RunFile {
             "it has version {version}, and this orch reads up to {VERSION}: use a newer orch"
         );
         if about.is_some() {
-            return serde_json::from_slice(text).context("it is damaged");
+            let file: Self = serde_json::from_slice(text).context("it is damaged")?;
+            for run in std::iter::once(&file.about.run).chain(&file.about.same_as) {
+                ensure!(is_name(run), "`{run}` is no name of a run");
+            }
+            return Ok(file);
         }
         ensure!(
             cases.is_some(),
@@ -182,6 +193,12 @@ struct Shape {
     version: u32,
     about: Option<serde::de::IgnoredAny>,
     cases: Option<serde::de::IgnoredAny>,
+}
+
+/// Whether a text is a run's name, as [`name`] makes them: its file lies in the folder of runs, and in no other.
+fn is_name(run: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+    !run.starts_with('.') && run.chars().all(is_plain) && tree_path::fault(run).is_none()
 }
 
 /// Where the file of a run lies.
@@ -263,6 +280,20 @@ mod tests {
                 .collect::<Vec<_>>(),
             ["a", "b", "c"]
         );
+    }
+
+    #[test]
+    fn a_name_that_leaves_the_folder_of_runs_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        for run in ["../x", "/tmp/x", "a/b", "..", ".x", ""] {
+            for (own, same) in [(run, None), ("a", Some(run))] {
+                let json = serde_json::to_vec(&RunFile::new(about(own, same), None)).unwrap();
+                let path = dir.path().join("run.json");
+                fs::write(&path, json).unwrap();
+                let error = format!("{:#}", RunFile::read(&path).unwrap_err());
+                assert!(error.contains("is no name of a run"), "{run}: {error}");
+            }
+        }
     }
 
     #[test]

@@ -325,6 +325,51 @@ fn a_damaged_file_of_a_run_is_told_and_the_others_are_read() {
 }
 
 #[test]
+fn a_copy_of_a_runs_file_is_named_and_the_others_are_read() {
+    let sandbox = Sandbox::new().installs();
+    reports(&sandbox, 2);
+    sandbox.run(["history", "import", "many"]).success();
+    let first = files(&sandbox).remove(0);
+    fs::copy(&first, first.with_file_name("backup.json.gz")).unwrap();
+    fs::remove_file(database(&sandbox)).unwrap();
+    sandbox
+        .run(["history"])
+        .success()
+        .stderr_has("backup.json.gz` is a copy of the file of run");
+    whole(&sandbox, 2);
+}
+
+#[test]
+fn a_damaged_block_of_the_database_does_not_stop_a_rebuild() {
+    let sandbox = Sandbox::new().installs();
+    reports(&sandbox, 2);
+    sandbox.run(["history", "import", "many"]).success();
+    let mut bytes = fs::read(database(&sandbox)).unwrap();
+    // Behind the headers, every block.
+    for at in (3 * 4096 + 100..bytes.len()).step_by(4096) {
+        bytes[at] ^= 0xff;
+    }
+    fs::write(database(&sandbox), bytes).unwrap();
+    sandbox
+        .run(["history", "rebuild"])
+        .success()
+        .stderr_has("2 runs in");
+    whole(&sandbox, 2);
+}
+
+#[test]
+fn a_run_file_that_names_another_folder_is_refused() {
+    let sandbox = Sandbox::new().installs();
+    let about = r#"{"run":"../../../x","started":"2026-01-31T08:00:00.000Z","interrupted":false}"#;
+    sandbox.write("odd.json", format!(r#"{{"version":1,"about":{about}}}"#));
+    sandbox
+        .run(["history", "import", "odd.json"])
+        .code(2)
+        .stderr_has("`../../../x` is no name of a run");
+    assert!(!sandbox.path("x.json.gz").exists());
+}
+
+#[test]
 fn an_older_database_migrates_with_what_only_it_has_and_a_newer_one_is_refused() {
     let sandbox = Sandbox::new().installs();
     reports(&sandbox, 2);
