@@ -20,6 +20,8 @@ from orch_py.protocol import Job, Op, Output, Refused, listed, outcome_of
 
 # Makes PyTorch ask NVML, and not CUDA, whether there is a GPU.
 NO_CUDA = "PYTORCH_NVML_BASED_CUDA_CHECK"
+# By which the Hub's client proves who asks.
+_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")
 
 
 def run(request: dict[str, Any], ops: dict[str, Op], pipe: int, server: int) -> NoReturn:
@@ -31,6 +33,7 @@ def run(request: dict[str, Any], ops: dict[str, Op], pipe: int, server: int) -> 
         # Which device it was given. No library has looked for one yet: the server only imports.
         os.environ.update(request.get("env") or {})
         os.environ.pop(NO_CUDA, None)
+        _forget_tokens(request)
         _move_in()
         confine(request["sandbox"])
         _send(pipe, {"started": os.getpid()})
@@ -56,6 +59,15 @@ def _detach(server: int) -> None:
     # The server may have died between the fork and the line above, and then no signal ever comes.
     if os.getppid() != server:
         os._exit(1)
+
+
+def _forget_tokens(request: dict[str, Any]) -> None:
+    """Keeps the Hub's token from jobs that fetch nothing there, among them all code that a folder of weights brings."""
+    weights = (request.get("params") or {}).get("weights") or {}
+    if isinstance(weights, dict) and weights.get("kind") == "hub":
+        return
+    for name in _TOKENS:
+        os.environ.pop(name, None)
 
 
 def _move_in() -> None:

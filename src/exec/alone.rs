@@ -1,7 +1,6 @@
 //! One job outside of any plan: no record, no cache, no queue. For questions to a device.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use crate::base::fs as bfs;
@@ -70,7 +69,7 @@ impl Bench<'_> {
         let limits = Limits::of_time(Duration::from_secs(timeout), self.cancel, &log);
         let ended = match call.worker {
             Worker::Orch(runtime) | Worker::Kept(runtime) => {
-                let mut command = Command::new(worker::own_program()?);
+                let mut command = worker::command(worker::own_program()?);
                 command.args(["worker", runtime]).current_dir(&scratch);
                 worker::run_oneshot(command, &job, &limits)
             }

@@ -243,3 +243,15 @@ impl<'a> Keys<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_see_every_variable_that_is_in_a_key() {
+        for name in ARITHMETIC.iter().chain(DIVISION).chain(TIMING) {
+            assert!(crate::worker::is_inherited(name), "{name}");
+        }
+    }
+}

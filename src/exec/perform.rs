@@ -1,7 +1,6 @@
 //! One execution of one step, on a job thread: verified inputs in, work, published output and record out.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -347,7 +346,7 @@ impl Performer<'_> {
         };
         let is_timed = task.step.kind.is_timed(task.step);
         let one_shot = |program: PathBuf, args: &[&str]| {
-            let mut command = Command::new(program);
+            let mut command = worker::command(program);
             // Some SDKs leave files in the working directory.
             command.args(args).current_dir(&places.scratch);
             if !is_timed {

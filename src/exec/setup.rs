@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
-use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -19,7 +18,7 @@ use crate::provision::{Provision, title};
 use crate::runtime::Job;
 use crate::step::Requirement;
 use crate::toolchain::EnvName;
-use crate::worker::{Ended, Limits, Server};
+use crate::worker::{self, Ended, Limits, Server};
 
 /// Installs one requirement and reports the result.
 pub(super) fn install(
@@ -127,7 +126,7 @@ impl<'a> Servers<'a> {
         before: Option<String>,
     ) -> anyhow::Result<Server> {
         let python = self.provision.env(env)?;
-        let mut command = Command::new(&python.python);
+        let mut command = worker::command(&python.python);
         command
             .args(["-m", "orch_py.server"])
             .current_dir(self.dir)

@@ -3,7 +3,6 @@
 //! A job never answers for another one. What fails in a worker that has done other jobs may be their doing, so it is
 //! tried once more in a fresh one, whose word counts.
 
-use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -111,7 +110,7 @@ fn fresh(runtime: &str, job: &Job, access: &Access, scratch: &Scratch) -> anyhow
     let folder = scratch.dir("kept")?;
     let own = folder.join("scratch");
     std::fs::create_dir(&own)?;
-    let mut command = Command::new(worker::own_program()?);
+    let mut command = worker::command(worker::own_program()?);
     command
         .args(["worker", &format!("kept:{runtime}")])
         .envs(&job.env)

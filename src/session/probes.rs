@@ -1,7 +1,6 @@
 //! Questions to native libraries, each in a child of its own: a driver that crashes or hangs is an answer too.
 
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -13,7 +12,7 @@ use crate::provision::Provision;
 use crate::runtime::Job;
 use crate::session::probed;
 use crate::store::{DiskStore, Scratch};
-use crate::worker::{Cancel, Ended, Limits, run_oneshot};
+use crate::worker::{self, Cancel, Ended, Limits, run_oneshot};
 
 /// Longer than any driver takes that works.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -58,7 +57,7 @@ impl Probes {
             env: Default::default(),
             sandbox,
         };
-        let mut command = Command::new(&self.exe);
+        let mut command = worker::command(&self.exe);
         // Browsers leave their profile there.
         command.args(["worker", "probe"]).current_dir(&out);
         let log = out.join("log");

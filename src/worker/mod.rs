@@ -6,6 +6,7 @@
 #[cfg(target_os = "linux")]
 mod cgroup;
 mod command;
+mod environment;
 mod family;
 mod guard;
 mod inputs;
@@ -31,6 +32,7 @@ use std::time::{Duration, Instant};
 use crate::runtime::JobOutput;
 
 pub use command::{Workplace, run_command};
+pub use environment::{command, is_inherited};
 pub use guard::kill_all;
 pub use inputs::Gone;
 pub use kept::Kept;
