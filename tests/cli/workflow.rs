@@ -176,6 +176,7 @@ fn a_pull_request_is_held_against_what_main_came_to() {
     shards(&sandbox, "");
     last("Merge");
     last("Keep what main came to");
+    assert!(sandbox.path("base/matrix.json").exists());
     // A change that nothing is worse for. What it does not touch is not gone.
     let spec = sandbox.read("specs/all.yaml");
     sandbox.write("specs/all.yaml", format!("{spec}# a comment\n"));
@@ -230,6 +231,148 @@ fn a_pull_request_is_held_against_what_main_came_to() {
         comment("12"),
         "api --silent --method PATCH repos/o/r/issues/comments/12 -F body=@comment.md"
     );
+}
+
+/// One shard's run, on this event and attempt; how it ended, what it said and its `executed`.
+fn run_of(sandbox: &Sandbox, env: &[(&str, &str)]) -> (bool, String, Option<u32>) {
+    let outputs = sandbox.path("outputs");
+    let _ = std::fs::remove_file(&outputs);
+    let fixed = [
+        ("SHARD", "1"),
+        ("GITHUB_BASE_REF", ""),
+        ("GITHUB_OUTPUT", outputs.to_str().unwrap()),
+    ];
+    // One shard has all of the cases.
+    let lines = lines("models", "Run").replace("hash:$SHARD/4", "hash:$SHARD/1");
+    let (ended, told) = shell(sandbox, &lines, &[&fixed[..], env].concat());
+    let said = std::fs::read_to_string(&outputs).unwrap_or_default();
+    let executed = said
+        .lines()
+        .find_map(|line| line.strip_prefix("executed=")?.parse().ok());
+    (ended, told, executed)
+}
+
+#[test]
+fn a_second_attempt_tries_what_failed_and_a_night_what_is_old() {
+    let sandbox = sandbox(RIGHT);
+    assert!(run_of(&sandbox, &[]).0);
+    sandbox.write("models/expected/output_0.pb", expected([41.5, 51.5, 60.]));
+    let (ended, told, _) = run_of(&sandbox, &[("GITHUB_RUN_ATTEMPT", "1")]);
+    assert!(!ended, "{told}");
+    let (_, _, executed) = run_of(&sandbox, &[("GITHUB_RUN_ATTEMPT", "1")]);
+    assert_eq!(executed, Some(0), "the same key fails again");
+    let (ended, told, executed) = run_of(&sandbox, &[("GITHUB_RUN_ATTEMPT", "2")]);
+    assert!(!ended && executed > Some(0), "{executed:?} {told}");
+    sandbox.write("models/expected/output_0.pb", expected(RIGHT));
+    assert!(run_of(&sandbox, &[("GITHUB_EVENT_NAME", "push")]).0);
+    let at_night = [("GITHUB_EVENT_NAME", "schedule")];
+    assert_eq!(
+        run_of(&sandbox, &at_night).2,
+        Some(0),
+        "nothing is a week old"
+    );
+}
+
+#[test]
+fn a_pull_request_that_changes_what_decides_runs_everything() {
+    let sandbox = sandbox(RIGHT);
+    git(&sandbox, "init -q");
+    git(&sandbox, "add specs models");
+    git(&sandbox, "commit -qm base");
+    git(&sandbox, "update-ref refs/remotes/origin/main HEAD");
+    let pull = [("GITHUB_BASE_REF", "main")];
+    sandbox.write("README.md", "text");
+    git(&sandbox, "add README.md");
+    git(&sandbox, "commit -qm readme");
+    assert_eq!(run_of(&sandbox, &pull).2, Some(0));
+    for (name, text) in [
+        ("orch.toml", "# settings\n"),
+        (".github/workflows/models.yml", "env: {ORCH_REF: v0.2.0}\n"),
+    ] {
+        sandbox.write(name, text);
+        git(&sandbox, &format!("add {name}"));
+        git(&sandbox, "commit -qm decides");
+        let (ended, told, _) = run_of(&sandbox, &pull);
+        let report: Value =
+            serde_json::from_str(&sandbox.read("orch-out/report/matrix.json")).unwrap();
+        assert_eq!(
+            report["cases"].as_array().unwrap().len(),
+            2,
+            "{name}: {told}"
+        );
+        assert!(ended, "{name}: {told}");
+        git(&sandbox, "reset -q --hard HEAD~1");
+    }
+}
+
+#[test]
+fn a_spec_with_an_error_ends_with_its_own_code_and_words() {
+    let sandbox = sandbox(RIGHT);
+    sandbox.write("specs/all.yaml", "version: [\n");
+    let lines = lines("models", "Run");
+    let outputs = sandbox.path("outputs").to_str().unwrap().to_owned();
+    let env = [
+        ("SHARD", "1"),
+        ("GITHUB_BASE_REF", ""),
+        ("GITHUB_OUTPUT", outputs.as_str()),
+    ];
+    let (_, told) = shell(&sandbox, &format!("({lines}) || echo code $?"), &env);
+    assert!(
+        told.contains("code 2") && !told.contains("Traceback"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_report_that_lacks_a_shard_is_no_base() {
+    let sandbox = sandbox(RIGHT);
+    for (scope, is_kept) in [("null", true), (r#"{"partition": "hash:1/4"}"#, false)] {
+        sandbox.write("report/matrix.json", format!(r#"{{"scope": {scope}}}"#));
+        let (ended, told) = shell(&sandbox, &lines("report", "Keep what main came to"), &[]);
+        assert!(ended, "{told}");
+        let base = sandbox.path("base/matrix.json");
+        assert_eq!(base.exists(), is_kept, "{scope}");
+        let _ = std::fs::remove_file(base);
+    }
+}
+
+#[test]
+fn entries_and_artefacts_of_attempts_runners_and_interpreters_are_told_apart() {
+    let steps = yaml("docs/github-workflow.yml")["jobs"]["models"]["steps"].clone();
+    let steps = steps.as_array().unwrap();
+    let uses = |action: &str| -> Vec<&Value> {
+        let is_it = |step: &&Value| {
+            step["uses"]
+                .as_str()
+                .is_some_and(|uses| uses.contains(action))
+        };
+        steps.iter().filter(is_it).collect()
+    };
+    for step in uses("upload-artifact") {
+        assert_eq!(step["with"]["overwrite"], true, "{step:#}");
+        let name = step["with"]["name"].as_str().unwrap();
+        assert!(name.contains("matrix.runner"), "{name}");
+    }
+    let store = uses("cache/save").pop().unwrap();
+    let condition = store["if"].as_str().unwrap();
+    assert!(condition.contains("always()"), "{condition}");
+    let keys: Vec<_> = uses("cache/restore")
+        .iter()
+        .map(|step| step["with"]["key"].as_str().unwrap().to_owned())
+        .collect();
+    let envs = keys
+        .iter()
+        .find(|key| key.starts_with("orch-envs"))
+        .unwrap();
+    assert!(
+        envs.contains("steps.python.outputs.python-version"),
+        "{envs}"
+    );
+    let store = keys
+        .iter()
+        .find(|key| key.starts_with("orch-store"))
+        .unwrap();
+    assert!(store.contains("matrix.runner"), "{store}");
 }
 
 #[test]
