@@ -4,15 +4,22 @@
 //! Landlock does not see is in docs/security.md: modes and times of files, hard links inside a granted folder, UDP.
 
 #[cfg(target_os = "linux")]
+pub mod bpf;
+#[cfg(target_os = "linux")]
+mod capabilities;
+#[cfg(target_os = "linux")]
 mod landlock;
 #[cfg(not(target_os = "linux"))]
 mod nothing;
+#[cfg(target_os = "linux")]
+mod sockets;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeStruct as _;
+use serde::{Deserialize, Serialize, Serializer};
 
 #[cfg(target_os = "linux")]
 pub use landlock::Confinement;
@@ -23,7 +30,7 @@ pub use nothing::Confinement;
 pub const SWITCH: &str = "ORCH_SANDBOX";
 
 /// What a child is given. A Python server hands it to the process that it forks for a job, so it has a form in JSON.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct Grants {
     /// Files and folders that it may write to, with all below them.
     pub write: Vec<PathBuf>,
@@ -60,6 +67,41 @@ impl Grants {
 
     pub fn with_tcp(self, tcp: Tcp) -> Self {
         Self { tcp, ..self }
+    }
+
+    /// Whether nothing is kept from the child.
+    fn is_everything(&self) -> bool {
+        *self == Self::everything()
+    }
+
+    /// The seccomp program over the child's sockets: none for a child that may reach the network.
+    #[cfg(target_os = "linux")]
+    fn sockets(&self) -> Vec<libc::sock_filter> {
+        if self.tcp == Tcp::Allowed {
+            vec![]
+        } else {
+            sockets::program()
+        }
+    }
+}
+
+/// With the seccomp program, as code, two jumps and a number for each instruction: Python installs what Rust wrote.
+impl Serialize for Grants {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[cfg(target_os = "linux")]
+        let sockets: Vec<[u32; 4]> = self
+            .sockets()
+            .iter()
+            .map(|line| [line.code.into(), line.jt.into(), line.jf.into(), line.k])
+            .collect();
+        #[cfg(not(target_os = "linux"))]
+        let sockets: Vec<[u32; 4]> = vec![];
+        let mut fields = serializer.serialize_struct("Grants", 4)?;
+        fields.serialize_field("write", &self.write)?;
+        fields.serialize_field("tcp", &self.tcp)?;
+        fields.serialize_field("sockets", &sockets)?;
+        fields.serialize_field("everything", &self.is_everything())?;
+        fields.end()
     }
 }
 

@@ -9,10 +9,23 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import stat
+import struct
 import sys
 from typing import Any
 
+# The bounding set is lowered, and these privileges kept: `src/confine/capabilities.rs` says which and why.
+_DROP_BOUNDING = 24
+_KEPT = (0, 1, 3, 4)
+_MOST_CAPABILITIES = 63
+_CAPABILITIES_VERSION = 0x20080522
+# seccomp(SET_MODE_FILTER, SPEC_ALLOW), a call with another number on each architecture.
+_SECCOMP = {"x86_64": 317, "aarch64": 277}
+_SET_MODE_FILTER = 1
+_SPEC_ALLOW = 1 << 2
+# Of a folder, without making device nodes in it.
+_DEVICES = (1 << 6) | (1 << 11)
 # System calls have these numbers on every architecture.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION_FLAG = 1
@@ -35,6 +48,7 @@ def confine(grants: dict[str, Any]) -> None:
         return
     libc = ctypes.CDLL(None, use_errno=True)
     writing = _known(_WRITING, since)
+    granted = writing if grants.get("everything") else writing & ~_DEVICES
     tcp = 0 if grants["tcp"] == "allowed" else _known(_TCP, since)
     handled = (ctypes.c_uint64 * 3)(writing, tcp, _known(_SCOPES, since))
     # An older kernel knows a shorter structure.
@@ -50,13 +64,42 @@ def confine(grants: dict[str, Any]) -> None:
         os.close(folder)
 
     for path in grants["write"]:
-        grant(path, writing)
+        grant(path, granted)
     # GPU drivers name their threads by what the kernel shows of the own process.
     if os.path.exists("/proc/self"):
         grant("/proc/self", _WRITE_FILE)
     libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0)
     _checked(libc.syscall(_RESTRICT_SELF, rules, 0), "restrict the process")
     os.close(rules)
+    if sockets := grants.get("sockets"):
+        _filter(libc, sockets)
+    if not grants.get("everything"):
+        _drop_privileges(libc)
+
+
+def _filter(libc: ctypes.CDLL, program: list[list[int]]) -> None:
+    """Installs the seccomp program that orch made: code, jumps and a number for each instruction."""
+    call = _SECCOMP.get(platform.machine())
+    if call is None:
+        return
+    code = b"".join(struct.pack("HBBI", *line) for line in program)
+    buffer = ctypes.create_string_buffer(code, len(code))
+    head = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(program), ctypes.addressof(buffer)))
+    _checked(libc.syscall(call, _SET_MODE_FILTER, _SPEC_ALLOW, head), "filter sockets")
+
+
+def _drop_privileges(libc: ctypes.CDLL) -> None:
+    for capability in range(_MOST_CAPABILITIES + 1):
+        if capability not in _KEPT:
+            libc.prctl(_DROP_BOUNDING, capability, 0, 0, 0)
+    header = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITIES_VERSION, 0))
+    sets = (ctypes.c_uint32 * 6)()
+    _checked(libc.capget(header, sets), "tell its privileges")
+    kept = sum(1 << number for number in _KEPT)
+    for place in range(6):
+        # Effective, permitted and inheritable ones, the lower halves first.
+        sets[place] = sets[place] & kept if place < 3 else 0
+    _checked(libc.capset(header, sets), "drop privileges")
 
 
 def version() -> int:

@@ -9,14 +9,18 @@ use landlock::{
     RulesetCreatedAttr, Scope,
 };
 
-use super::{Enforced, Grants, Tcp};
+use super::{Enforced, Grants, Tcp, capabilities, sockets};
 
 /// The newest version that is known here; an older kernel drops what it lacks.
 const NEWEST: ABI = ABI::V9;
 
 /// Rules that the kernel has, not yet in force.
 #[derive(Debug)]
-pub struct Confinement(OwnedFd);
+pub struct Confinement {
+    rules: OwnedFd,
+    sockets: Vec<libc::sock_filter>,
+    keeps_privileges: bool,
+}
 
 impl Confinement {
     /// The kernel's version of Landlock, if it has and uses it.
@@ -57,6 +61,12 @@ impl Confinement {
         for path in &grants.write {
             let lacking =
                 |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+            // A device's node leads to the device, wherever it lies.
+            let writing = if grants.is_everything() {
+                writing
+            } else {
+                writing & !(AccessFs::MakeBlock | AccessFs::MakeChar)
+            };
             let access = if fs::metadata(path).map_err(lacking)?.is_dir() {
                 writing
             } else {
@@ -70,7 +80,11 @@ impl Confinement {
                 .add_rule(NetPort::new(port, AccessNet::ConnectTcp))
                 .map_err(failed)?;
         }
-        Ok(Option::<OwnedFd>::from(rules).map(Self))
+        Ok(Option::<OwnedFd>::from(rules).map(|rules| Self {
+            rules,
+            sockets: grants.sockets(),
+            keeps_privileges: grants.is_everything(),
+        }))
     }
 
     /// Holds the calling process to it for good. Makes system calls only, so it may be called between fork and exec.
@@ -79,12 +93,18 @@ impl Confinement {
         // SAFETY: neither call takes a pointer.
         let code = unsafe {
             libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-            libc::syscall(libc::SYS_landlock_restrict_self, self.0.as_raw_fd(), 0)
+            libc::syscall(libc::SYS_landlock_restrict_self, self.rules.as_raw_fd(), 0)
         };
-        if code == 0 {
+        if code != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        if !self.sockets.is_empty() {
+            sockets::enter(&self.sockets)?;
+        }
+        if self.keeps_privileges {
             Ok(())
         } else {
-            Err(io::Error::last_os_error())
+            capabilities::drop_all()
         }
     }
 }
@@ -107,7 +127,7 @@ impl Confinement {
             };
             let code = libc::syscall(
                 libc::SYS_landlock_add_rule,
-                self.0.as_raw_fd(),
+                self.rules.as_raw_fd(),
                 PATH_BENEATH,
                 &raw const beneath,
                 0,
@@ -159,6 +179,42 @@ mod tests {
             output.status.success(),
             String::from_utf8_lossy(&said).into_owned(),
         ))
+    }
+
+    /// What a child without a network must not do, as a Python program that says what it could do.
+    const ESCAPES: &str = r#"
+import os, socket, stat
+done = []
+def tried(name, act):
+    try:
+        act()
+        done.append(name)
+    except OSError:
+        pass
+tried("MPTCP", lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262))
+tried("raw", lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1))
+tried("packet", lambda: socket.socket(17, socket.SOCK_RAW, 0))
+tried("vsock", lambda: socket.socket(40, socket.SOCK_STREAM, 0))
+tried("fast open", lambda: socket.socket().sendto(b"x", 0x20000000, ("127.0.0.1", 9)))
+tried("block device", lambda: os.mknod("node", stat.S_IFBLK | 0o600, os.makedev(7, 0)))
+tried("character device", lambda: os.mknod("node", stat.S_IFCHR | 0o600, os.makedev(1, 3)))
+tried("host name", lambda: socket.sethostname(socket.gethostname()))
+tried("orch's environment", lambda: open(f"/proc/{os.getppid()}/environ").read())
+# What programs need goes on.
+socket.socket(); socket.socket(socket.AF_INET6, socket.SOCK_DGRAM); socket.socketpair()
+open("own", "w").close(); os.chmod("own", 0o600); os.chown("own", os.getuid(), os.getgid())
+print("escaped by", done)
+"#;
+
+    #[test]
+    fn a_child_without_a_network_finds_no_other_way_out() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("escapes.py"), ESCAPES).unwrap();
+        let grants = Grants::folders([dir.path()]);
+        let Some((ok, said)) = run("exec python3 escapes.py", dir.path(), &grants) else {
+            return;
+        };
+        assert!(ok && said.contains("escaped by []"), "{said}");
     }
 
     #[test]

@@ -9,13 +9,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use crate::confine::bpf::{ARCH, argument, give, jump, load, statement};
 use crate::worker::process::{poll, readable};
 use crate::worker::reads::Reads;
-
-#[cfg(target_arch = "x86_64")]
-const ARCH: u32 = 0xC000_003E;
-#[cfg(target_arch = "aarch64")]
-const ARCH: u32 = 0xC000_00B7;
 
 const ASK: u32 = libc::SECCOMP_RET_USER_NOTIF;
 const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
@@ -38,9 +34,6 @@ impl Filter {
         available().clone()?;
         let mut code = Vec::with_capacity(40);
         let mut aimed = [0; 2];
-        let load = |offset: u32| statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset);
-        let give = |verdict: u32| statement(libc::BPF_RET | libc::BPF_K, verdict);
-        let argument = |number: u32| 16 + 8 * number;
         code.extend([
             load(4),
             jump(libc::BPF_JEQ, ARCH, 1, 0),
@@ -145,24 +138,6 @@ impl Filter {
                 io::Error::from_raw_os_error(-error)
             )),
         }
-    }
-}
-
-fn statement(code: u32, k: u32) -> libc::sock_filter {
-    libc::sock_filter {
-        code: code as u16,
-        jt: 0,
-        jf: 0,
-        k,
-    }
-}
-
-fn jump(test: u32, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
-    libc::sock_filter {
-        code: (libc::BPF_JMP | test | libc::BPF_K) as u16,
-        jt,
-        jf,
-        k,
     }
 }
 
