@@ -58,12 +58,18 @@ def main() -> int:
     torch.set_num_threads(1)
     if args.command == "own":
         return _own(args)
-    zoo = {path.stem: files.read(path) for path in sorted(args.into.glob("*.yaml"))}
+    # Specs of the user's own that lie there too are read by nobody and stay.
+    zoo = {path.stem: files.read(path) for path in sorted(args.into.glob("*.yaml")) if files.is_own(path)}
     commanded = {"add": _added, "refresh": _refreshed, "routes": _routed}
     failed = _put(zoo, commanded[args.command](args, zoo))
     args.into.mkdir(parents=True, exist_ok=True)
     for family, found in zoo.items():
-        _publish(args.into / f"{family}.yaml", files.text(family, found))
+        path, text = args.into / f"{family}.yaml", files.text(family, found)
+        if path.exists() and not files.is_own(path):
+            failed += 1
+            print(f"`{path}` is not a file of `orch zoo` and stays as it is; give another folder by --into", flush=True)
+        elif not path.exists() or path.read_text("utf-8") != text:
+            _publish(path, text)
     return 1 if failed else 0
 
 

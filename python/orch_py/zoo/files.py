@@ -23,6 +23,13 @@ models:
 _SHARED = ("config", "inputs")
 
 
+def is_own(path: Path) -> bool:
+    """Whether `orch zoo` wrote the file, by its first lines: what it has beside rows is kept nowhere else."""
+    first, second, *_ = _HEADER.splitlines()
+    lines = path.read_text("utf-8").splitlines()[:2]
+    return len(lines) == 2 and lines[0] == first and lines[1].startswith(second.split("{")[0])
+
+
 def read(path: Path) -> dict[str, Document]:
     """The rows of a file by name; none if there is no file."""
     if not path.exists():
