@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from orch_py import onnx_decoder, onnx_graph, rewrites, stand_ins, torch_model, trees
+from orch_py import isolated, onnx_decoder, onnx_graph, rewrites, stand_ins, torch_model, trees
 from orch_py.attention import Difference
 from orch_py.onnx_routes import ROUTES
 from orch_py.parity import BAKED, LOOSE, Expected
@@ -105,8 +105,12 @@ def _cause(tree: Path, attempts: list[dict[str, Any]]) -> str:
     """Whether it is eager attention by which the graphs are wrong."""
     if not any("nodes" in attempt for attempt in attempts):
         return ""
-    difference = Difference.of(tree)
-    return f" ({difference})" if difference.explains(attempts) else ""
+
+    def work() -> str:
+        difference = Difference.of(tree)
+        return f" ({difference})" if difference.explains(attempts) else ""
+
+    return str(isolated.call(work))
 
 
 def _last_of_each(attempts: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -147,7 +151,26 @@ class _Work:
     is_rewritten: bool
 
     def attempt(self, implementations: dict[str, str], told: dict[str, Any]) -> Made | None:
-        """A correct graph; or None, and `told` says why there is none."""
+        """A correct graph; or None, and `told` says why there is none.
+
+        An exporter may crash on what the next one exports, so each attempt has a process of its own.
+        """
+
+        def work() -> tuple[Made | None, dict[str, Any]]:
+            return self._attempted(implementations, told), told
+
+        started = time.perf_counter()
+        try:
+            made, said = isolated.call(work)
+        except isolated.Crashed as crash:
+            _clear(self.out)
+            told |= {"error": f"the exporter crashed: {crash}", "seconds": time.perf_counter() - started}
+            print(f"route {told['route']} failed: {told['error']}", flush=True)
+            return None
+        told |= said
+        return made  # type: ignore[no-any-return]
+
+    def _attempted(self, implementations: dict[str, str], told: dict[str, Any]) -> Made | None:
         started = time.perf_counter()
         try:
             made = self._made(implementations, told)
