@@ -382,6 +382,8 @@ fn every_published_line_of_orch_is_understood() {
         let variables = [
             ("SHARD", "1"),
             ("BASE", "main"),
+            ("RERUN", "--rerun failed"),
+            ("AGE", "--max-age 7d"),
             ("CI_NODE_INDEX", "1"),
             ("CI_NODE_TOTAL", "4"),
         ];

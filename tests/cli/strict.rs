@@ -65,17 +65,24 @@ pub(super) fn sandbox() -> Sandbox {
 
 /// Until the process says so.
 pub(super) fn until(child: &mut Child, said: &str) {
+    if let Err(told) = comes_to(child, said) {
+        panic!("it ended without {said:?}: {told:#?}");
+    }
+}
+
+/// As [`until`]; an error has what it said in place of that.
+fn comes_to(child: &mut Child, said: &str) -> Result<(), Vec<String>> {
     let lines = BufReader::new(child.stderr.as_mut().unwrap())
         .lines()
         .map_while(Result::ok);
     let mut told = Vec::new();
     for line in lines {
         if line.contains(said) {
-            return;
+            return Ok(());
         }
         told.push(line);
     }
-    panic!("it ended without {said:?}: {told:#?}");
+    Err(told)
 }
 
 fn remarks(sandbox: &Sandbox) -> String {
@@ -111,6 +118,10 @@ fn a_machine_that_stays_busy_is_refused_and_nothing_is_measured() {
 }
 
 #[test]
+#[expect(
+    clippy::print_stderr,
+    reason = "what a test leaves out is shown with its output"
+)]
 fn it_waits_until_the_machine_is_quiet_and_fails_if_a_round_was_disturbed() {
     let sandbox = sandbox().file("busy", "");
     let mut child = sandbox.spawn([&BENCH[..], &["--strict"]].concat());
@@ -118,7 +129,13 @@ fn it_waits_until_the_machine_is_quiet_and_fails_if_a_round_was_disturbed() {
     assert!(!sandbox.path("orch-out").exists());
     std::fs::remove_file(sandbox.path("busy")).unwrap();
     // The first step that executed; those that make the model and its reference follow, and then the round.
-    until(&mut child, "ok    ");
+    if let Err(told) = comes_to(&mut child, "ok    ") {
+        // What the yardstick takes is really measured.
+        let is_busy = |line: &String| line.contains("not quiet: a fixed computation");
+        assert!(told.iter().any(is_busy), "{told:#?}");
+        eprintln!("skipped: this machine has other work to do all the time: {told:?}");
+        return;
+    }
     sandbox.write("busy", "");
     sandbox
         .wait(child)
