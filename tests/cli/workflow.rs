@@ -477,11 +477,11 @@ fn a_release_has_checksums_of_all_its_files_and_both_sboms() {
         &[],
     );
     assert!(!ended && told.contains("orch.cdx.json: FAILED"), "{told}");
-    // What is drafted is what was tried.
-    let steps: Vec<_> = release["jobs"]["wheel"]["steps"]
-        .as_array()
-        .unwrap()
+    // What is drafted is what was tried, and what builds has no rights.
+    assert!(release["jobs"]["wheel"]["permissions"].is_null());
+    let steps: Vec<_> = ["wheel", "publish"]
         .iter()
+        .flat_map(|job| release["jobs"][job]["steps"].as_array().unwrap())
         .collect();
     let at = |words: &str| {
         steps
@@ -491,7 +491,8 @@ fn a_release_has_checksums_of_all_its_files_and_both_sboms() {
     let order = [
         "build.sh dist",
         "try.sh dist/",
-        "sha256sum",
+        "sha256sum -- *",
+        "sha256sum --check",
         "gh release create",
     ]
     .map(|words| at(words).unwrap());
@@ -511,6 +512,10 @@ fn the_action_installs_a_wheel_and_says_where_and_which() {
     let env = [
         ("WHEEL", "dist/model_orch-0.1.0-py3-none-any.whl"),
         ("CACHE_DIR", "store"),
+        (
+            "GITHUB_ACTION_PATH",
+            concat!(env!("CARGO_MANIFEST_DIR"), "/.github/actions/setup-orch"),
+        ),
         ("UV_TOOL_DIR", &tools),
         ("UV_TOOL_BIN_DIR", &bin),
         ("GITHUB_PATH", &paths),
@@ -530,4 +535,26 @@ fn the_action_installs_a_wheel_and_says_where_and_which() {
     assert_eq!(sandbox.read("outputs"), "version=orch 0.1.0\n");
     assert_eq!(sandbox.read("variables"), "ORCH_CACHE_DIR=store\n");
     assert!(sandbox.path("own/orch").exists());
+    // No name is installed that somebody else may have taken.
+    assert_eq!(action["inputs"]["wheel"]["required"], true);
+    let (ended, told) = shell(&sandbox, &lines_of(&action["runs"], "Install"), &[]);
+    assert!(!ended && told.contains("give `wheel`"), "{told}");
+}
+
+#[test]
+fn actions_are_named_by_their_content() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for file in [
+        "docs/github-workflow.yml",
+        ".github/workflows/release.yml",
+        ".github/actions/setup-orch/action.yml",
+    ] {
+        let text = std::fs::read_to_string(root.join(file)).unwrap();
+        for line in text.lines().filter(|line| line.contains("uses: ")) {
+            let (_, version) = line.split_once('@').unwrap();
+            let digest = version.split_whitespace().next().unwrap();
+            let is_digest = digest.len() == 40 && digest.chars().all(|c| c.is_ascii_hexdigit());
+            assert!(is_digest && version.contains(" # v"), "{file}: {line}");
+        }
+    }
 }
