@@ -8,12 +8,11 @@ pub mod bpf;
 #[cfg(target_os = "linux")]
 mod capabilities;
 #[cfg(target_os = "linux")]
+mod filter;
+#[cfg(target_os = "linux")]
 mod landlock;
 #[cfg(not(target_os = "linux"))]
 mod nothing;
-#[cfg(target_os = "linux")]
-mod sockets;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -74,13 +73,13 @@ impl Grants {
         *self == Self::everything()
     }
 
-    /// The seccomp program over the child's sockets: none for a child that may reach the network.
+    /// The seccomp program over the child's calls: none for a child from which nothing is kept.
     #[cfg(target_os = "linux")]
-    fn sockets(&self) -> Vec<libc::sock_filter> {
-        if self.tcp == Tcp::Allowed {
+    fn filter(&self) -> Vec<libc::sock_filter> {
+        if self.is_everything() {
             vec![]
         } else {
-            sockets::program()
+            filter::program(self.tcp == Tcp::Allowed)
         }
     }
 }
@@ -89,17 +88,17 @@ impl Grants {
 impl Serialize for Grants {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[cfg(target_os = "linux")]
-        let sockets: Vec<[u32; 4]> = self
-            .sockets()
+        let filter: Vec<[u32; 4]> = self
+            .filter()
             .iter()
             .map(|line| [line.code.into(), line.jt.into(), line.jf.into(), line.k])
             .collect();
         #[cfg(not(target_os = "linux"))]
-        let sockets: Vec<[u32; 4]> = vec![];
+        let filter: Vec<[u32; 4]> = vec![];
         let mut fields = serializer.serialize_struct("Grants", 4)?;
         fields.serialize_field("write", &self.write)?;
         fields.serialize_field("tcp", &self.tcp)?;
-        fields.serialize_field("sockets", &sockets)?;
+        fields.serialize_field("filter", &filter)?;
         fields.serialize_field("everything", &self.is_everything())?;
         fields.end()
     }

@@ -71,8 +71,8 @@ def confine(grants: dict[str, Any]) -> None:
     libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0)
     _checked(libc.syscall(_RESTRICT_SELF, rules, 0), "restrict the process")
     os.close(rules)
-    if sockets := grants.get("sockets"):
-        _filter(libc, sockets)
+    if program := grants.get("filter"):
+        _filter(libc, program)
     if not grants.get("everything"):
         _drop_privileges(libc)
 
@@ -85,7 +85,7 @@ def _filter(libc: ctypes.CDLL, program: list[list[int]]) -> None:
     code = b"".join(struct.pack("HBBI", *line) for line in program)
     buffer = ctypes.create_string_buffer(code, len(code))
     head = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(program), ctypes.addressof(buffer)))
-    _checked(libc.syscall(call, _SET_MODE_FILTER, _SPEC_ALLOW, head), "filter sockets")
+    _checked(libc.syscall(call, _SET_MODE_FILTER, _SPEC_ALLOW, head), "filter calls")
 
 
 def _drop_privileges(libc: ctypes.CDLL) -> None:

@@ -9,7 +9,7 @@ use landlock::{
     RulesetCreatedAttr, Scope,
 };
 
-use super::{Enforced, Grants, Tcp, capabilities, sockets};
+use super::{Enforced, Grants, Tcp, capabilities, filter};
 
 /// The newest version that is known here; an older kernel drops what it lacks.
 const NEWEST: ABI = ABI::V9;
@@ -18,7 +18,7 @@ const NEWEST: ABI = ABI::V9;
 #[derive(Debug)]
 pub struct Confinement {
     rules: OwnedFd,
-    sockets: Vec<libc::sock_filter>,
+    filter: Vec<libc::sock_filter>,
     keeps_privileges: bool,
 }
 
@@ -82,7 +82,7 @@ impl Confinement {
         }
         Ok(Option::<OwnedFd>::from(rules).map(|rules| Self {
             rules,
-            sockets: grants.sockets(),
+            filter: grants.filter(),
             keeps_privileges: grants.is_everything(),
         }))
     }
@@ -98,8 +98,8 @@ impl Confinement {
         if code != 0 {
             return Err(io::Error::last_os_error());
         }
-        if !self.sockets.is_empty() {
-            sockets::enter(&self.sockets)?;
+        if !self.filter.is_empty() {
+            filter::enter(&self.filter)?;
         }
         if self.keeps_privileges {
             Ok(())
@@ -198,6 +198,10 @@ tried("vsock", lambda: socket.socket(40, socket.SOCK_STREAM, 0))
 tried("fast open", lambda: socket.socket().sendto(b"x", 0x20000000, ("127.0.0.1", 9)))
 tried("block device", lambda: os.mknod("node", stat.S_IFBLK | 0o600, os.makedev(7, 0)))
 tried("character device", lambda: os.mknod("node", stat.S_IFCHR | 0o600, os.makedev(1, 3)))
+def typed():
+    import fcntl, pty, termios
+    fcntl.ioctl(pty.openpty()[1], termios.TIOCSTI, b"x")
+tried("terminal", typed)
 tried("host name", lambda: socket.sethostname(socket.gethostname()))
 tried("orch's environment", lambda: open(f"/proc/{os.getppid()}/environ").read())
 # What programs need goes on.

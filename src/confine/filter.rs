@@ -1,5 +1,6 @@
-//! The sockets of a child that has no network: a seccomp filter beside Landlock, which knows TCP by its usual name alone.
+//! Calls that a child may not make: a seccomp filter beside Landlock, which knows files, and TCP by its usual name alone.
 //!
+//! No child types into a terminal: what it typed there, the user's shell would execute. Of a child without a network,
 //! MPTCP and vendors' families reach other machines without being TCP, a first packet can carry data before a connection
 //! is refused, and io_uring makes sockets without a call that a filter sees. All of that is refused by the errors of a
 //! kernel that lacks it, for which programs are prepared.
@@ -23,8 +24,11 @@ const fn refuse(errno: libc::c_int) -> u32 {
     libc::SECCOMP_RET_ERRNO | errno as u32
 }
 
-/// The filter's program.
-pub(super) fn program() -> Vec<libc::sock_filter> {
+/// `TIOCSTI` types a character, `TIOCLINUX` pastes a selection.
+const TYPING: [u32; 2] = [0x5412, 0x541C];
+
+/// The filter's program, which leaves sockets free for a child that has a network.
+pub(super) fn program(has_network: bool) -> Vec<libc::sock_filter> {
     let mut code = vec![load(4)];
     #[cfg(target_arch = "x86_64")]
     {
@@ -42,6 +46,18 @@ pub(super) fn program() -> Vec<libc::sock_filter> {
     code.extend([jump(libc::BPF_JEQ, ARCH, 1, 0), give(ALLOW), load(0)]);
     #[cfg(target_arch = "x86_64")]
     code.extend([jump(libc::BPF_JGE, X32, 0, 1), give(refuse(libc::ENOSYS))]);
+    code.extend([
+        jump(libc::BPF_JEQ, libc::SYS_ioctl as u32, 0, 5),
+        load(argument(1)),
+        jump(libc::BPF_JEQ, TYPING[0], 1, 0),
+        jump(libc::BPF_JEQ, TYPING[1], 0, 1),
+        give(refuse(libc::EPERM)),
+        give(ALLOW),
+    ]);
+    if has_network {
+        code.push(give(ALLOW));
+        return code;
+    }
     let io_uring = libc::SYS_io_uring_setup as u32;
     code.extend([
         jump(libc::BPF_JEQ, io_uring, 0, 1),
