@@ -44,15 +44,16 @@ rest of its tensor that the bounds of 3 let anything pass there. So:
 
 6. Of each output of floats, each axis with at least 2 indices and each of its slices with at least 4 computed places,
    there are wrong answers: zeros; the negative of `b`; a constant, which is the mean of `b` in the slice; and the other
-   input's `b`. Sums are over both inputs, or over the first alone where the control is lacking or has another shape.
+   input's `b`. For each of the two inputs (the first alone where the control is lacking or has another shape):
    S = |b|^2, E = |a - b|^2, and of a wrong answer w, D = |w - b|^2 and X = |a - w|^2, where a constant is the mean of
    `a` itself. A slice with a root mean square of at most 1e-6 times the scale is rounding's, and is left to 3. An
-   answer is wrong by the slice's own magnitude if D > S / 10^(snr / 10); so a slice that is the same for every input,
-   or the same everywhere, need not be told from those. It is refused if on either input a ratio is above 4 (or 1), or
-   more of the ratios than `budget` of the tensor's or, on the last axis, half of the slice's are above 1. If one is
-   wrong and not refused, the slice is judged by its own magnitude: of each such answer E < X (the run is nearer to the
-   reference than to it) and E <= 4 D. If not, it is wrong if E by place is more than 100 times that of the tensor's
-   other places and more than (1e-6 scale)^2; else it is undecided.
+   answer is wrong on an input by the slice's own magnitude if D > S / 10^(snr / 10) and D by place is more than
+   (1e-6 scale)^2; so a slice that is the same for every input, or the same everywhere, need not be told from those. It
+   is refused if on either input a ratio is above 4 (or 1), or more of the ratios than `budget` of the tensor's or, on the last axis, half of the slice's are above 1; a
+   constant, if both the mean of `b` and that of `a` are. If one is wrong on any input and not refused, the slice is
+   judged by its own magnitude: of each such answer, summed over the inputs on which it is wrong, E < X (the run is
+   nearer to the reference than to it) and E <= 4 D. If not, it is wrong if E by place is more than 100 times that of the
+   tensor's other places and more than (1e-6 scale)^2, both summed over both inputs; else it is undecided.
 
 `max_abs` and `mae` are those of the computed places. Of integers and bools `scale` is 1, a ratio is the difference,
 and there is neither cosine nor SNR. A figure above 1e300 is told as 1e300, for JSON knows no infinity.
@@ -399,14 +400,22 @@ def slices_of(sides: list[Side], axis: int, tolerance: dict[str, float]) -> dict
     taken_for: dict[int, str] = {}
     each = [side.wrong_answers(axis) for side in sides]
     for what in each[0]:
-        refused, distance, ours = np.zeros(size, bool), np.zeros(size), np.zeros(size)
+        refused, refused_as_ours = np.zeros(size, bool), np.zeros(size, bool)
+        distance, ours, errors = np.zeros(size), np.zeros(size), np.zeros(size)
         for side, answers in zip(sides, each, strict=True):
+            reference, run = by_axis(side.reference, axis), by_axis(side.ours, axis)
+            # Of all constants the nearest to ours.
+            nearest = side.means(run, axis) if what == "a constant" else answers[what]
             refused |= side.refuses(answers[what], axis, tolerance)
-            distance += energy(answers[what] - by_axis(side.reference, axis))
-            run = by_axis(side.ours, axis)
-            ours += energy(run - (side.means(run, axis) if what == "a constant" else answers[what]))
-        passes = told & ~refused & (distance > signal * 10 ** (-tolerance["snr"] / 10))
-        bad = passes & ~((error < ours) & (error <= 4 * distance))
+            refused_as_ours |= side.refuses(nearest, axis, tolerance)
+            apart = energy(answers[what] - reference)
+            counts = apart > energy(reference) * 10 ** (-tolerance["snr"] / 10)
+            counts &= apart > by_axis(side.computed, axis).sum(axis=1) * (1e-6 * scale) ** 2
+            distance += np.where(counts, apart, 0.0)
+            ours += np.where(counts, energy(run - nearest), 0.0)
+            errors += np.where(counts, energy(run - reference), 0.0)
+        passes = told & ~(refused & refused_as_ours) & (distance > 0)
+        bad = passes & ~((errors < ours) & (errors <= 4 * distance))
         own, unlike = own | passes, unlike | bad
         for index in np.flatnonzero(bad):
             taken_for.setdefault(int(index), what)

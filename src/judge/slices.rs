@@ -132,12 +132,28 @@ struct Sums {
     error: f64,
 }
 
-/// The same of a slice if an answer stood in it.
+/// What comes of a slice if an answer stands in it, on all sides on which the answer is wrong by the slice's own magnitude.
 #[derive(Clone, Default)]
 struct Answered {
+    /// Whether the bounds of values refuse it on any side.
     refused: bool,
+    /// Whether they also refuse the constant that is nearest to the run; of other answers, as `refused`.
+    refused_as_ours: bool,
     distance: f64,
     from_ours: f64,
+    error: f64,
+}
+
+impl Answered {
+    /// Whether the bounds of values let the answer pass where it is wrong.
+    fn passes(&self) -> bool {
+        self.distance > 0.0 && !(self.refused && self.refused_as_ours)
+    }
+
+    /// Whether the run is nearer to the reference than to the answer.
+    fn is_told_from_the_run(&self) -> bool {
+        self.error < self.from_ours && self.error <= FARTHEST * self.distance
+    }
 }
 
 /// An axis: where the slice of each place is.
@@ -185,18 +201,15 @@ fn of_axis(
     let mut is_own = vec![false; axis.size];
     let mut taken_for = vec![None; axis.size];
     for answer in Answer::ALL {
-        let answered = answered(sides, &axis, answer, &means, tolerance);
+        let answered = answered(sides, &axis, answer, &means, residue, tolerance);
         for (index, found) in answered
             .iter()
             .enumerate()
             .filter(|(index, _)| tells(*index))
         {
-            let is_wrong = found.distance > sums[index].signal * 10f64.powf(-tolerance.snr / 10.0);
-            if is_wrong && !found.refused {
+            if found.passes() {
                 is_own[index] = true;
-                let error = sums[index].error;
-                let is_told = error < found.from_ours && error <= FARTHEST * found.distance;
-                if !is_told && taken_for[index].is_none() {
+                if !found.is_told_from_the_run() && taken_for[index].is_none() {
                     taken_for[index] = Some(answer);
                 }
             }
@@ -268,42 +281,98 @@ fn means(side: &Side, axis: &Axis) -> Vec<Means> {
     means
 }
 
+/// Sums over a slice of one side with an answer in it.
+#[derive(Clone, Default)]
+struct OnSide {
+    count: usize,
+    signal: f64,
+    error: f64,
+    distance: f64,
+    from_ours: f64,
+    bounds: Bounds,
+    bounds_as_ours: Bounds,
+}
+
+/// How an answer stands to the bounds of values.
+#[derive(Clone, Default)]
+struct Bounds {
+    is_too_far: bool,
+    beyond: usize,
+}
+
+impl Bounds {
+    fn add(&mut self, ratio: f64, tolerance: &Tolerance) {
+        self.is_too_far |= ratio > furthest(tolerance.budget);
+        self.beyond += usize::from(ratio > 1.0);
+    }
+
+    /// Whether they refuse the answer in a slice of `count` places, of `all` of the tensor.
+    fn refuse(&self, count: usize, all: usize, axis: &Axis, tolerance: &Tolerance) -> bool {
+        let beyond = self.beyond as f64;
+        let is_column_off = axis.is_last && beyond > COLUMN * count as f64;
+        self.is_too_far || beyond > tolerance.budget * all as f64 || is_column_off
+    }
+}
+
 /// What comes of each slice with this answer in it.
 fn answered(
     sides: &[Side],
     axis: &Axis,
     answer: Answer,
     means: &[Vec<Means>],
+    residue: f64,
     tolerance: &Tolerance,
 ) -> Vec<Answered> {
+    let share = 10f64.powf(-tolerance.snr / 10.0);
     let mut found = vec![Answered::default(); axis.size];
     for (side, means) in sides.iter().zip(means) {
         let all = side.computed.iter().filter(|computed| **computed).count();
-        let mut counts = vec![(0usize, 0usize); axis.size];
-        for at in (0..side.reference.len()).filter(|at| side.computed[*at]) {
-            let index = axis.index(at);
-            let one = &mut found[index];
-            let a = side.ours[at];
-            let b = side.reference[at];
-            let w = answer.at(side, at, means[index].reference);
-            // Of all constants the nearest to ours.
-            let of_ours = if answer == Answer::Constant {
-                means[index].ours
-            } else {
-                w
-            };
-            one.distance += (w - b).powi(2);
-            one.from_ours += (a - of_ours).powi(2);
-            let ratio = ratio(w, b, side.scale, tolerance);
-            one.refused |= ratio > furthest(tolerance.budget);
-            counts[index].0 += 1;
-            counts[index].1 += usize::from(ratio > 1.0);
+        for (one, on) in found
+            .iter_mut()
+            .zip(on_side(side, axis, answer, means, tolerance))
+        {
+            one.refused |= on.bounds.refuse(on.count, all, axis, tolerance);
+            one.refused_as_ours |= on.bounds_as_ours.refuse(on.count, all, axis, tolerance);
+            let least = (share * on.signal).max(on.count as f64 * residue);
+            if on.distance > least {
+                one.distance += on.distance;
+                one.from_ours += on.from_ours;
+                one.error += on.error;
+            }
         }
-        for (one, (count, beyond)) in found.iter_mut().zip(counts) {
-            let beyond = beyond as f64;
-            one.refused |= beyond > tolerance.budget * all as f64;
-            one.refused |= axis.is_last && beyond > COLUMN * count as f64;
-        }
+    }
+    found
+}
+
+fn on_side(
+    side: &Side,
+    axis: &Axis,
+    answer: Answer,
+    means: &[Means],
+    tolerance: &Tolerance,
+) -> Vec<OnSide> {
+    let mut found = vec![OnSide::default(); axis.size];
+    for at in (0..side.reference.len()).filter(|at| side.computed[*at]) {
+        let index = axis.index(at);
+        let one = &mut found[index];
+        let a = side.ours[at];
+        let b = side.reference[at];
+        let w = answer.at(side, at, means[index].reference);
+        // Of all constants the nearest to ours.
+        let of_ours = if answer == Answer::Constant {
+            means[index].ours
+        } else {
+            w
+        };
+        one.count += 1;
+        one.signal += b.powi(2);
+        one.error += (a - b).powi(2);
+        one.distance += (w - b).powi(2);
+        one.from_ours += (a - of_ours).powi(2);
+        one.bounds
+            .add(ratio(w, b, side.scale, tolerance), tolerance);
+        one.bounds_as_ours
+            .add(ratio(of_ours, b, side.scale, tolerance), tolerance);
     }
     found
 }
