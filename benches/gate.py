@@ -105,7 +105,7 @@ def targets(one_thread: bool) -> dict[str, str]:
 
 
 def told(lines: list[Line]) -> None:
-    machines = Counter(line["comparison"]["head"]["host"]["cpu"] for line in lines)
+    machines = Counter(line["comparison"]["head"]["machines"][0]["cpu"] for line in lines)
     print(f"{len(lines)} comparisons: " + ", ".join(f"{count} on {cpu}" for cpu, count in machines.items()) + "\n")
     counts = counted(lines)
     print(table(counts))

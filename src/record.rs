@@ -122,6 +122,17 @@ words!(pub Weights {
     "random" => Random, "from the Hub" => Hub, "from a folder" => Folder, "in the file" => File,
 });
 
+/// The CPU of the machine that executed a step, as far as figures depend on it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Cpu {
+    pub name: String,
+    /// What tells it from other CPUs of that name: the maker's numbers, caches, a digest of its flags.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub identity: String,
+    /// Hardware threads that the process could use.
+    pub cores: u32,
+}
+
 /// What the store keeps of one execution of a step.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Record {
@@ -135,8 +146,11 @@ pub struct Record {
     /// RFC 3339, UTC.
     pub started: String,
     pub seconds: f64,
-    /// Name and fingerprint of the machine that executed it.
+    /// Name of the machine that executed it.
     pub host: String,
+    /// Its CPU, where something was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<Cpu>,
     pub facts: Arc<Value>,
     pub measure: Option<RawMeasure>,
     pub numerics: Option<Numerics>,

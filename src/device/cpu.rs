@@ -2,6 +2,7 @@
 
 use super::host::Host;
 use super::{Absent, Backend, Device, DeviceKind, Look, limits, mac};
+use crate::base::Digest;
 
 /// Instruction sets that matter to model inference: our name, the kernel's flag (x86 and Arm), the macOS key.
 const FEATURES: &[(&str, &[&str], &str)] = &[
@@ -44,6 +45,9 @@ const ARM_PARTS: &[(u32, u32, &str)] = &[
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Info {
     pub model: String,
+    /// What tells it from other CPUs of the same name: its maker's numbers, the caches of its first core, a digest of all
+    /// flags. `GenuineIntel 6/143/8, L1d 48K, L2 2048K, L3 107520K, flags 1a2b3c4d`; empty where the system does not tell.
+    pub identity: String,
     /// Cores of the machine; None where the kernel does not say.
     pub physical: Option<u32>,
     /// Hardware threads that are online.
@@ -118,6 +122,7 @@ pub fn read(host: &Host) -> Info {
     let has = |names: &[&str]| names.iter().any(|name| flags.contains(name));
     let memory_bytes = limits::meminfo(host, "MemTotal").unwrap_or(0);
     Info {
+        identity: identity(host, &text, &flags),
         model: field("model name")
             .next()
             .map(tidy)
@@ -135,6 +140,57 @@ pub fn read(host: &Host) -> Info {
             .map(|(name, ..)| *name)
             .collect(),
     }
+}
+
+/// See [`Info::identity`].
+fn identity(host: &Host, cpuinfo: &str, flags: &[&str]) -> String {
+    let first = |name: &str| {
+        cpuinfo
+            .lines()
+            .filter_map(|line| line.split_once(':'))
+            .find(|(key, _)| key.trim() == name)
+            .map(|(_, value)| value.trim())
+    };
+    let numbers = |names: &[&str]| {
+        let known: Vec<&str> = names.iter().filter_map(|name| first(name)).collect();
+        (known.len() == names.len()).then(|| known.join("/"))
+    };
+    let x86 = numbers(&["cpu family", "model", "stepping"])
+        .map(|numbers| format!("{} {numbers}", first("vendor_id").unwrap_or("x86")));
+    let arm = || {
+        let names = ["CPU implementer", "CPU part", "CPU variant", "CPU revision"];
+        numbers(&names).map(|numbers| format!("Arm {numbers}"))
+    };
+    let mut flags = flags.to_vec();
+    flags.sort_unstable();
+    let flags = (!flags.is_empty()).then(|| {
+        let digest = Digest::of(flags.join(" ").as_bytes()).to_string();
+        format!("flags {}", &digest[..8])
+    });
+    x86.or_else(arm)
+        .into_iter()
+        .chain(caches(host))
+        .chain(flags)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// `L1d 48K`, of each cache of the first core.
+fn caches(host: &Host) -> Vec<String> {
+    let cache = |index: u32| {
+        let of = |name: &str| {
+            host.text(&format!(
+                "/sys/devices/system/cpu/cpu0/cache/index{index}/{name}"
+            ))
+        };
+        let kind = match of("type")?.as_str() {
+            "Data" => "d",
+            "Instruction" => "i",
+            _ => "",
+        };
+        Some(format!("L{}{kind} {}", of("level")?, of("size")?))
+    };
+    (0..8).map_while(cache).collect()
 }
 
 /// Intel pads its names with spaces.

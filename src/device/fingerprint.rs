@@ -3,6 +3,7 @@
 //! | value | in the digest | why |
 //! |---|---|---|
 //! | architecture, CPU model, instruction sets | yes | they decide which kernels run |
+//! | the CPU's family, model and stepping, its caches, all its flags | yes | a hypervisor gives unlike CPUs one name; libraries divide their work by the size of caches |
 //! | operating system and its release | yes | allocator, scheduler and libraries change with it |
 //! | physical cores, usable threads (affinity, quota) | yes | a container with two of 64 cores is another machine |
 //! | memory, rounded up to a usual size | yes; of runs that are not timed, no | as a class: the kernel reserves a little more or less at each boot |
@@ -28,6 +29,8 @@ pub struct Fingerprint {
     pub summary: String,
     /// The CPU's own name.
     pub cpu: String,
+    /// What tells it from other CPUs of that name ([`cpu::Info::identity`]).
+    pub cpu_identity: String,
     /// `Debian GNU/Linux 12 (bookworm)`, `macOS 15.3`
     pub os: String,
     /// Hardware threads that this process may use.
@@ -47,9 +50,10 @@ pub fn fingerprint(host: &Host) -> Fingerprint {
     let (release, os) = system(host);
     let class = memory_class(info.usable_memory());
     let computing = format!(
-        "host-fingerprint 1\narch {}\ncpu {}\nfeatures {}\nos {release}\nphysical {}\nusable {}\n",
+        "host-fingerprint 2\narch {}\ncpu {}\nidentity {}\nfeatures {}\nos {release}\nphysical {}\nusable {}\n",
         host.arch,
         info.model,
+        info.identity,
         info.features.join(" "),
         info.physical.unwrap_or(0),
         info.usable,
@@ -63,6 +67,7 @@ pub fn fingerprint(host: &Host) -> Fingerprint {
             info.model, host.arch
         ),
         cpu: info.model.clone(),
+        cpu_identity: info.identity.clone(),
         os,
         cores: info.usable,
         memory_bytes: info.usable_memory(),

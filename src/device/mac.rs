@@ -37,7 +37,18 @@ pub(crate) fn cpu(host: &Host, features: &[(&'static str, &[&str], &str)]) -> In
             .filter(|n| *n > 0)
     };
     let logical = cores("hw.logicalcpu").unwrap_or(1);
+    let known = |(name, key): (&str, &str)| Some(format!("{name} {}", values.get(key)?));
+    let identity = [
+        ("family", "hw.cpufamily"),
+        ("L1d", "hw.l1dcachesize"),
+        ("L2", "hw.l2cachesize"),
+    ];
     Info {
+        identity: identity
+            .into_iter()
+            .filter_map(known)
+            .collect::<Vec<_>>()
+            .join(", "),
         model: values
             .get("machdep.cpu.brand_string")
             .cloned()

@@ -129,7 +129,8 @@ impl<'a> Ended<'a> {
             actual_device: measure.map(|measure| measure.actual_device.clone()),
             cached: end.how == How::Hit,
             measured: record.map(|record| record.started.clone()),
-            host: None,
+            host: self.host(run),
+            cpu: record.and_then(|record| record.cpu.clone()),
             ended: end
                 .record
                 .as_ref()
@@ -184,6 +185,23 @@ impl<'a> Ended<'a> {
             .zip(1..)
             .filter_map(ran)
             .collect()
+    }
+
+    /// The machine that executed the run and its further rounds; all of them, where the store holds rounds of several.
+    fn host(&self, run: StepId) -> Option<String> {
+        let further = self
+            .planned
+            .rounds
+            .iter()
+            .filter(|_| run == self.planned.run);
+        let mut hosts: Vec<&str> = [&run]
+            .into_iter()
+            .chain(further)
+            .filter_map(|id| Some(self.record(*id)?.host.as_str()))
+            .collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        (!hosts.is_empty()).then(|| hosts.join(" + "))
     }
 
     /// The first round after a right run that failed by itself: a model that runs sometimes does not run.

@@ -13,7 +13,7 @@ use crate::exec::reproducer;
 use crate::exec::schedule::retry;
 use crate::exec::standing::standing;
 use crate::exec::task::Task;
-use crate::record::{Outcome, Record};
+use crate::record::{Cpu, Outcome, Record};
 use crate::store::{Manifest, StoreError};
 
 /// What a step made, and its files' names on the server if it stayed there.
@@ -124,15 +124,26 @@ impl Performer<'_> {
         } = done.unwrap_or_else(|e| Done::only(Judged::error(&e)));
         let transient = judged.transient;
         let (outcome, reason) = retry::with_attempts(judged.outcome, judged.reason, &task.attempts);
-        let (host, started, seconds) = match origin {
+        let (host, cpu, started, seconds) = match origin {
             Some(Origin {
                 host,
+                cpu,
+                cpu_identity,
+                cores,
                 started,
                 seconds,
                 ..
-            }) => (host, started, seconds),
+            }) => {
+                let cpu = Cpu {
+                    name: cpu,
+                    identity: cpu_identity,
+                    cores,
+                };
+                (host, cpu, started, seconds)
+            }
             None => (
                 self.host.report.name.clone(),
+                self.host.report.own_cpu(),
                 figures::moment(begun.at),
                 begun.clock.elapsed().as_secs_f64(),
             ),
@@ -146,6 +157,7 @@ impl Performer<'_> {
             started,
             seconds,
             host,
+            cpu: judged.measure.is_some().then_some(cpu),
             facts: judged.facts.into(),
             measure: judged.measure,
             numerics,

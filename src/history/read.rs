@@ -13,7 +13,7 @@ use crate::base::figures;
 use crate::exec::MaxAge;
 use crate::record::Weights;
 use crate::report::compare::{Noise, Noises};
-use crate::report::{Basis, ReportDoc};
+use crate::report::{Basis, Machine, ReportDoc};
 
 /// A row of `runs`. Moments are RFC 3339, UTC.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,6 +60,8 @@ pub struct Point {
     pub weights: Option<Weights>,
     pub parameters: Option<u64>,
     pub host: Option<String>,
+    /// What tells its CPU from others of that name; None of older versions of orch.
+    pub cpu_identity: Option<String>,
     /// What kind of machine; known where the run is.
     pub host_fingerprint: Option<String>,
     pub executed: String,
@@ -146,6 +148,12 @@ const POINTS: &str = "SELECT executions.* REPLACE (strftime(executions.executed,
 const OLDEST_FIRST: &str = "ORDER BY executions.executed, executions.id";
 
 impl Point {
+    /// Whether one machine executed both, as far as that is known: two CPUs may stand behind one name.
+    pub fn is_of_machine_of(&self, other: &Self) -> bool {
+        let is_known = self.cpu_identity.is_some() && other.cpu_identity.is_some();
+        self.host == other.host && (!is_known || self.cpu_identity == other.cpu_identity)
+    }
+
     /// What is compared, with its basis: the lowest sample where nobody chose another.
     pub fn compared(&self) -> Option<(f64, Option<&str>)> {
         let chosen = self
@@ -239,7 +247,7 @@ impl Reader {
     }
 
     /// How much the figures of each case vary on one machine, where there are enough of them.
-    pub fn noises(&self, host: &str) -> Result<Noises> {
+    pub fn noises(&self, machine: &Machine<'_>) -> Result<Noises> {
         #[derive(Deserialize)]
         struct Series {
             case_id: String,
@@ -248,8 +256,8 @@ impl Reader {
         }
         let query =
             "SELECT case_id, statistic_basis, list(statistic_ms ORDER BY executed, id) AS figures FROM executions
-            WHERE host = $1 AND statistic_ms > 0 AND fallback IS NULL GROUP BY ALL";
-        let mut found: Vec<Series> = self.fetch(query, &[host])?;
+            WHERE host = $1 AND coalesce(cpu_identity, $2) = $2 AND statistic_ms > 0 AND fallback IS NULL GROUP BY ALL";
+        let mut found: Vec<Series> = self.fetch(query, &[machine.name, machine.identity])?;
         found.retain(|series| series.figures.len() >= Noise::LEAST);
         let noise = |figures: &[f64]| Noise {
             share: noise(figures),

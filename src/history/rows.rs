@@ -207,7 +207,8 @@ fn execution(case: &CaseResult, stand_in: Option<&str>, began: &str) -> Value {
         .and_then(|columns| columns.remove("samples_ms"));
     let figures = case.metrics.as_ref().map(|metrics| {
         let remarks = (!metrics.remarks.is_empty()).then(|| metrics.remarks.join("; "));
-        let statistic = metrics.statistic; let rounds = metrics.rounds.len().max(1);
+        let statistic = metrics.statistic;
+        let rounds = metrics.rounds.len().max(1);
         json!({
             "rounds": rounds, "remarks": remarks, "statistic_ms": statistic.map(|statistic| statistic.ms),
             "statistic_basis": statistic.map(|statistic| statistic.basis),
@@ -217,6 +218,7 @@ fn execution(case: &CaseResult, stand_in: Option<&str>, began: &str) -> Value {
     let shapes: BTreeMap<_, _> = shapes.map(|(name, tensor)| (name, &tensor.shape)).collect();
     let own = json!({
         "case_id": case.case, "executed": moment(case, began),
+        "cpu": case.cpu.as_ref().map(|cpu| &cpu.name), "cpu_identity": case.cpu.as_ref().map(|cpu| &cpu.identity),
         "model": case.model, "family": case.family, "task": case.task, "pipeline": case.pipeline, "weights": case.weights,
         "parameters": case.parameters, "dims": case.dims, "target": case.target, "backend": case.backend,
         "runtime": case.runtime, "precision": case.precision, "state": case.status, "stage": case.stage, "reason": case.reason,

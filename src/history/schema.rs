@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 /// The version of these tables. A database of an older version is made again from the files of the runs.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 pub(super) struct Table {
     pub(super) name: &'static str,
@@ -70,6 +70,8 @@ tables! {
         case_id "VARCHAR" "model, sizes, target and precision: `bert:cpu-fp32`",
         executed "TIMESTAMP" "when it began, UTC",
         host "VARCHAR" "the machine that executed it",
+        cpu "VARCHAR" "its CPU's own name; NULL where nothing was measured, and of older versions of orch",
+        cpu_identity "VARCHAR" "what tells that CPU from others of its name: its maker's numbers, caches, a digest of its flags",
         spec "VARCHAR" "the spec that has the case",
         model "VARCHAR" "row of `models:`",
         family "VARCHAR" "its family",

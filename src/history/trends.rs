@@ -32,11 +32,11 @@ fn trend(points: &[Point]) -> Vec<Executed> {
             .iter()
             .filter_map(|point| Some((point, point.compared()?)))
     };
-    let Some((_, (_, last))) = compared().next_back() else {
+    let Some((newest, (_, last))) = compared().next_back() else {
         return Vec::new();
     };
     let mut points: Vec<Executed> = compared()
-        .filter(|(_, (_, basis))| *basis == last)
+        .filter(|(point, (_, basis))| *basis == last && point.is_of_machine_of(newest))
         .map(|(point, (ms, _))| executed(point, ms))
         .collect();
     let figures: Vec<f64> = points.iter().map(|one| one.lowest_ms).collect();

@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::format::rounds_of;
 use super::head;
 use super::view::View;
-use super::{Basis, CaseResult, Host, Metrics, ReportDoc, stats};
+use super::{Basis, CaseResult, Host, Machine, Metrics, ReportDoc, stats};
 use crate::base::words::words;
 use crate::record::Outcome;
 pub(in crate::report) use pages::{counts, found, times as statistic_told, what};
@@ -148,7 +148,8 @@ pub struct Side {
     pub spec: String,
     pub scope: Option<String>,
     pub orch: String,
-    pub host: Host,
+    /// The machines that it covers.
+    pub machines: Vec<Host>,
     /// What its models compute with, a line each.
     pub weights: Vec<String>,
     /// When the run began that it is of, RFC 3339 UTC; None of a report that no run made.
@@ -177,6 +178,8 @@ pub struct Comparison {
     pub timed_by_history: usize,
     /// Why times of other right cases were not, and how many those are.
     pub not_timed: BTreeMap<&'static str, usize>,
+    /// Right cases whose accuracy was not compared, because CPUs of two kinds computed them.
+    pub accuracy_of_unlike_cpus: usize,
     /// Cases of the base that the head, which is a part of a spec, was not asked for.
     pub beyond: usize,
     /// Right cases among the same of whose times nobody can say so: stored rounds, or executions of the history, lie too far apart.
@@ -216,6 +219,7 @@ pub fn compare(base: (&str, &ReportDoc), head: (&str, &ReportDoc), noises: &Nois
         statistic: None,
         timed_by_history: 0,
         not_timed: BTreeMap::new(),
+        accuracy_of_unlike_cpus: 0,
         beyond: 0,
         unsettled: Vec::new(),
         refuted: None,
@@ -230,6 +234,7 @@ pub fn compare(base: (&str, &ReportDoc), head: (&str, &ReportDoc), noises: &Nois
             continue;
         };
         let mut kinds = sides.differences(old, case);
+        found.accuracy_of_unlike_cpus += usize::from(sides.accuracy_is_of_unlike_cpus(old, case));
         let mut noise = None;
         match sides.times(old, case) {
             None => {}
@@ -339,24 +344,43 @@ fn differs(
 struct Sides<'a> {
     base: View<'a>,
     head: View<'a>,
-    same_machine: bool,
 }
 
 impl<'a> Sides<'a> {
     fn new(base: &'a ReportDoc, head: &'a ReportDoc) -> Self {
-        let machine = |Host {
-                           name, cpu, cores, ..
-                       }: &'a Host| (name, cpu, cores);
-        let same_machine = machine(&base.host) == machine(&head.host);
         Self {
-            same_machine,
             base: View::new(base),
             head: View::new(head),
         }
     }
 
+    /// The machine that executed the case, of each side.
+    fn machines(&self, old: &'a CaseResult, new: &'a CaseResult) -> [Machine<'a>; 2] {
+        [
+            Machine::of(self.base.doc, old),
+            Machine::of(self.head.doc, new),
+        ]
+    }
+
+    fn on_one_machine(&self, old: &'a CaseResult, new: &'a CaseResult) -> bool {
+        let [before, now] = self.machines(old, new);
+        before.is(&now)
+    }
+
+    /// Why the accuracy of two right results may not be compared: CPUs of another kind have kernels that round otherwise.
+    fn accuracy_is_of_unlike_cpus(&self, old: &'a CaseResult, new: &'a CaseResult) -> bool {
+        let is_right = old.status.is_made() && new.status.is_made();
+        let is_judged = old.numerics.is_some() && new.numerics.is_some();
+        let [before, now] = self.machines(old, new);
+        is_right && is_judged && !before.has_cpu_of(&now)
+    }
+
     /// Besides times.
-    fn differences(&self, old: &CaseResult, new: &CaseResult) -> Vec<(Kind, Option<Figures>)> {
+    fn differences(
+        &self,
+        old: &'a CaseResult,
+        new: &'a CaseResult,
+    ) -> Vec<(Kind, Option<Figures>)> {
         let kind = match (old.status.is_made(), new.status.is_made()) {
             (true, true) => {
                 return self
@@ -378,7 +402,14 @@ impl<'a> Sides<'a> {
         vec![(kind, None)]
     }
 
-    fn accuracy(&self, old: &CaseResult, new: &CaseResult) -> Option<(Kind, Option<Figures>)> {
+    fn accuracy(
+        &self,
+        old: &'a CaseResult,
+        new: &'a CaseResult,
+    ) -> Option<(Kind, Option<Figures>)> {
+        if self.accuracy_is_of_unlike_cpus(old, new) {
+            return None;
+        }
         let (before, now) = old.numerics.as_ref().zip(new.numerics.as_ref())?;
         // Both by one tolerance: a spec that asks for less makes no result more accurate.
         let tolerance = now.tolerance.or(before.tolerance)?;
@@ -397,13 +428,15 @@ impl<'a> Sides<'a> {
         is_apart.then_some((kind, Some(figures)))
     }
 
-    fn memory(&self, old: &CaseResult, new: &CaseResult) -> Option<(Kind, Option<Figures>)> {
+    fn memory(&self, old: &'a CaseResult, new: &'a CaseResult) -> Option<(Kind, Option<Figures>)> {
         let peak = |case: &CaseResult| {
             case.metrics
                 .as_ref()
                 .and_then(|m| m.peak_device_bytes.or(m.peak_rss_bytes))
         };
-        let (base, head) = peak(old).zip(peak(new)).filter(|_| self.same_machine)?;
+        let (base, head) = peak(old)
+            .zip(peak(new))
+            .filter(|_| self.on_one_machine(old, new))?;
         let figures = Figures {
             base: base as f64,
             head: head as f64,
@@ -419,8 +452,8 @@ impl<'a> Sides<'a> {
     /// Milliseconds, both on this basis, or why they may not stand beside each other. None where one of them is not right.
     fn times(
         &self,
-        old: &CaseResult,
-        new: &CaseResult,
+        old: &'a CaseResult,
+        new: &'a CaseResult,
     ) -> Option<Result<(Figures, Basis), &'static str>> {
         if !old.status.is_made() || !new.status.is_made() {
             return None;
@@ -432,7 +465,7 @@ impl<'a> Sides<'a> {
             _ if !self.base.comparable(old) || !self.head.comparable(new) => {
                 Err("of a stand-in for hardware, of a fallback, or flaky")
             }
-            _ if !self.same_machine => Err("measured on another machine"),
+            _ if !self.on_one_machine(old, new) => Err("measured on another machine"),
             _ if old.actual_device != new.actual_device => Err("measured on another device"),
             found => found.ok_or("compared with a report that has no rounds"),
         })
@@ -459,7 +492,7 @@ fn side((name, doc): (&str, &ReportDoc)) -> Side {
         spec: doc.spec.clone(),
         scope: doc.scope.clone(),
         orch: doc.orch.clone(),
-        host: doc.host.clone(),
+        machines: doc.hosts().to_vec(),
         weights: head::all_weights(doc),
         run: doc.run.as_ref().map(|run| run.started.clone()),
         measured: times().min().zip(times().max()),

@@ -10,7 +10,7 @@ use super::stats::thinned;
 use super::trend;
 use super::verdict;
 use super::view::{View, case_name, case_versions};
-use super::{CaseResult, Metrics, Round};
+use super::{CaseResult, Machine, Metrics, ReportDoc, Round};
 use crate::base::figures::{bytes, counted};
 use crate::matrix::HalfChoice;
 use crate::record::{Numerics, Outcome};
@@ -76,7 +76,7 @@ pub(super) fn detail(view: &View<'_>, case: &CaseResult, with_log: bool) -> Valu
             facts,
             ..Part::default()
         }),
-        Some(run(case, label)),
+        Some(run(view.doc, case, label)),
     ];
     let about = [
         case.family.clone(),
@@ -268,7 +268,7 @@ fn compared(numerics: &Numerics) -> Part<'_> {
     }
 }
 
-fn run<'a>(case: &'a CaseResult, label: Option<&'static str>) -> Part<'a> {
+fn run<'a>(doc: &ReportDoc, case: &'a CaseResult, label: Option<&'static str>) -> Part<'a> {
     let requested = &case.requested_device;
     let device = match (&case.actual_device, label) {
         (Some(actual), Some(label)) => format!("{requested} → {actual}, {label}"),
@@ -302,7 +302,13 @@ fn run<'a>(case: &'a CaseResult, label: Option<&'static str>) -> Part<'a> {
             case.untimed
                 .then(|| "none: one inference, judged and not timed".to_owned()),
         ),
-        ("machine", case.host.clone()),
+        (
+            "machine",
+            case.cpu
+                .as_ref()
+                .map(|_| Machine::of(doc, case).told())
+                .or_else(|| case.host.clone()),
+        ),
         ("versions", Some(versions.join(", "))),
     ];
     let facts = facts.map(|(name, value)| (name.as_str(), Some(fact(value))));

@@ -128,7 +128,10 @@ fn matrix(out: &mut String, matrix: &Matrix<'_>, numbers: &HashMap<usize, usize>
     if let Some(legend) = matrix.legend {
         let _ = writeln!(out, "\n{legend}");
     }
-    for line in [&matrix.not_quiet, &matrix.earlier].into_iter().flatten() {
+    for line in [&matrix.not_quiet, &matrix.earlier, &matrix.machines]
+        .into_iter()
+        .flatten()
+    {
         let _ = writeln!(out, "\n{}.", line.replace(MARK, "\\~"));
     }
 }

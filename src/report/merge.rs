@@ -3,9 +3,9 @@
 use anyhow::{Context as _, ensure};
 use indexmap::IndexMap;
 
-use super::{CaseResult, Git, Host, Ran, ReportDoc, Summary};
+use super::{CaseResult, Git, Host, Machine, Ran, ReportDoc, Summary};
 use crate::device::Backend;
-use crate::record::Outcome;
+use crate::record::{Cpu, Outcome};
 
 /// Of documents of one spec, each with the name of its file. A case that several of them have is taken from the one that
 /// ran it, and of those from the latest.
@@ -20,17 +20,25 @@ pub fn merge(documents: &[(String, ReportDoc)]) -> anyhow::Result<ReportDoc> {
         );
     }
     let docs = || documents.iter().map(|(_, doc)| doc);
-    let machines: IndexMap<&str, &Host> = docs()
+    // Machines of one name may have unlike CPUs: containers and images often do.
+    let machines: IndexMap<(&str, Cpu), &Host> = docs()
         .flat_map(ReportDoc::hosts)
-        .map(|host| (&*host.name, host))
+        .map(|host| ((&*host.name, host.own_cpu()), host))
         .collect();
     let of = |doc: &ReportDoc, case: &CaseResult| {
+        let machine = Machine::of(doc, case);
+        let is_needed = machines.len() > 1;
         let host = case
             .host
             .clone()
-            .or_else(|| (machines.len() > 1).then(|| doc.host.name.clone()));
+            .or_else(|| is_needed.then(|| machine.name.to_owned()));
+        let cpu = case
+            .cpu
+            .clone()
+            .or_else(|| (is_needed && case.metrics.is_some()).then(|| machine.own_cpu()));
         CaseResult {
             host,
+            cpu,
             ..case.clone()
         }
     };

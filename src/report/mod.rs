@@ -14,6 +14,7 @@ mod expected;
 mod fallback;
 pub mod format;
 mod head;
+mod machine;
 pub mod github;
 pub mod html;
 pub mod json;
@@ -46,6 +47,7 @@ pub use decoding::DecodingFigures;
 pub use expected::Expected;
 pub use fallback::{FallbackResult, Tried};
 pub use head::{Model, model as model_told, weights_told};
+pub use machine::Machine;
 pub use pages::{CODE, PAGES, shown, stable_backend};
 pub use quiet::Doubt;
 pub use sections::ids as sections;
@@ -57,7 +59,7 @@ pub(crate) use view::Kinds;
 use crate::device::Conditions;
 use crate::device::conditions::DeviceState;
 use crate::matrix::HalfChoice;
-use crate::record::{Attempt, Numerics, Outcome, Weights};
+use crate::record::{Attempt, Cpu, Numerics, Outcome, Weights};
 use crate::runtime::{Order, UseOfCpu};
 
 /// All that a report shows. Its JSON form is `orch run --json` and `matrix.json`.
@@ -91,6 +93,9 @@ pub struct Host {
     pub name: String,
     pub os: String,
     pub cpu: String,
+    /// What tells the CPU from others of that name: the maker's numbers, caches, a digest of its flags.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cpu_identity: String,
     pub cores: u32,
     pub memory_bytes: u64,
 }
@@ -304,9 +309,12 @@ pub struct CaseResult {
     /// When it failed, if that was in an earlier run and was not met again, RFC 3339 UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known_since: Option<String>,
-    /// The machine's name, if the report covers several.
+    /// Name of the machine that executed its run, now or earlier. Reports of older versions name it only where they cover several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
+    /// That machine's CPU, where something was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<Cpu>,
     pub metrics: Option<Metrics>,
     pub numerics: Option<Numerics>,
     pub placement: BTreeMap<String, u64>,

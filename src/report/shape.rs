@@ -35,6 +35,8 @@ pub(super) struct Matrix<'a> {
     pub(super) not_quiet: Option<String>,
     /// How many figures come from earlier runs, and from which days.
     pub(super) earlier: Option<String>,
+    /// On which machines they were measured, where it was not the one that wrote the report.
+    pub(super) machines: Option<String>,
     /// What some of its labels mean.
     pub(super) legend: Option<&'static str>,
 }

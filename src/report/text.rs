@@ -95,10 +95,15 @@ pub fn body(doc: &ReportDoc, styles: &Styles) -> String {
         match section.shape {
             Shape::Matrix(shape) => {
                 matrix::matrix(&mut out, &shape, styles);
-                let below: Vec<_> = [shape.statistic, shape.not_quiet, shape.earlier]
-                    .into_iter()
-                    .flatten()
-                    .collect();
+                let below: Vec<_> = [
+                    shape.statistic,
+                    shape.not_quiet,
+                    shape.earlier,
+                    shape.machines,
+                ]
+                .into_iter()
+                .flatten()
+                .collect();
                 if !below.is_empty() {
                     out.push('\n');
                     out.extend(below.iter().map(|line| sentence(line, styles.skip, styles)));

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use indexmap::{IndexMap, IndexSet};
 
+use super::machine::{Machine, Machines};
 use super::place::{Place, Row, Variant};
 use super::{CaseResult, Excluded, Executed, Metrics, ReportDoc, Trends};
 use crate::device::{Backend, DeviceKind};
@@ -18,6 +19,7 @@ pub(super) struct View<'a> {
     pub(super) variants: Vec<Variant<'a>>,
     /// `cells[row][variant]`
     pub(super) cells: Vec<Vec<Cell<'a>>>,
+    pub(super) machines: Machines<'a>,
     kinds: Kinds<'a>,
     trends: Option<&'a Trends>,
 }
@@ -89,6 +91,7 @@ impl<'a> View<'a> {
             rows,
             variants,
             cells,
+            machines: Machines::of(doc),
             kinds: Kinds::of(doc),
             trends: None,
         }
@@ -108,6 +111,16 @@ impl<'a> View<'a> {
         self.trends?
             .get(&(case.case.clone(), host.clone()))
             .map(Vec::as_slice)
+    }
+
+    /// The letter of the machine that measured the case; None where one machine measured all.
+    pub(super) fn letter(&self, case: &CaseResult) -> Option<&'static str> {
+        self.machines.letter(&Machine::of(self.doc, case))
+    }
+
+    /// Whether one machine measured both: figures of two are never compared.
+    pub(super) fn on_one_machine(&self, one: &CaseResult, other: &CaseResult) -> bool {
+        Machine::of(self.doc, one).is(&Machine::of(self.doc, other))
     }
 
     /// What the case ran on, when that was no hardware.

@@ -95,6 +95,7 @@ pub(super) fn host_facts(host: &Host) -> HostFacts {
         name: name.unwrap_or_else(|_| "unnamed".into()),
         os: fingerprint.os,
         cpu: fingerprint.cpu,
+        cpu_identity: fingerprint.cpu_identity,
         cores: fingerprint.cores,
         memory_bytes: fingerprint.memory_bytes,
     };

@@ -138,12 +138,32 @@ fn each_kind_of_change_is_told_as_what_it_is() {
     assert_eq!(kinds(&sandbox, &fewer)[0].0, "gone");
     // On another machine neither times nor memory tell anything; what is right does.
     let mut elsewhere = base.clone();
-    elsewhere["host"]["cpu"] = json!("another");
     times(2.0)(&mut elsewhere["cases"][0]);
     larger(&mut elsewhere["cases"][0]);
+    let mut moved = elsewhere.clone();
+    for case in moved["cases"].as_array_mut().unwrap() {
+        case["host"] = json!("another");
+    }
+    assert_eq!(kinds(&sandbox, &moved), []);
+    let told = sandbox.run(["compare", "base.json", "head.json"]).success();
+    told.stdout_has("2 measured on another machine")
+        .stdout_lacks("accuracy was not compared");
+    // Each case has a machine of its own: those of a merged report are of several.
+    moved["cases"][0]["host"] = base["cases"][0]["host"].clone();
+    let found = kinds(&sandbox, &moved);
+    let found: Vec<&str> = found.iter().map(|(kind, _)| kind.as_str()).collect();
+    assert_eq!(found, ["slower", "more_memory"]);
+    let told = sandbox.run(["compare", "base.json", "head.json"]).success();
+    told.stdout_has("1 measured on another machine");
+    // So has each CPU behind one name: its kernels round otherwise, too.
+    for case in elsewhere["cases"].as_array_mut().unwrap() {
+        case["cpu"]["identity"] = json!("AuthenticAMD 23/49/0");
+        case["numerics"]["snr_db"] = json!(52.0);
+    }
     assert_eq!(kinds(&sandbox, &elsewhere), []);
     let told = sandbox.run(["compare", "base.json", "head.json"]).success();
-    told.stdout_has("2 measured on another machine");
+    told.stdout_has("2 measured on another machine")
+        .stdout_has("2 whose accuracy was not compared: computed on another kind of CPU");
     // What was wrong has no time that could stand beside another.
     elsewhere = base.clone();
     elsewhere["cases"][0]["status"] = json!("NUMERICS");

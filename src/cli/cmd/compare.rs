@@ -9,8 +9,8 @@ use anyhow::Context as _;
 
 use crate::base::named;
 use crate::cli::{Args, Exit, Printer};
-use crate::report::compare;
 use crate::report::text::Styles;
+use crate::report::{Machine, compare};
 use crate::session::usage;
 pub(super) use reports::{OUT_DIR, Reports, note_newer};
 
@@ -67,7 +67,7 @@ pub(super) fn compare(args: &Args, asked: &CompareArgs, printer: &Printer) -> an
             "base and head are one run: `{base}` and `{head}` say when it began\n  hint: {hint}"
         );
     }
-    let noises = reports.noises(&head.doc.host.name)?;
+    let noises = reports.noises(&Machine::from(&head.doc.host))?;
     // Nothing is taken into the history as long as it is open, and measuring again takes minutes.
     drop(reports);
     let mut comparison =

@@ -253,7 +253,7 @@ fn shifts(points: &[Point]) -> Vec<(&Point, f64)> {
             continue;
         };
         series
-            .entry((&point.host, basis))
+            .entry((&point.host, &point.cpu_identity, basis))
             .or_default()
             .push((point, ms));
     }
@@ -330,7 +330,7 @@ fn change(before: &[Point], point: &Point) -> Option<f64> {
     let (ms, basis) = point.compared()?;
     let own = before
         .iter()
-        .filter(|other| other.host == point.host && other.fallback == point.fallback);
+        .filter(|other| other.is_of_machine_of(point) && other.fallback == point.fallback);
     let (last, _) = own
         .filter_map(Point::compared)
         .rfind(|(_, other)| *other == basis)?;

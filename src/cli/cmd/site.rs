@@ -9,7 +9,7 @@ use crate::cli::cmd::compare::{OUT_DIR, Reports, note_newer};
 use crate::cli::cmd::report::documents;
 use crate::cli::{Args, Exit, Printer};
 use crate::report::compare::{Comparison, compare};
-use crate::report::{ReportDoc, merge, site};
+use crate::report::{Machine, ReportDoc, merge, site};
 use crate::session::{Handed, last_report, place_site, trends};
 
 #[derive(Debug, clap::Args)]
@@ -98,6 +98,6 @@ fn changes(
     Ok(Some(compare(
         (&name, &base),
         (&head, doc),
-        &reports.noises(&doc.host.name)?,
+        &reports.noises(&Machine::from(&doc.host))?,
     )))
 }

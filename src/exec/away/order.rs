@@ -157,6 +157,10 @@ pub struct Origin {
     /// What identifies its kind.
     pub fingerprint: String,
     pub cpu: String,
+    #[serde(default)]
+    pub cpu_identity: String,
+    #[serde(default)]
+    pub cores: u32,
     /// RFC 3339.
     pub started: String,
     pub seconds: f64,

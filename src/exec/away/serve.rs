@@ -68,6 +68,8 @@ pub fn serve(dir: &Path, site: &Site<'_>) -> anyhow::Result<bool> {
         host: site.host.report.name.clone(),
         fingerprint: site.host.fingerprint.clone(),
         cpu: site.host.report.cpu.clone(),
+        cpu_identity: site.host.report.cpu_identity.clone(),
+        cores: site.host.report.cores,
         started,
         seconds: clock.elapsed().as_secs_f64(),
     };

@@ -122,13 +122,17 @@ fn heading(side: &Side) -> String {
         name,
         spec,
         orch,
-        host,
+        machines,
         ..
     } = side;
     let days = days.unwrap_or_default();
+    let machines: Vec<String> = machines
+        .iter()
+        .map(|host| format!("{} ({})", host.name, host.cpu))
+        .collect();
     format!(
-        "{name}{run}: {spec}{scope}, {} ({}), orch {orch}{days}",
-        host.name, host.cpu
+        "{name}{run}: {spec}{scope}, {}, orch {orch}{days}",
+        machines.join(" and ")
     )
 }
 
@@ -277,6 +281,10 @@ pub(in crate::report) fn counts(comparison: &Comparison) -> String {
             .iter()
             .filter_map(|(why, count)| some(*count, why)),
     );
+    counts.extend(some(
+        comparison.accuracy_of_unlike_cpus,
+        "whose accuracy was not compared: computed on another kind of CPU",
+    ));
     counts.join(" · ")
 }
 

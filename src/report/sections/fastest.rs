@@ -49,7 +49,9 @@ pub(super) fn fastest(view: &View<'_>) -> Vec<Table> {
             column.cases.push(at);
             column.asked += usize::from(case.status != Outcome::SkipUnavailable);
             column.right += usize::from(case.status == Outcome::Pass);
-            if let Some(other) = beside.filter(|_| view.median(case).is_some()) {
+            let is_beside =
+                |base: &&CaseResult| view.median(case).is_some() && view.on_one_machine(base, case);
+            if let Some(other) = beside.filter(is_beside) {
                 column.both += 1;
                 column.speedups.extend(
                     view.quiet_median(other)
@@ -215,6 +217,13 @@ mod tests {
             "openvino-fp32",
         ];
         assert_eq!(texts(&doc(5, [1.0, 4.0]))[1..], base);
+    }
+
+    #[test]
+    fn columns_of_two_machines_are_not_compared() {
+        let mut doc = doc(5, [2.0, 1.0]);
+        doc.cases[1].host = Some("another".into());
+        assert!(fastest(&View::new(&doc))[0].rows.is_empty());
     }
 
     #[test]

@@ -29,6 +29,8 @@ struct Aim {
     /// Whether the first is better than the second, for sure.
     is_ahead: fn(&CaseResult, &CaseResult) -> bool,
     told: fn(f64) -> String,
+    /// Whether it was measured: of figures of two machines nothing follows.
+    is_measured: bool,
 }
 
 const AIMS: [Aim; 4] = [
@@ -36,21 +38,25 @@ const AIMS: [Aim; 4] = [
         figure: median,
         is_ahead: is_faster,
         told: ms,
+        is_measured: true,
     },
     Aim {
         figure: |case| Some(1.0 / per_second(case)?),
         is_ahead: gives_more,
         told: |each| format!("{:.1} a second", 1.0 / each),
+        is_measured: true,
     },
     Aim {
         figure: peak,
         is_ahead: takes_less,
         told: |peak| bytes(peak as u64),
+        is_measured: true,
     },
     Aim {
         figure: size,
         is_ahead: |one, other| size(one) < size(other),
         told: |size| bytes(size as u64),
+        is_measured: false,
     },
 ];
 
@@ -157,7 +163,7 @@ fn best(view: &View<'_>, rows: &Rows<'_>, aim: &Aim) -> Option<Cell> {
     let wins = |at: usize| {
         columns
             .iter()
-            .filter(|other| beside(rows, aim, at, **other).is_some_and(|ratio| ratio < 1.0))
+            .filter(|other| beside(view, rows, aim, at, **other).is_some_and(|ratio| ratio < 1.0))
             .count()
     };
     let mut ranked: Vec<usize> = columns.iter().copied().collect();
@@ -169,7 +175,9 @@ fn best(view: &View<'_>, rows: &Rows<'_>, aim: &Aim) -> Option<Cell> {
     if others.is_empty() {
         return Some(Cell::with(name, "nothing to compare with"));
     }
-    let is_best = others.iter().all(|at| is_ahead(rows, aim, *first, *at));
+    let is_best = others
+        .iter()
+        .all(|at| is_ahead(view, rows, aim, *first, *at));
     is_best.then(|| Cell::with(name, summary(rows, aim, *first)))
 }
 
@@ -186,8 +194,9 @@ fn summary(rows: &Rows<'_>, aim: &Aim, at: usize) -> String {
     }
 }
 
-/// The cases of models that have the figure on both columns.
+/// The cases of models that have the figure on both columns, of one machine.
 fn shared<'a>(
+    view: &'a View<'_>,
     rows: &'a Rows<'a>,
     aim: &'a Aim,
     one: usize,
@@ -198,22 +207,23 @@ fn shared<'a>(
             row.iter()
                 .find(|(column, case)| *column == at && (aim.figure)(case).is_some())
         };
-        Some([on(one)?.1, on(other)?.1])
+        let pair = [on(one)?.1, on(other)?.1];
+        (!aim.is_measured || view.on_one_machine(pair[0], pair[1])).then_some(pair)
     })
 }
 
 /// The geometric mean of one column's figures over another's; None where no model has both.
-fn beside(rows: &Rows<'_>, aim: &Aim, one: usize, other: usize) -> Option<f64> {
+fn beside(view: &View<'_>, rows: &Rows<'_>, aim: &Aim, one: usize, other: usize) -> Option<f64> {
     let figure = |case| (aim.figure)(case).unwrap_or(f64::NAN);
-    let ratios: Vec<f64> = shared(rows, aim, one, other)
+    let ratios: Vec<f64> = shared(view, rows, aim, one, other)
         .map(|[a, b]| figure(a) / figure(b))
         .collect();
     (!ratios.is_empty()).then(|| geometric_mean(&ratios))
 }
 
 /// For every model that both have, for sure. Where none has both, nothing is known.
-fn is_ahead(rows: &Rows<'_>, aim: &Aim, one: usize, other: usize) -> bool {
-    let mut pairs = shared(rows, aim, one, other).peekable();
+fn is_ahead(view: &View<'_>, rows: &Rows<'_>, aim: &Aim, one: usize, other: usize) -> bool {
+    let mut pairs = shared(view, rows, aim, one, other).peekable();
     pairs.peek().is_some() && pairs.all(|[a, b]| (aim.is_ahead)(a, b))
 }
 
@@ -314,6 +324,18 @@ mod tests {
             doubtful.cases[side].metrics.as_mut().unwrap().min_ms = 0.5;
             untold(&doubtful);
         }
+    }
+
+    #[test]
+    fn of_two_machines_only_the_sizes_of_files_are_compared() {
+        let mut doc = doc(5, [2.0, 1.0]);
+        doc.cases[1].host = Some("another".into());
+        for (case, bytes) in doc.cases.iter_mut().zip([1000, 999]) {
+            case.loaded_bytes = Some(bytes);
+        }
+        let advised = advice(&doc);
+        let told: Vec<&str> = advised[1..].iter().map(|(text, _)| &**text).collect();
+        assert_eq!(told, ["–", "–", "–", "openvino-fp32"]);
     }
 
     #[test]

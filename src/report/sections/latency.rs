@@ -33,7 +33,8 @@ fn chart(view: &View<'_>, model: String, row: &[Cell<'_>]) -> Option<Value> {
         )
     });
     let bar = |(at, case, m): (usize, &CaseResult, &Metrics)| {
-        let name = Place::from(case).variant.name();
+        let letter = view.letter(case).map(|letter| format!(" {letter}"));
+        let name = Place::from(case).variant.name() + &letter.unwrap_or_default();
         let spread = span(m.median_low_ms, m.median_high_ms);
         json!({"case": at, "name": name, "text": m.latency(), "doubt": m.why_not_quiet(), "spread": spread})
     };

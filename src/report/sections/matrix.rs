@@ -57,6 +57,7 @@ pub(super) fn matrix<'a>(view: &View<'a>) -> Matrix<'a> {
         statistic: statistic(view),
         not_quiet: quiet::note(view.doc),
         earlier: earlier(view),
+        machines: view.machines.told(),
         legend: is_stand_in.then_some(
             "emulated, software: a stand-in for the hardware ran it; \
              its latency says nothing of the hardware's and is compared with nothing.",
@@ -113,6 +114,7 @@ fn square<'a>(view: &View<'a>, cell: view::Cell<'a>) -> Option<Square<'a>> {
             .label(case)
             .into_iter()
             .chain(remark(case.status))
+            .chain(view.letter(case))
             .filter(|_| figure.is_some())
             .collect(),
         figure,

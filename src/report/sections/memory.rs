@@ -81,13 +81,20 @@ pub(super) fn memory(view: &View<'_>) -> Vec<Table> {
     ]
 }
 
-/// A model where it takes least and where it takes most; None with less than two right results on hardware.
+/// A model where it takes least and where it takes most, on the machine that measured its first right result; None with
+/// less than two of them on hardware.
 fn across(view: &View<'_>, model: String, cells: &[view::Cell<'_>]) -> Option<Vec<Cell>> {
     let right = cells
         .iter()
         .enumerate()
         .filter_map(|(column, cell)| Some((column, cell.case()?)));
-    let right = right.filter(|(_, (_, case))| view.comparable(case));
+    let right: Vec<_> = right
+        .filter(|(_, (_, case))| view.comparable(case))
+        .collect();
+    let (_, (_, first)) = *right.first()?;
+    let right = right
+        .into_iter()
+        .filter(|(_, (_, case))| view.on_one_machine(first, case));
     let mut peaks: Vec<(u64, usize, usize)> = right
         .filter_map(|(column, (at, case))| Some((case.peak_rss()?, column, at)))
         .collect();

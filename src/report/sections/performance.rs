@@ -2,6 +2,7 @@
 
 use super::{CaseResult, Cell, Outcome, Place, Table, View, counted};
 use crate::base::figures::bytes;
+use crate::report::Machine;
 use crate::report::format::{measured, ms, span};
 use crate::report::place::Variant;
 
@@ -49,6 +50,11 @@ fn row(view: &View<'_>, at: usize, case: &CaseResult) -> Option<Vec<Cell>> {
         ms(m.first_ms).into(),
         ms(m.load_ms).into(),
         m.peak_rss_bytes.map_or_else(not_known, bytes).into(),
-        measured(case).unwrap_or_else(not_known).into(),
+        Cell {
+            aside: view
+                .letter(case)
+                .map(|_| Machine::of(view.doc, case).told()),
+            ..measured(case).unwrap_or_else(not_known).into()
+        },
     ])
 }

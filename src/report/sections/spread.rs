@@ -11,7 +11,7 @@ const SHOWN: usize = 10;
 /// A case, its place in the document, and its median.
 type Timed<'a> = (f64, usize, &'a CaseResult);
 
-/// Whom cases are grouped by.
+/// Whom cases are grouped by, besides the machine that measured them.
 type By = fn(&CaseResult) -> Vec<&str>;
 
 pub(super) fn spread(view: &View<'_>) -> Vec<Table> {
@@ -41,7 +41,7 @@ pub(super) fn spread(view: &View<'_>) -> Vec<Table> {
     let groups = groups.map(|(title, columns, by)| Table {
         title: title.into(),
         columns,
-        rows: grouped(&timed, by),
+        rows: grouped(view, &timed, by),
     });
     timed.sort_by(|(one, ..), (other, ..)| one.total_cmp(other));
     // What stands in both lists says nothing.
@@ -70,12 +70,18 @@ pub(super) fn spread(view: &View<'_>) -> Vec<Table> {
 }
 
 /// A row for each group of cases, in the order in which the document names them.
-fn grouped<'a>(timed: &[Timed<'a>], by: fn(&'a CaseResult) -> Vec<&'a str>) -> Vec<Vec<Cell>> {
-    let mut groups: IndexMap<Vec<&str>, Vec<&Timed<'_>>> = IndexMap::new();
+fn grouped<'a>(
+    view: &View<'_>,
+    timed: &[Timed<'a>],
+    by: fn(&'a CaseResult) -> Vec<&'a str>,
+) -> Vec<Vec<Cell>> {
+    let mut groups: IndexMap<(Vec<&str>, Option<&str>), Vec<&Timed<'_>>> = IndexMap::new();
     for case in timed {
-        groups.entry(by(case.2)).or_default().push(case);
+        let key = (by(case.2), view.letter(case.2));
+        groups.entry(key).or_default().push(case);
     }
-    let row = |(names, cases): (Vec<&str>, Vec<&Timed<'_>>)| {
+    type Group<'g, 't> = ((Vec<&'g str>, Option<&'g str>), Vec<&'g Timed<'t>>);
+    let row = |((names, letter), cases): Group<'_, '_>| {
         let times = sorted(cases.iter().map(|case| case.0));
         let average = times.iter().sum::<f64>() / times.len() as f64;
         let whose = |time: f64, sum| {
@@ -97,6 +103,9 @@ fn grouped<'a>(timed: &[Timed<'a>], by: fn(&'a CaseResult) -> Vec<&'a str>) -> V
             whose(times[times.len() - 1], "most latency"),
         ];
         let mut row: Vec<Cell> = names.into_iter().map(Cell::from).chain(figures).collect();
+        if let Some(letter) = letter {
+            row[0].text = format!("{} {letter}", row[0].text);
+        }
         row[0].of = cases.iter().map(|(_, at, _)| *at).collect();
         row
     };
@@ -188,6 +197,18 @@ mod tests {
                 ["bert on openvino-fp32", "1.00 ms"],
                 ["bert on openvino-fp16", "2.00 ms"]
             ]
+        );
+        // No average is of two machines.
+        let mut merged = doc.clone();
+        merged.cases[0].host = Some("another".into());
+        let view = View::new(&merged);
+        let by_hardware = spread(&view).remove(0).rows;
+        assert_eq!(
+            texts(&by_hardware)
+                .iter()
+                .map(|row| row[0])
+                .collect::<Vec<_>>(),
+            ["cpu A", "openvino B"]
         );
         doc.cases
             .iter_mut()

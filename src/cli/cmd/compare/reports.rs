@@ -6,8 +6,8 @@ use crate::cli::cmd::history;
 use crate::cli::cmd::report::document;
 use crate::cli::{Args, Printer};
 use crate::history::{Reader, RunRow, Which};
-use crate::report::ReportDoc;
 use crate::report::compare::Noises;
+use crate::report::{Machine, ReportDoc};
 use crate::session::{git, history_dir, kept_history, last_report, newer_than, usage};
 
 /// A report with a name for people.
@@ -98,10 +98,10 @@ impl<'a> Reports<'a> {
     }
 
     /// How much times vary on this machine; empty where only files were named.
-    pub(in crate::cli::cmd) fn noises(&self, host: &str) -> anyhow::Result<Noises> {
+    pub(in crate::cli::cmd) fn noises(&self, machine: &Machine<'_>) -> anyhow::Result<Noises> {
         self.history
             .as_ref()
-            .map_or_else(|| Ok(Noises::new()), |reader| reader.noises(host))
+            .map_or_else(|| Ok(Noises::new()), |reader| reader.noises(machine))
     }
 
     /// The head: the report that was named, or else the last run's.
