@@ -266,6 +266,7 @@ fn here(provision: &Provision) -> (HostFacts, Vec<Backend>) {
         name: "zoo".into(),
         os: fingerprint.os,
         cpu: fingerprint.cpu,
+        cpu_identity: fingerprint.cpu_identity,
         cores: fingerprint.cores,
         memory_bytes: fingerprint.memory_bytes,
     };
@@ -332,6 +333,7 @@ fn publish(store: &DiskStore, scratch: &Scratch, step: &Step, key: &KeyDoc) {
         started: "2026-11-22T12:00:00Z".into(),
         seconds: 1.0,
         host: "zoo".into(),
+        cpu: None,
         facts: json!({"versions": {"onnxruntime": "1.24.0"}, "route": "dynamo", "seconds": {"load": 0.5}}).into(),
         measure: at(Stage::Run, measure).map(|value| serde_json::from_value(value).unwrap()),
         numerics: at(Stage::Judge, numerics).map(|value| serde_json::from_value(value).unwrap()),

@@ -99,6 +99,7 @@ impl World {
             name: "anvil".into(),
             os: "Linux".into(),
             cpu: "a CPU".into(),
+            cpu_identity: "a CPU's identity".into(),
             cores: 4,
             memory_bytes: 1 << 34,
         };
@@ -316,6 +317,7 @@ fn execute(store: &DiskStore, step: &str, key: &KeyDoc, outputs: Outputs, number
         started: format!("{outputs:?} {number}"),
         seconds: 1.0,
         host: "anvil".into(),
+        cpu: None,
         facts: Default::default(),
         measure: None,
         numerics: None,
