@@ -329,6 +329,13 @@ fn parse_npm(lock: &str) -> BTreeMap<String, Locked> {
     named.collect()
 }
 
+/// The files of the Python package, by their paths in it.
+pub fn package_files() -> impl Iterator<Item = (&'static Path, &'static [u8])> {
+    embedded(&PACKAGE)
+        .into_iter()
+        .map(|file| (file.path(), file.contents()))
+}
+
 /// Digest of the Python package's sources: part of the key of every step that it performs.
 pub fn python_code() -> Digest {
     static DIGEST: LazyLock<Digest> = LazyLock::new(|| {

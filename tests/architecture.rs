@@ -42,7 +42,10 @@ const HOMES: &[(&str, &[&str])] = &[
     ("ort", &["runtime/ort/", "runtime/mod.rs"]),
     ("tch", &["bin/orch-torch.rs"]),
     ("torch_sys", &["bin/orch-torch.rs"]),
-    ("rayon", &["store/", "exec/schedule/steps.rs"]),
+    (
+        "rayon",
+        &["store/", "exec/schedule/steps.rs", "provision/proof.rs"],
+    ),
     ("tar", &["store/pack/", "provision/browser.rs"]),
     ("tiny_http", &["browser/", "cli/serving.rs"]),
     ("openvino_sys", &["openvino.rs", "runtime/openvino/"]),
@@ -459,7 +462,9 @@ fn every_package_has_one_home() {
     ));
     assert_eq!(
         bad,
-        ["exec/mod.rs uses `rayon`, which is at home in store/, exec/schedule/steps.rs"]
+        [
+            "exec/mod.rs uses `rayon`, which is at home in store/, exec/schedule/steps.rs, provision/proof.rs"
+        ]
     );
     assert_eq!(
         homes(&one("spec/raw.rs", "serde_saphyr::from_str(x)")).len(),

@@ -39,6 +39,9 @@ pub struct Environment {
     pub node: Option<Program>,
     /// A C compiler, which cargo links by.
     pub compiler: Option<Program>,
+    /// What is installed and not as it was installed, each with what is wrong.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<(String, String)>,
     /// Who reached the package index, or why nobody did; None where nobody asked.
     pub index: Option<Result<String, String>>,
     /// Where the store is, or will be.
@@ -138,6 +141,7 @@ pub fn examine(host: &Host, store: &Path) -> Environment {
 /// All findings: the host first, then the backends in their order.
 pub fn diagnose(backends: &[Backend], environment: &Environment) -> Vec<Finding> {
     let mut findings = vec![python(environment), uv(environment)];
+    findings.extend(environment.damaged.iter().map(damaged));
     findings.extend(environment.index.as_ref().map(index));
     findings.extend([
         disk(environment),
@@ -293,6 +297,19 @@ fn of_spec(wanted: &Wanted) -> String {
     match &wanted.missing {
         Some(missing) => format!("{spec} would install {missing}"),
         None => format!("all that {spec} needs is installed"),
+    }
+}
+
+/// An environment that is not as it was installed: steps in it fail for no reason of their own.
+fn damaged((environment, what): &(String, String)) -> Finding {
+    Finding {
+        required: true,
+        ..finding(
+            "environment",
+            false,
+            format!("{environment}: {what}; it is not as it was installed"),
+            Some("orch setup"),
+        )
     }
 }
 

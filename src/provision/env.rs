@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::base::fs as bfs;
-use crate::provision::{Install, find_python, find_uv};
+use crate::provision::{Install, find_python, find_uv, proof};
 use crate::toolchain::EnvName;
 
 /// An environment that is there.
@@ -33,10 +33,30 @@ pub(super) const MARKER: &str = "orch-env.json";
 /// The environment, if it is installed.
 pub(super) fn ready(home: &Path) -> Option<PythonEnv> {
     let marker: Marker = serde_json::from_slice(&std::fs::read(home.join(MARKER)).ok()?).ok()?;
-    Some(PythonEnv {
-        python: home.join(marker.python),
+    let python = home.join(marker.python);
+    // An interpreter is a link to one of the machine's, which another image may lack.
+    python.exists().then(|| PythonEnv {
+        python,
         site: home.join(marker.site),
     })
+}
+
+/// Makes an environment be installed anew when it is wanted next.
+pub(super) fn forget(home: &Path) -> anyhow::Result<()> {
+    // Without the marker, the lock says that the folder is orch's.
+    let lock_path = home.with_extension("lock");
+    File::options()
+        .create(true)
+        .append(true)
+        .open(&lock_path)
+        .with_context(|| format!("failed to create `{}`", lock_path.display()))?;
+    let marker = home.join(MARKER);
+    match std::fs::remove_file(&marker) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("failed to remove `{}`", marker.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// `uv`: None where it is to be done by pip.
@@ -180,6 +200,7 @@ fn make(
         python_version,
         installer: installer.into(),
     };
+    proof::write_files(home)?;
     bfs::write_atomic(&home.join(MARKER), &serde_json::to_vec_pretty(&marker)?)?;
     Ok(PythonEnv {
         python: home.join(marker.python),

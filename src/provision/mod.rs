@@ -11,6 +11,7 @@ mod index;
 mod installed;
 mod libraries;
 mod npm;
+mod proof;
 mod python;
 mod torch_index;
 mod torch_worker;
@@ -57,6 +58,8 @@ pub struct Provision {
     index_for_cpus: Option<String>,
     /// Environments that were found in place: a page asks for one in each of its reproducers.
     found: Mutex<BTreeMap<EnvName, PythonEnv>>,
+    /// What is wrong with environments, of those that were looked at.
+    damages: Mutex<BTreeMap<EnvName, Option<String>>>,
     cancel: Cancel,
 }
 
@@ -83,6 +86,7 @@ impl Provision {
             locks: Locks::default(),
             index_for_cpus: None,
             found: Mutex::default(),
+            damages: Mutex::default(),
             cancel,
         })
     }
@@ -149,6 +153,51 @@ impl Provision {
                 has_gpu() || self.is_ready(Requirement::Env(EnvName::Browser))
             }
         }
+    }
+
+    /// What is wrong with an installed requirement, in words: it is not as it was installed. None of a sound one, of one that is
+    /// not there, and of a Python of the user's. Looks once.
+    pub fn damage(&self, requirement: Requirement) -> Option<String> {
+        let name = match requirement {
+            Requirement::Env(name) => name,
+            Requirement::TorchWorker => EnvName::Torch,
+            Requirement::Swiftshader => EnvName::Browser,
+        };
+        if self.is_own(name) || !self.is_ready(Requirement::Env(name)) {
+            return None;
+        }
+        let mut known = lock(&self.damages);
+        let found = known.entry(name).or_insert_with(|| {
+            let home = self.home(name);
+            let python = match Packages::of(name) {
+                Some(_) => None,
+                None => env::ready(&home),
+            };
+            proof::damage(&home, python.as_ref())
+        });
+        found.clone()
+    }
+
+    /// All environments that are damaged: what each is, and what is wrong with it.
+    pub fn damages(&self) -> Vec<(String, String)> {
+        let all = EnvName::ALL.iter().map(|name| Requirement::Env(*name));
+        all.filter_map(|requirement| Some((title(requirement), self.damage(requirement)?)))
+            .collect()
+    }
+
+    /// Installs what is damaged anew; like [`Self::ensure`] for all else.
+    pub fn repair(&self, requirement: Requirement, progress: &dyn Fn(&str)) -> anyhow::Result<()> {
+        if let (Requirement::Env(name), Some(_)) = (requirement, self.damage(requirement)) {
+            let home = self.home(name);
+            env::forget(&home)?;
+            if Packages::of(name).is_some() {
+                bfs::remove_dir(&home)
+                    .with_context(|| format!("failed to remove `{}`", home.display()))?;
+            }
+            lock(&self.damages).remove(&name);
+            lock(&self.found).remove(&name);
+        }
+        self.ensure(requirement, progress)
     }
 
     /// Installs a requirement if it is not there. May take minutes; `progress` gets a line now and then.

@@ -10,7 +10,7 @@ use anyhow::Context;
 
 use crate::base::fs as bfs;
 use crate::provision::env::{self, PythonEnv};
-use crate::provision::{Install, browser, duckdb, find_uv, python, transformers_js};
+use crate::provision::{Install, browser, duckdb, find_uv, proof, python, transformers_js};
 use crate::toolchain::EnvName;
 
 /// The least Node whose npm and brotli do what is asked of them here.
@@ -87,6 +87,7 @@ fn make(install: &Install<'_>, packages: &Packages, home: &Path) -> anyhow::Resu
     ]);
     install.fetch(packages.name, fetch.current_dir(staged.path()), &log)?;
     (packages.finish)(install, staged.path(), &node.node, &run)?;
+    proof::write_files(staged.path())?;
     bfs::remove_dir(home)?;
     let staged = staged.keep();
     std::fs::rename(&staged, home)

@@ -143,10 +143,10 @@ pub(super) fn home(dir: &Path) -> PathBuf {
     dir.join(format!("orch_py-{}", toolchain::python_code().short()))
 }
 
-/// Writes `orch_py` below `dir` unless the same code is there; gives the folder for PYTHONPATH.
+/// Writes `orch_py` below `dir` unless the same code is there, whole; gives the folder for PYTHONPATH.
 pub(super) fn package_dir(dir: &Path) -> anyhow::Result<PathBuf> {
     let home = home(dir);
-    if home.is_dir() {
+    if is_whole(&home) {
         return Ok(home);
     }
     std::fs::create_dir_all(dir)
@@ -158,10 +158,22 @@ pub(super) fn package_dir(dir: &Path) -> anyhow::Result<PathBuf> {
         .extract(package)
         .context("failed to write the Python package")?;
     let staged = staged.keep();
+    if home.is_dir() && !is_whole(&home) {
+        // A part of it was lost, and a folder that is not empty cannot be replaced at once.
+        bfs::remove_dir(&home).with_context(|| format!("failed to remove `{}`", home.display()))?;
+    }
     if std::fs::rename(&staged, &home).is_err() {
         bfs::remove_dir(&staged)?; // another process was first
     }
     Ok(home)
+}
+
+/// Whether all files of `orch_py` are there, at their sizes.
+fn is_whole(home: &Path) -> bool {
+    let package = home.join("orch_py");
+    toolchain::package_files().all(|(path, bytes)| {
+        std::fs::metadata(package.join(path)).is_ok_and(|meta| meta.len() == bytes.len() as u64)
+    })
 }
 
 #[cfg(test)]

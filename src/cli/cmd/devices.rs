@@ -65,6 +65,7 @@ pub(super) fn doctor(args: &Args, asked: &DoctorArgs, printer: &Printer) -> anyh
             ));
             None
         }),
+        damaged: args.provision()?.damages(),
         ..doctor::examine(&host, &absolute(&args.cache_dir)?)
     };
     let findings = doctor::diagnose(&backends, &environment);

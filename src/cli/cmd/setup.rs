@@ -52,14 +52,19 @@ pub(super) fn setup(args: &Args, setup: &SetupArgs, printer: &Printer) -> anyhow
     }
     for requirement in wanted {
         let what = title(requirement);
-        if session.provision.is_ready(requirement) {
-            printer.note(&format!("{what}: there already"));
-            continue;
+        match session.provision.damage(requirement) {
+            Some(damage) => printer.note(&format!(
+                "{what}: {damage}; it is not as it was installed: installing it again"
+            )),
+            None if session.provision.is_ready(requirement) => {
+                printer.note(&format!("{what}: there already"));
+                continue;
+            }
+            None => printer.note(&format!("{what}: installing")),
         }
-        printer.note(&format!("{what}: installing"));
         session
             .provision
-            .ensure(requirement, &|line| printer.note(&format!("  {line}")))?;
+            .repair(requirement, &|line| printer.note(&format!("  {line}")))?;
         printer.note(&format!("{what}: done"));
     }
     if let Some(folder) = &setup.ship {
