@@ -13,6 +13,7 @@ use crate::exec::reproducer;
 use crate::exec::schedule::retry;
 use crate::exec::standing::standing;
 use crate::exec::task::Task;
+use crate::provision::title;
 use crate::record::{Cpu, Outcome, Record};
 use crate::store::{Manifest, StoreError};
 
@@ -52,7 +53,15 @@ impl Performer<'_> {
         // An error of orch's own is transient.
         let is_own = result.is_err();
         let (mut record, (made, left), transient) = self.record(task, begun, result);
-        record.stands = self.stands(task, &record, is_own || transient);
+        let damaged = self.damaged(task, &record);
+        record.stands = match damaged {
+            None => self.stands(task, &record, is_own || transient),
+            Some(_) => None,
+        };
+        if let Some(what) = damaged {
+            let reason = record.reason.unwrap_or_default();
+            record.reason = Some(format!("{reason}; hint: {what}: `orch setup` repairs it"));
+        }
         let before = self.store.latest_output(&record.step).ok().flatten();
         let unchanged = record.output.is_some() && record.output == before;
         // An interrupted step leaves no record: the next run starts it anew.
@@ -78,6 +87,10 @@ impl Performer<'_> {
         record: &Record,
         made: Option<&Manifest>,
     ) -> Result<(), StoreError> {
+        // It was executed although the store held an answer: what earlier runs found is no longer what happened last.
+        if self.store.has_answer(&record.key.digest())? {
+            self.store.forget_memos()?;
+        }
         self.store.keep(record, made)?;
         if let Some(remote) = self.remote
             && record.outcome.may_be_shared()
@@ -169,9 +182,32 @@ impl Performer<'_> {
         (record, (made, left), transient)
     }
 
+    /// What is wrong with what a failed step required, where it was executed here: the failure is then none of its own.
+    fn damaged(&self, task: &Task<'_>, record: &Record) -> Option<String> {
+        if !record.outcome.is_failure() || self.elsewhere(task).is_some() {
+            return None;
+        }
+        let required = task.step.kind.requires(task.step);
+        required.into_iter().find_map(|requirement| {
+            let what = self.provision.damage(requirement)?;
+            Some(format!(
+                "the {} is not as it was installed ({what})",
+                title(requirement)
+            ))
+        })
+    }
+
     fn stands(&self, task: &Task<'_>, record: &Record, is_transient: bool) -> Option<Digest> {
         // What another machine lacks or does is not known here.
         if self.elsewhere(task).is_some() {
+            return None;
+        }
+        // It passed before with the same key, so it need not fail again, and the result stays what the store holds.
+        if self
+            .store
+            .hit(&record.key.digest())
+            .is_ok_and(|hit| hit.is_some())
+        {
             return None;
         }
         let has_crashed = record.outcome == Outcome::Crash;

@@ -157,11 +157,13 @@ impl Performer<'_> {
         let stands = |record: &Record| {
             stands_here(record, task.step, &self.host.fingerprint, self.provision)
         };
-        self.store
-            .lookup(key)
-            .ok()
-            .flatten()
-            .or_else(|| failed().filter(stands))
+        let passed = || {
+            let hit = self.store.hit(key).ok().flatten()?;
+            let failed_since = self.store.failed_since(&task.step.name, key, &hit);
+            let record = self.store.record(&hit).ok()?;
+            matches!(failed_since, Ok(None)).then_some(record)
+        };
+        passed().or_else(|| failed().filter(stands))
     }
 
     /// Called while another orch process executes the same key. False ends the waiting.

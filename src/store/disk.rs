@@ -366,6 +366,22 @@ impl DiskStore {
         self.hit(key)?.map(|hit| self.record(&hit)).transpose()
     }
 
+    /// The last record of a step, if it failed with this key after the success that is held under it.
+    pub fn failed_since(&self, step: &str, key: &Digest, hit: &Hit) -> Result<Option<Record>> {
+        let latest = self.log.latest(&step_id(step))?;
+        let Some(place) = latest.filter(|place| place.at > hit.place.at) else {
+            return Ok(None);
+        };
+        let record = self.record_at(&place)?;
+        let has_failed = record.outcome.is_failure() && record.key.digest() == *key;
+        Ok(Some(record).filter(|_| has_failed))
+    }
+
+    /// Whether the store holds an answer for this key: a success, a refusal, or a failure that stands.
+    pub fn has_answer(&self, key: &Digest) -> Result<bool> {
+        Ok(self.log.held(key)?.is_some())
+    }
+
     /// The record of a failure that stands under this key. Whether it stands where it is asked for is for who asks.
     pub fn failure(&self, key: &Digest) -> Result<Option<Record>> {
         let held = self

@@ -42,6 +42,7 @@ mod pages;
 mod partition;
 mod phone;
 mod profile;
+mod proved;
 mod ready_files;
 mod ready_onnx;
 mod references;

@@ -142,6 +142,15 @@ impl Steps<'_> {
                 }
             };
         };
+        // The same key passed and failed: neither is believed, and the step executes again.
+        let failed_since = store.failed_since(&step.name, &key.digest(), &hit);
+        if let Some(failed) = failed_since.map_err(damaged)? {
+            if self.world.options.stands.contains(&id) {
+                return Ok(StepResult::hit(failed));
+            }
+            let peaks = Peaks::of(Some(&failed));
+            return Err(Missed::For(why_missed(Some(failed), key), peaks));
+        }
         // What is in it is hashed by whoever reads it: a step that executes, or who hands it out.
         if let Some(digest) = hit.output.filter(|digest| !store.has_tree(digest)) {
             let what = format!("tree {} is gone", digest.short());

@@ -154,8 +154,8 @@ impl DiskStore {
         Ok((gone, unmarked))
     }
 
-    /// Memos speak of records. Whatever went, they are made again by the next run.
-    pub(super) fn forget_memos(&self) -> Result<()> {
+    /// Memos speak of records. Whatever went or is no longer what happened last, they are made again by the next run.
+    pub fn forget_memos(&self) -> Result<()> {
         blobs::remove(&self.root().join("log.index"))?; // of an older orch
         let dir = self.root().join("memos");
         if dir.is_dir() {
