@@ -1,6 +1,7 @@
 //! `orch.toml` and the variables that override it: what belongs to a checkout or a machine and not to a spec. The only
 //! home of TOML; knows nothing of what its values are used for.
 
+mod accepted;
 mod executor;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,9 @@ use crate::base::Secret;
 use crate::base::fs::read_text;
 use crate::base::words::words;
 
+pub use accepted::{
+    AcceptedRow, FILE as ACCEPTED_FILE, accepted_rows, accepted_text, with_accepted,
+};
 pub use executor::{DEVICE_PLACE, Download, ExecutorConfig, Said, Where};
 
 pub const FILE: &str = "orch.toml";

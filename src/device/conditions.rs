@@ -114,8 +114,12 @@ impl Conditions {
             steal
                 .map(|share| format!("the hypervisor took {:.0} % of the CPU time", 100.0 * share)),
             throttled.map(|count| format!("the CPU was throttled {count} times")),
+            // Its rates and not its times: one that was given up has no time of its own.
             changed.map(|(least, most)| {
-                format!("a fixed computation took {least:.2} ms once and {most:.2} ms another time")
+                let times = most / least;
+                format!(
+                    "a fixed computation ran {times:.1} times slower at one moment than at another"
+                )
             }),
         ];
         told.into_iter().flatten().collect()
@@ -420,7 +424,7 @@ mod tests {
         };
         assert_eq!(
             slow.remarks(),
-            ["a fixed computation took 0.50 ms once and 1.10 ms another time"]
+            ["a fixed computation ran 2.2 times slower at one moment than at another"]
         );
         let governed = Conditions {
             governor: Some("powersave".into()),

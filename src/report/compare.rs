@@ -5,6 +5,7 @@
 //! until both sides were measured anew ([`Comparison::remeasured`]). What is too small to suspect anything is known from the
 //! history where that has enough executions of the case ([`Noise`]).
 
+mod accepted;
 mod pages;
 mod times;
 
@@ -19,7 +20,9 @@ use super::view::View;
 use super::{Basis, CaseResult, Host, Machine, Metrics, ReportDoc, stats};
 use crate::base::words::words;
 use crate::record::Outcome;
-pub(in crate::report) use pages::{counts, found, times as statistic_told, what};
+pub use accepted::{Acceptance, Accepted, figure, is_acceptable};
+pub use pages::what;
+pub(in crate::report) use pages::{counts, found, times as statistic_told};
 pub use pages::{markdown, text};
 use times::hidden;
 pub use times::{Noise, Noises, Remeasured, Verdict};
@@ -109,12 +112,16 @@ pub struct Change {
     /// Of the same, where the history has enough executions of the case to tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise: Option<Noise>,
+    /// Of a change for the worse that is intended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accepted: Option<Accepted>,
 }
 
 impl Change {
     /// Whether a gate closes on it.
     pub fn is_worse(&self) -> bool {
         self.kind.is_worse()
+            && self.accepted.is_none()
             && self
                 .verdict
                 .is_none_or(|verdict| verdict == Verdict::Confirmed)
@@ -167,6 +174,9 @@ pub struct Comparison {
     pub packages: Vec<Package>,
     /// The gravest first, then in the order of the head.
     pub changes: Vec<Change>,
+    /// What of the file of accepted changes does not count here, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub acceptances: Vec<String>,
     /// Cases in which nothing differs.
     pub same: usize,
     /// Right cases whose times were compared.
@@ -214,6 +224,7 @@ pub fn compare(base: (&str, &ReportDoc), head: (&str, &ReportDoc), noises: &Nois
         head: side(head),
         packages: packages(base.1, head.1),
         changes: Vec::new(),
+        acceptances: Vec::new(),
         same: 0,
         timed: 0,
         statistic: None,
@@ -316,7 +327,7 @@ fn change(
     };
     let CaseResult { case, row, .. } = head.or(base).expect("BUG: a change is of a case").clone();
     let verdict = matches!(kind, Kind::Slower | Kind::Faster).then_some(Verdict::Suspected);
-    Change {
+    let mut change = Change {
         kind,
         case,
         row,
@@ -325,7 +336,10 @@ fn change(
         figures,
         verdict,
         noise: None,
-    }
+        accepted: None,
+    };
+    change.accepted = accepted::by_spec(&change);
+    change
 }
 
 /// More than a share of the base and more than an amount. `kinds`: of more, of less.

@@ -269,7 +269,7 @@ fn a_yardstick_that_was_slow_throughout_is_known_by_those_of_other_cases() {
     let slow = cases[0].metrics.as_ref().unwrap();
     assert_eq!(
         slow.remarks,
-        ["a fixed computation took 1.00 ms once and 2.00 ms another time"]
+        ["a fixed computation ran 2.0 times slower at one moment than at another"]
     );
     assert_eq!(slow.not_quiet, slow.doubts());
 }

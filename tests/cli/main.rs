@@ -1,5 +1,6 @@
 //! The real binary, from outside: arguments and files in; files, streams and exit codes out.
 
+mod accepted;
 mod affected;
 mod auto;
 mod bench;

@@ -1,5 +1,7 @@
 //! `orch accept`: the spec's expectations, brought up to date with the last results.
 
+mod figures;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,8 +9,9 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use serde_json::json;
 
+use crate::base::figures::today;
+use crate::base::named;
 use crate::base::text::shortened;
-use crate::base::{figures, named};
 use crate::cli::args::SpecArgs;
 use crate::cli::cmd::warnings;
 use crate::cli::{Args, Exit, Printer};
@@ -24,9 +27,16 @@ use crate::spec::{Expect, ExpectedStage, ExpectedStatus, Spec};
 pub(in crate::cli) struct AcceptArgs {
     #[command(flatten)]
     spec: SpecArgs,
-    /// Why the newly expected failures are accepted, in one sentence
+    /// Accept what is slower, less accurate, larger or no longer shown to be right since this base (a `matrix.json`, or a run of
+    /// the history): writes `orch-accepted.toml`, which `orch compare --gate` reads
+    #[arg(long, value_name = "BASE")]
+    figures: Option<PathBuf>,
+    /// Why the newly expected failures, or the changes, are accepted, in one sentence
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
+    /// The last day on which the changes of `--figures` are accepted: a day, or a time from today
+    #[arg(long, value_name = "DAY", default_value = "30d", requires = "figures")]
+    until: figures::Until,
     /// Show what would change, and write nothing
     #[arg(long)]
     dry_run: bool,
@@ -39,6 +49,9 @@ pub(in crate::cli) struct AcceptArgs {
 const REASON: usize = 160;
 
 pub(super) fn accept(args: &Args, accept: &AcceptArgs, printer: &Printer) -> anyhow::Result<Exit> {
+    if let Some(base) = &accept.figures {
+        return figures::accept(args, accept, base, printer);
+    }
     let path = &accept.spec.spec;
     let spec = session::spec(path)?;
     let session = Session::open(&args.locations())?;
@@ -93,18 +106,20 @@ pub(super) fn accept(args: &Args, accept: &AcceptArgs, printer: &Printer) -> any
     wanted.told.iter().for_each(|told| printer.note(told));
     if accept.dry_run {
         let name = file.display().to_string();
-        let diff = similar::TextDiff::from_lines(&before, &after);
-        printer.out(
-            &diff
-                .unified_diff()
-                .context_radius(2)
-                .header(&name, &name)
-                .to_string(),
-        );
+        printer.out(&difference(&name, &before, &after));
     } else {
         printer.note(&format!("{} is rewritten", file.display()));
     }
     Ok(Exit::Success)
+}
+
+/// What differs between two texts of a file, as a unified diff.
+fn difference(name: &str, before: &str, after: &str) -> String {
+    similar::TextDiff::from_lines(before, after)
+        .unified_diff()
+        .context_radius(2)
+        .header(name, name)
+        .to_string()
 }
 
 /// How a case ended by itself, whatever was expected of it.
@@ -175,7 +190,7 @@ type Meant = Option<(ExpectedStatus, Option<ExpectedStage>)>;
 impl Wanted {
     fn of(spec: &Spec, seen: &BTreeMap<String, End>, reason: Option<&str>) -> Self {
         let matrix = Matrix::of(spec);
-        let today = figures::today();
+        let today = today();
         let mut wanted = Self {
             changes: Vec::new(),
             told: Vec::new(),

@@ -1,5 +1,6 @@
 //! `orch compare`: what differs between two reports, which are files or runs of the history.
 
+mod accepted;
 mod confirm;
 mod reports;
 
@@ -7,7 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 
-use crate::base::named;
+use crate::base::{figures, named};
 use crate::cli::{Args, Exit, Printer};
 use crate::report::text::Styles;
 use crate::report::{Machine, compare};
@@ -67,6 +68,7 @@ pub(super) fn compare(args: &Args, asked: &CompareArgs, printer: &Printer) -> an
             "base and head are one run: `{base}` and `{head}` say when it began\n  hint: {hint}"
         );
     }
+    let acceptances = accepted::acceptances()?;
     let noises = reports.noises(&Machine::from(&head.doc.host))?;
     // Nothing is taken into the history as long as it is open, and measuring again takes minutes.
     drop(reports);
@@ -77,6 +79,7 @@ pub(super) fn compare(args: &Args, asked: &CompareArgs, printer: &Printer) -> an
     if let Some(revision) = &asked.confirm {
         confirm::confirm(args, revision, &mut comparison, printer)?;
     }
+    comparison.accept(&acceptances, &figures::today());
     let format = if asked.json {
         CompareFormat::Json
     } else {
@@ -99,6 +102,13 @@ pub(super) fn compare(args: &Args, asked: &CompareArgs, printer: &Printer) -> an
         None => printer.data(&page),
     }
     let is_worse = comparison.changes.iter().any(compare::Change::is_worse);
+    let mut worse = comparison.changes.iter().filter(|change| change.is_worse());
+    if asked.gate && worse.any(|change| compare::is_acceptable(change.kind)) {
+        let base = asked.base.display();
+        printer.note(&format!(
+            "hint: where a change is intended, `orch accept --figures {base} --reason TEXT` lets it pass for a while"
+        ));
+    }
     Ok(if asked.gate && is_worse {
         Exit::Failed
     } else {

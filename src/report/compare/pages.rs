@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Change, Comparison, Figures, Kind, Noise, Side, State, Verdict};
+use super::{Accepted, Change, Comparison, Figures, Kind, Noise, Side, State, Verdict};
 use crate::base::figures::{bytes, counted};
 use crate::report::format::{day, days, glyph, moment, ms, one_line};
 use crate::report::quiet::MARK;
@@ -44,6 +44,12 @@ pub fn text(comparison: &Comparison, styles: &Styles) -> String {
         if changes.len() > SHOWN {
             let _ = writeln!(out, "  and {} more (--json has all)", changes.len() - SHOWN);
         }
+    }
+    if !comparison.acceptances.is_empty() {
+        out.push('\n');
+    }
+    for told in &comparison.acceptances {
+        let _ = writeln!(out, "note: {told}");
     }
     let _ = writeln!(out, "\n{}", counts(comparison));
     out
@@ -89,6 +95,9 @@ pub fn markdown(comparison: &Comparison) -> String {
         if !kind.is_worse() {
             out.push_str("\n</details>\n");
         }
+    }
+    for told in &comparison.acceptances {
+        let _ = writeln!(out, "\n{}.", cell(told));
     }
     out
 }
@@ -158,7 +167,21 @@ pub(in crate::report) fn times(comparison: &Comparison) -> Option<String> {
     ))
 }
 
-pub(in crate::report) fn what(change: &Change) -> String {
+/// A change in words: before, now, and whether it is accepted.
+pub fn what(change: &Change) -> String {
+    let own = change_in_words(change);
+    match &change.accepted {
+        None => own,
+        Some(Accepted {
+            reason,
+            until: Some(until),
+            ..
+        }) => format!("{own}; accepted until {until}: {}", one_line(reason)),
+        Some(Accepted { reason, .. }) => format!("{own}; accepted: {}", one_line(reason)),
+    }
+}
+
+fn change_in_words(change: &Change) -> String {
     let Some(figures) = change.figures else {
         return match (&change.base, &change.head) {
             (Some(base), Some(head)) => format!("{} → {}", state(base, false), state(head, true)),
@@ -247,6 +270,12 @@ pub(in crate::report) fn counts(comparison: &Comparison) -> String {
     let mut counts: Vec<_> = found(comparison)
         .filter_map(|(title, _, changes)| some(changes.len(), title))
         .collect();
+    let accepted = comparison
+        .changes
+        .iter()
+        .filter(|change| change.accepted.is_some())
+        .count();
+    counts.extend(some(accepted, "of them accepted"));
     counts.push(format!("{} the same", comparison.same));
     counts.extend(some(comparison.beyond, "outside of this part"));
     counts.extend(

@@ -301,6 +301,7 @@ mod tests {
             figures: None,
             verdict,
             noise: None,
+            accepted: None,
         }
     }
 
