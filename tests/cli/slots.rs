@@ -1,11 +1,12 @@
 //! What executes beside what, as a recorded run's trace shows it: no step waits for what is free, nothing is given twice.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::ready_onnx;
-use crate::support::Sandbox;
+use crate::support::{Sandbox, beside_load};
 
 /// One execution in a trace. Times in microseconds.
 #[derive(Debug)]
@@ -73,7 +74,7 @@ impl Trace {
     #[track_caller]
     fn check(&self) {
         // Handing a step to a thread takes a moment, longer on a busy machine.
-        const MOMENT: u64 = 150_000;
+        let moment = beside_load(Duration::from_millis(150)).as_micros() as u64;
         let mut moments: Vec<u64> = self
             .slices
             .iter()
@@ -91,7 +92,7 @@ impl Trace {
                 cores <= self.jobs && memory <= self.memory,
                 "too much: {running:?}"
             );
-            if stretch[1] - stretch[0] < MOMENT {
+            if stretch[1] - stretch[0] < moment {
                 continue;
             }
             let waiting = self
