@@ -10,6 +10,7 @@ mod half;
 mod partition;
 mod query;
 mod select;
+mod shards;
 #[cfg(test)]
 mod tests;
 
@@ -27,6 +28,7 @@ pub use half::{Computes, HalfChoice};
 pub use partition::Partition;
 pub use query::{Mistake, Query};
 pub use select::{NothingSelected, Selection};
+pub use shards::{Unit, assign};
 
 /// In the order of the spec: models, those of a higher priority first, then targets, then precisions, then axes. Steps are in
 /// the order of the cases, and of those that could start at once the first does.

@@ -131,6 +131,7 @@ impl<'a> Ended<'a> {
             measured: record.map(|record| record.started.clone()),
             host: self.host(run),
             cpu: record.and_then(|record| record.cpu.clone()),
+            part: None,
             ended: end
                 .record
                 .as_ref()

@@ -1,6 +1,7 @@
-//! One of several parts of what is asked for, so that as many machines can share it: `hash:1/4`, `slice:1/4`.
+//! One of several parts of what is asked for, so that as many machines can share it: `model:1/4`, `hash:1/4`, `slice:1/4`.
 //!
-//! Every id is in exactly one part. With `hash` an id's part depends on nothing else: it is the first 64 bits of the
+//! Every id is in exactly one part. With `model` all cases of a model are in one part, so that no part makes or exports it
+//! again, and parts take about as long as each other ([`super::shards`]). With `hash` an id's part depends on nothing else: it is the first 64 bits of the
 //! blake3 digest of the id, modulo the number of parts, on every host and in every release. With `slice` parts differ by
 //! at most one in size, but an added id can move others.
 
@@ -21,16 +22,30 @@ pub struct Partition {
 
 words! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    enum Method { "hash" => Hash, "slice" => Slice }
+    enum Method { "model" => Model, "hash" => Hash, "slice" => Slice }
 }
 
 impl Partition {
-    /// The ids of this part.
+    /// Whether models are kept together.
+    pub fn is_by_model(&self) -> bool {
+        self.method == Method::Model
+    }
+
+    /// From 0.
+    pub fn part(&self) -> u64 {
+        self.part - 1
+    }
+
+    pub fn parts(&self) -> u64 {
+        self.parts
+    }
+
+    /// The ids of this part, of a partition that is by ids.
     pub fn pick<'a>(&self, all: &BTreeSet<&'a str>) -> BTreeSet<&'a str> {
         let is_mine = |(position, id): &(usize, &str)| {
             let number = match self.method {
-                Method::Hash => number(id),
                 Method::Slice => *position as u64,
+                Method::Hash | Method::Model => number(id),
             };
             number % self.parts == self.part - 1
         };
@@ -58,8 +73,7 @@ impl FromStr for Partition {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        const HINT: &str =
-            "hint: the first of four parts is `hash:1/4`, or `slice:1/4` for parts of equal size";
+        const HINT: &str = "hint: the first of four parts is `model:1/4`; `hash:1/4` and `slice:1/4` part by cases";
         let bad = |why: &str| format!("`{text}` is no partition: {why}\n  {HINT}");
         let (method, numbers) = text
             .split_once(':')

@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 
 use petgraph::algo::{bellman_ford, tarjan_scc};
 use petgraph::csr::Csr;
+use petgraph::unionfind::UnionFind;
 use petgraph::visit::{
     Dfs, DfsPostOrder, EdgeFiltered, EdgeRef, IntoEdgeReferences, IntoNeighbors, Visitable,
 };
 
 use crate::plan::Plan;
-use crate::step::{Step, StepId};
+use crate::step::{Stage, Step, StepId};
 
 /// Steps that wait for each other.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +40,23 @@ impl Graph {
             reads: rows(steps.len(), reads),
             readers: rows(steps.len(), readers),
         }
+    }
+
+    /// For each step a number that it shares with all that hang together with it. A command hangs together with the first step
+    /// that it reads, so that one that reads all models does not join them.
+    pub(super) fn families(&self, steps: &[Step]) -> Vec<u32> {
+        let mut sets = UnionFind::new(steps.len());
+        for (reader, step) in (0..).zip(steps) {
+            let read = self.reads.neighbors_slice(reader);
+            let joined = match step.stage {
+                Stage::Command => &read[..read.len().min(1)],
+                _ => read,
+            };
+            for from in joined {
+                sets.union(reader, *from);
+            }
+        }
+        sets.into_labeling()
     }
 
     /// The steps' positions, dependencies first; otherwise in the order in which they stand. None if they stand so already.

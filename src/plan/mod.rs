@@ -178,6 +178,12 @@ impl Plan {
         names.into_iter()
     }
 
+    /// For each step a number that it shares with all steps that hang together with it: those of a model, of whatever is made of
+    /// it, and of the targets it runs on.
+    pub fn families(&self) -> Vec<u32> {
+        self.graph.families(&self.steps)
+    }
+
     /// The cases that end with this step if it fails.
     pub fn resting_on(&self, id: StepId) -> impl Iterator<Item = &PlannedCase> {
         self.resting

@@ -19,6 +19,7 @@ pub fn merge(documents: &[(String, ReportDoc)]) -> anyhow::Result<ReportDoc> {
             "`{first_file}` is of `{one}`, and `{file}` of `{other}`; only reports of one spec make one report"
         );
     }
+    one_division(documents)?;
     let docs = || documents.iter().map(|(_, doc)| doc);
     // Machines of one name may have unlike CPUs: containers and images often do.
     let machines: IndexMap<(&str, Cpu), &Host> = docs()
@@ -36,9 +37,11 @@ pub fn merge(documents: &[(String, ReportDoc)]) -> anyhow::Result<ReportDoc> {
             .cpu
             .clone()
             .or_else(|| (is_needed && case.metrics.is_some()).then(|| machine.own_cpu()));
+        let part = doc.scope.as_deref().and_then(part_by_model);
         CaseResult {
             host,
             cpu,
+            part: case.part.clone().or_else(|| part.map(str::to_owned)),
             ..case.clone()
         }
     };
@@ -142,19 +145,51 @@ fn scope<'a>(scopes: impl Iterator<Item = Option<&'a str>>) -> Option<String> {
     (!is_whole(&scopes)).then(|| scopes.join(", "))
 }
 
+/// How a scope names a part of a partition by model: `partition model-1a2b3c4d:2/4`.
+const BY_MODEL: &str = "partition model-";
+
+fn part_by_model(scope: &str) -> Option<&str> {
+    scope.rfind(BY_MODEL).map(|at| &scope[at..])
+}
+
+/// All parts of the division that a part belongs to.
+fn parts_of(part: &str) -> Option<Vec<String>> {
+    let (part, all) = part.strip_prefix("partition ")?.rsplit_once('/')?;
+    let (kind, _) = part.rsplit_once(':')?;
+    let all: u32 = all.parse().ok()?;
+    let parts = (1..=all).map(|part| format!("partition {kind}:{part}/{all}"));
+    Some(parts.collect())
+}
+
 fn is_whole(scopes: &[&str]) -> bool {
-    let parts = |scope: &str| {
-        let (part, all) = scope.strip_prefix("partition ")?.rsplit_once('/')?;
-        let (kind, _) = part.rsplit_once(':')?;
-        let all: u32 = all.parse().ok()?;
-        Some(
-            (1..=all)
-                .map(|part| format!("partition {kind}:{part}/{all}"))
-                .collect::<Vec<_>>(),
-        )
+    scopes
+        .iter()
+        .filter_map(|scope| parts_of(scope))
+        .any(|parts| parts.iter().all(|part| scopes.contains(&part.as_str())))
+}
+
+/// Parts that went by unlike durations are parts of unlike divisions: a case may be in none of them.
+fn one_division(documents: &[(String, ReportDoc)]) -> anyhow::Result<()> {
+    let parts: Vec<(&str, &str)> = documents
+        .iter()
+        .filter_map(|(file, doc)| Some((&**file, part_by_model(doc.scope.as_deref()?)?)))
+        .collect();
+    let Some((first_file, first)) = parts.first() else {
+        return Ok(());
     };
-    let parts = scopes.first().and_then(|scope| parts(scope));
-    parts.is_some_and(|parts| parts.iter().all(|part| scopes.contains(&part.as_str())))
+    let names: Vec<&str> = parts.iter().map(|(_, part)| *part).collect();
+    let division = |part: &str| parts_of(part);
+    let other = parts
+        .iter()
+        .find(|(_, part)| division(part) != division(first));
+    let Some((file, other)) = other else {
+        return Ok(());
+    };
+    ensure!(
+        is_whole(&names),
+        "`{first_file}` is {first}, and `{file}` is {other}: a case may be in no part\n  hint: give `--durations` the same file in each part"
+    );
+    Ok(())
 }
 
 #[cfg(test)]

@@ -315,6 +315,9 @@ pub struct CaseResult {
     /// That machine's CPU, where something was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Cpu>,
+    /// The part of a partition that it was in, where reports of several parts were merged: `partition model-1a2b3c4d:2/4`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
     pub metrics: Option<Metrics>,
     pub numerics: Option<Numerics>,
     pub placement: BTreeMap<String, u64>,

@@ -17,6 +17,7 @@ mod machine;
 mod meant;
 mod memo;
 mod out_dir;
+mod part;
 mod own;
 mod probed;
 mod probes;

@@ -70,6 +70,8 @@ pub struct Request {
     /// Only what differs from this git revision.
     pub affected: Option<String>,
     pub partition: Option<Partition>,
+    /// The report of an earlier run, whose durations a partition by model goes by.
+    pub durations: Option<PathBuf>,
     /// Measurements older than this are made again.
     pub max_age: Option<MaxAge>,
     /// Globs of steps, `failed` and `flaky`: only these; none means all.

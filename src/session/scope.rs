@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::figures::plural;
 use crate::exec::{self, Options};
-use crate::matrix::{Case, Fallback, Partition};
+use crate::matrix::{Case, Fallback};
 use crate::plan::{Plan, PlannedCase};
 use crate::record::Outcome;
 use crate::session::affected::Affected;
+use crate::session::part::Part;
 use crate::session::{Ask, Project, Request, Session, Tell};
 use crate::step::StepId;
 
@@ -129,13 +130,14 @@ fn narrow(
         labels.push(format!("affected since {}", affected.base));
     }
     if let Some(partition) = &request.partition {
-        take_part(partition, plan, &mut wanted, &mut excluded);
+        let part = Part::of(partition, plan, request.durations.as_deref())?;
+        part.take(plan, &mut wanted, &mut excluded);
         if wanted.is_empty() && planned.nothing.is_none() {
             planned.nothing = Some(format!(
                 "partition {partition} holds no case and no command: nothing to run"
             ));
         }
-        labels.push(format!("partition {partition}"));
+        labels.push(part.label());
     }
     let narrowed = plan.narrowed(&wanted, &|case| excluded.contains_key(case));
     // The test of a case belongs to it, although it may not differ itself.
@@ -230,39 +232,6 @@ fn tell_affected(affected: &Affected, plan: &Plan, wanted: &BTreeSet<StepId>, te
     if count > TOLD {
         tell(&format!("  and {} more", count - TOLD));
     }
-}
-
-/// Leaves one part of what is wanted. A case goes as a whole, its run and its test; other steps are assigned by name.
-fn take_part<T>(
-    partition: &Partition,
-    plan: &Plan,
-    wanted: &mut BTreeSet<StepId>,
-    excluded: &mut BTreeMap<String, T>,
-) {
-    let of_cases: BTreeMap<StepId, String> = plan
-        .cases
-        .iter()
-        .flat_map(|planned| {
-            let own = [planned.test, planned.run, planned.judge]
-                .into_iter()
-                .chain(planned.rounds.iter().copied());
-            own.map(|step| (step, planned.case.id()))
-        })
-        .collect();
-    let unit = |id: &StepId| {
-        of_cases
-            .get(id)
-            .map_or(plan.step(*id).name.as_str(), String::as_str)
-    };
-    let excluded_ids: Vec<String> = excluded.keys().cloned().collect();
-    let all = wanted
-        .iter()
-        .map(unit)
-        .chain(excluded_ids.iter().map(String::as_str))
-        .collect();
-    let mine = partition.pick(&all);
-    wanted.retain(|id| mine.contains(unit(id)));
-    excluded.retain(|case, _| mine.contains(case.as_str()));
 }
 
 fn timed(plan: &Plan) -> impl Iterator<Item = StepId> {

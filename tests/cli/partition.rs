@@ -219,3 +219,109 @@ fn mistakes_are_told_with_a_remedy() {
             .stderr_has("`hash:1/4`");
     }
 }
+
+/// Models of which each is in one case at three batch sizes.
+fn models(names: &[&str]) -> Sandbox {
+    let (before, after) = SPEC.split_once("  other: *bert\n").unwrap();
+    let rows: String = names
+        .iter()
+        .map(|name| format!("  {name}: *bert\n"))
+        .collect();
+    Sandbox::new().file("spec.yaml", format!("{before}{rows}{after}"))
+}
+
+/// The report of a part by model, and its models.
+fn part_by_model(sandbox: &Sandbox, part: &str, more: &[&str]) -> (Value, BTreeSet<String>) {
+    let partition = format!("model:{part}");
+    let run = ["run", "spec.yaml", "--json", "--partition", &partition];
+    let document = sandbox.run([&run[..], more].concat()).json();
+    let models = document["cases"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|case| case["model"].as_str().unwrap().to_owned())
+        .collect();
+    (document, models)
+}
+
+#[test]
+fn parts_by_model_keep_a_model_together_and_its_part_over_time() {
+    let sandbox = models(&["a", "b", "c", "d", "e"]);
+    let mut of = Vec::new();
+    for part in ["1/2", "2/2"] {
+        let (document, models) = part_by_model(&sandbox, part, &[]);
+        assert_eq!(
+            document["cases"].as_array().unwrap().len(),
+            6 * models.len()
+        );
+        let scope = document["scope"].as_str().unwrap();
+        assert!(scope.starts_with("partition model-") && scope.ends_with(part));
+        sandbox.write(
+            &format!("{}.json", part.replace('/', "-")),
+            document.to_string(),
+        );
+        of.push(models);
+    }
+    assert!(of[0].is_disjoint(&of[1]));
+    assert_eq!((of[0].len(), of[1].len()), (3, 3), "{of:?}");
+    let merge = |files: [&str; 2]| {
+        let report = ["report", "--allow-none", "--format", "json", "--merge"];
+        sandbox.run([&report[..], &files].concat())
+    };
+    let mut base = merge(["1-2.json", "2-2.json"]).success().json();
+    assert_eq!(base["scope"], Value::Null);
+    // One that takes as long as five others has a part for itself.
+    for case in base["cases"].as_array_mut().unwrap() {
+        let seconds = if case["model"] == "a" { 5.0 } else { 1.0 };
+        let steps = case["steps"].as_array().unwrap().clone();
+        for step in steps {
+            case["took"][step.as_str().unwrap()] = seconds.into();
+        }
+    }
+    sandbox.write("base.json", base.to_string());
+    let durations = ["--durations", "base.json"];
+    let [one, other] = ["1/2", "2/2"].map(|part| part_by_model(&sandbox, part, &durations));
+    let with_a = [&one.1, &other.1]
+        .into_iter()
+        .find(|models| models.contains("a"))
+        .unwrap();
+    assert_eq!(with_a.len(), 1, "{with_a:?}");
+    // What is there already stays where it is, and a new model goes to the shorter part.
+    sandbox.write("one.json", one.0.to_string());
+    sandbox.write("other.json", other.0.to_string());
+    let mut base = merge(["one.json", "other.json"]).success().json();
+    for case in base["cases"].as_array_mut().unwrap() {
+        let seconds = if case["model"] == "a" { 5.2 } else { 1.0 };
+        let steps = case["steps"].as_array().unwrap().clone();
+        for step in steps {
+            case["took"][step.as_str().unwrap()] = seconds.into();
+        }
+    }
+    sandbox.write("base.json", base.to_string());
+    let spec = sandbox.read("spec.yaml");
+    sandbox.write(
+        "spec.yaml",
+        spec.replace("  a: *bert\n", "  a: *bert\n  new: *bert\n"),
+    );
+    let again = ["1/2", "2/2"].map(|part| part_by_model(&sandbox, part, &durations));
+    for (before, now) in [(&one, &again[0]), (&other, &again[1])] {
+        assert!(before.1.is_subset(&now.1), "{:?} {:?}", before.1, now.1);
+    }
+    // Parts of two divisions may leave a case to nobody.
+    sandbox.write("other.json", again[1].0.to_string());
+    merge(["1-2.json", "other.json"])
+        .code(2)
+        .stderr_has("a case may be in no part")
+        .stderr_has("`--durations` the same file in each part");
+    sandbox
+        .run([
+            "run",
+            "spec.yaml",
+            "--partition",
+            "hash:1/2",
+            "--durations",
+            "base.json",
+        ])
+        .code(2)
+        .stderr_has("`--durations` is of a partition by model, and `hash:1/2` is none");
+}

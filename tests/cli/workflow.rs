@@ -243,7 +243,7 @@ fn run_of(sandbox: &Sandbox, env: &[(&str, &str)]) -> (bool, String, Option<u32>
         ("GITHUB_OUTPUT", outputs.to_str().unwrap()),
     ];
     // One shard has all of the cases.
-    let lines = lines("models", "Run").replace("hash:$SHARD/4", "hash:$SHARD/1");
+    let lines = lines("models", "Run").replace("model:$SHARD/4", "model:$SHARD/1");
     let (ended, told) = shell(sandbox, &lines, &[&fixed[..], env].concat());
     let said = std::fs::read_to_string(&outputs).unwrap_or_default();
     let executed = said

@@ -80,11 +80,13 @@ impl SpecArgs {
         let ScopeArgs {
             affected,
             partition,
+            durations,
             max_age,
         } = scope.clone();
         Request {
             affected,
             partition,
+            durations,
             max_age,
             ..self.request()
         }
@@ -97,9 +99,14 @@ pub(in crate::cli) struct ScopeArgs {
     /// Only steps that differ from this git revision, and what they need
     #[arg(long, value_name = "BASE")]
     pub(in crate::cli) affected: Option<String>,
-    /// Only one of several parts that together make up the whole: hash:1/4, slice:1/4
+    /// Only one of several parts that together make up the whole: model:1/4 keeps the cases of a model together; hash:1/4 and
+    /// slice:1/4 do not
     #[arg(long, value_name = "METHOD:N/M")]
     pub(in crate::cli) partition: Option<Partition>,
+    /// With --partition model:N/M: the report of an earlier run (its matrix.json), so that parts take about as long as each
+    /// other; all parts need the same file
+    #[arg(long, value_name = "FILE", requires = "partition")]
+    pub(in crate::cli) durations: Option<PathBuf>,
     /// Repeat measurements that are older than this: 30m, 12h, 7d, 2w
     #[arg(long, value_name = "AGE")]
     pub(in crate::cli) max_age: Option<MaxAge>,
