@@ -177,8 +177,8 @@ mod tests {
         assert_eq!(
             told,
             [
-                ("vit:cpu-fp32", Some(7.5), 4),
-                ("bert:cpu-fp32", Some(50.0), 11)
+                ("vit:cpu-fp32", Some(7.5), 3),
+                ("bert:cpu-fp32", Some(50.0), 10)
             ],
             "{again}"
         );
