@@ -49,11 +49,12 @@ rest of its tensor that the bounds of 3 let anything pass there. So:
    `a` itself. A slice with a root mean square of at most 1e-6 times the scale is rounding's, and is left to 3. An
    answer is wrong on an input by the slice's own magnitude if D > S / 10^(snr / 10) and D by place is more than
    (1e-6 scale)^2; so a slice that is the same for every input, or the same everywhere, need not be told from those. It
-   is refused if on either input a ratio is above 4 (or 1), or more of the ratios than `budget` of the tensor's or, on the last axis, half of the slice's are above 1; a
-   constant, if both the mean of `b` and that of `a` are. If one is wrong on any input and not refused, the slice is
-   judged by its own magnitude: of each such answer, summed over the inputs on which it is wrong, E < X (the run is
-   nearer to the reference than to it) and E <= 4 D. If not, it is wrong if E by place is more than 100 times that of the
-   tensor's other places and more than (1e-6 scale)^2, both summed over both inputs; else it is undecided.
+   is refused if on either input a ratio is above 4 (or 1), or more of the ratios than `budget` of the tensor's or, on
+   the last axis, half of the slice's are above 1; a constant, if both the mean of `b` and that of `a` are. If one is
+   wrong on any input and not refused, the slice is judged by its own magnitude: of each such answer, summed over the
+   inputs on which it is wrong, E < X (the run is nearer to the reference than to it) and E <= 4 D. If not, it is wrong
+   if E by place is more than 100 times that of the tensor's other places and more than (1e-6 scale)^2, both summed over
+   both inputs; else it is undecided.
 
 `max_abs` and `mae` are those of the computed places. Of integers and bools `scale` is 1, a ratio is the difference,
 and there is neither cosine nor SNR. A figure above 1e300 is told as 1e300, for JSON knows no infinity.
