@@ -36,7 +36,7 @@ fn lines_of(job: &Value, step: &str) -> String {
 }
 
 /// Runs them as GitHub does; gives whether they succeeded, and what they said.
-fn shell(sandbox: &Sandbox, lines: &str, env: &[(&str, &str)]) -> (bool, String) {
+pub(super) fn shell(sandbox: &Sandbox, lines: &str, env: &[(&str, &str)]) -> (bool, String) {
     let orch = sandbox.command(["--version"]);
     let folder = Path::new(orch.get_program()).parent().unwrap();
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
