@@ -40,6 +40,7 @@ mod noise;
 mod not_shared;
 mod onnx;
 mod oom;
+mod other_ci;
 mod pages;
 mod partition;
 mod phone;
