@@ -11,6 +11,7 @@ use crate::key::{Hidden, KeyDoc};
 use crate::step::{Params, Source, StepId};
 use crate::store::{FileDigests, StoreError};
 use crate::toolchain::Tool;
+use crate::worker::{ARITHMETIC, DIVISION, TIMING};
 
 /// The facts of this machine that keys and reports hold.
 #[derive(Debug, Clone)]
@@ -25,41 +26,6 @@ pub struct HostFacts {
     pub variables: BTreeMap<String, String>,
     pub report: crate::report::Host,
 }
-
-/// Variables that every worker inherits and that change the results of the libraries in it.
-const ARITHMETIC: &[&str] = &[
-    "ATEN_CPU_CAPABILITY",
-    "DNNL_DEFAULT_FPMATH_MODE",
-    "DNNL_MAX_CPU_ISA",
-    "MKL_CBWR",
-    "MKL_ENABLE_INSTRUCTIONS",
-    "NVIDIA_TF32_OVERRIDE",
-    "ONEDNN_DEFAULT_FPMATH_MODE",
-    "ONEDNN_MAX_CPU_ISA",
-    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
-];
-
-/// Variables that change how their work is divided, and so how long they take, and perhaps last bits.
-const DIVISION: &[&str] = &[
-    "LD_PRELOAD",
-    "MKL_DYNAMIC",
-    "MKL_NUM_THREADS",
-    "OMP_DYNAMIC",
-    "OMP_NUM_THREADS",
-    "OMP_SCHEDULE",
-    "OMP_THREAD_LIMIT",
-];
-
-/// Variables that change nothing but how long they take.
-const TIMING: &[&str] = &[
-    "GOMP_CPU_AFFINITY",
-    "GOMP_SPINCOUNT",
-    "KMP_AFFINITY",
-    "KMP_BLOCKTIME",
-    "OMP_PLACES",
-    "OMP_PROC_BIND",
-    "OMP_WAIT_POLICY",
-];
 
 impl HostFacts {
     /// This machine. `variable` reads the environment.
@@ -240,18 +206,6 @@ impl<'a> Keys<'a> {
             if let Some(version) = found.facts.get(fact) {
                 doc.set(format!("device.{fact}"), version);
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn workers_see_every_variable_that_is_in_a_key() {
-        for name in ARITHMETIC.iter().chain(DIVISION).chain(TIMING) {
-            assert!(crate::worker::is_inherited(name), "{name}");
         }
     }
 }

@@ -1,12 +1,50 @@
 //! What a worker sees of the user's environment: named variables and no others.
 //!
-//! A variable that is not on the list can neither change what a library computes without being in the key, nor be read by
-//! a model's own code. Which of them decide results, `exec/keys.rs` says.
+//! A variable that is on no list can neither change what a library computes without being in the key, nor be read by a
+//! model's own code. Those of `ARITHMETIC`, `DIVISION` and `TIMING` are in keys; those of `INHERITED` are in none.
 
 use std::ffi::OsStr;
 use std::process::Command;
 
-/// Names that workers inherit; what ends with `*` stands for all that begin so.
+/// Variables that change the results of libraries, in the key of every step that computes.
+pub const ARITHMETIC: &[&str] = &[
+    "ATEN_CPU_CAPABILITY",
+    "DNNL_DEFAULT_FPMATH_MODE",
+    "DNNL_MAX_CPU_ISA",
+    "HSA_OVERRIDE_GFX_VERSION",
+    "MKL_CBWR",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "NVIDIA_TF32_OVERRIDE",
+    "ONEDNN_DEFAULT_FPMATH_MODE",
+    "ONEDNN_MAX_CPU_ISA",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+];
+
+/// Variables that change how the work of libraries is divided, and so how long it takes and perhaps last bits; in the key
+/// of every run.
+pub const DIVISION: &[&str] = &[
+    "LD_PRELOAD",
+    "MKL_DYNAMIC",
+    "MKL_NUM_THREADS",
+    "OMP_DYNAMIC",
+    "OMP_NUM_THREADS",
+    "OMP_SCHEDULE",
+    "OMP_THREAD_LIMIT",
+];
+
+/// Variables that change nothing but how long libraries take; in the key of every run that is timed.
+pub const TIMING: &[&str] = &[
+    "CUDA_LAUNCH_BLOCKING",
+    "GOMP_CPU_AFFINITY",
+    "GOMP_SPINCOUNT",
+    "KMP_AFFINITY",
+    "KMP_BLOCKTIME",
+    "OMP_PLACES",
+    "OMP_PROC_BIND",
+    "OMP_WAIT_POLICY",
+];
+
+/// Names that workers inherit besides, and that are in no key; what ends with `*` stands for all that begin so.
 const INHERITED: &[&str] = &[
     // The system, and where its programs and libraries are.
     "PATH",
@@ -21,7 +59,6 @@ const INHERITED: &[&str] = &[
     "LC_*",
     "XDG_*",
     "LD_LIBRARY_PATH",
-    "LD_PRELOAD",
     "DYLD_*",
     "DISPLAY",
     "WAYLAND_DISPLAY",
@@ -30,16 +67,6 @@ const INHERITED: &[&str] = &[
     "RUST_BACKTRACE",
     // orch's own, without what only orch itself needs (`SECRET`).
     "ORCH_*",
-    // Numbers of threads, kernels and precision: what changes results or times is in the key.
-    "ATEN_CPU_CAPABILITY",
-    "DNNL_*",
-    "ONEDNN_*",
-    "GOMP_*",
-    "KMP_*",
-    "MKL_*",
-    "OMP_*",
-    "NVIDIA_TF32_OVERRIDE",
-    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
     // Devices and their drivers.
     "ADB_*",
     "ADSP_LIBRARY_PATH",
@@ -95,7 +122,7 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
 }
 
 /// Whether workers see a variable of the user's.
-pub fn is_inherited(name: &str) -> bool {
+fn is_inherited(name: &str) -> bool {
     let is_among = |patterns: &[&str]| {
         patterns.iter().any(|pattern| {
             pattern
@@ -103,7 +130,14 @@ pub fn is_inherited(name: &str) -> bool {
                 .map_or(*pattern == name, |prefix| name.starts_with(prefix))
         })
     };
-    is_among(INHERITED) && !is_among(SECRET)
+    is_in_keys(name) || is_among(INHERITED) && !is_among(SECRET)
+}
+
+/// Whether keys hold the value of a variable, which decides what libraries compute or how long they take.
+fn is_in_keys(name: &str) -> bool {
+    [ARITHMETIC, DIVISION, TIMING]
+        .iter()
+        .any(|names| names.contains(&name))
 }
 
 #[cfg(test)]
@@ -122,11 +156,6 @@ mod tests {
             assert!(is_inherited(name), "{name}");
         }
         for name in [
-            "PYTHONPATH",
-            "PYTHONHOME",
-            "PYTHONWARNINGS",
-            "PYTHONOPTIMIZE",
-            "PYTORCH_JIT",
             "AWS_SECRET_ACCESS_KEY",
             "GITHUB_TOKEN",
             "ORCH_KEY_SALT",
@@ -141,5 +170,106 @@ mod tests {
             .get_envs()
             .any(|(name, value)| name == "ORT_DISABLE_TELEMETRY" && value == Some(OsStr::new("1")));
         assert!(silent);
+    }
+
+    /// What libraries that orch runs read: each variable is in a key, or no worker sees it.
+    #[test]
+    fn what_changes_a_library_is_in_a_key_or_dropped() {
+        let in_keys = [
+            "ATEN_CPU_CAPABILITY",
+            "DNNL_MAX_CPU_ISA",
+            "GOMP_CPU_AFFINITY",
+            "GOMP_SPINCOUNT",
+            "KMP_AFFINITY",
+            "KMP_BLOCKTIME",
+            "LD_PRELOAD",
+            "MKL_CBWR",
+            "MKL_NUM_THREADS",
+            "OMP_DYNAMIC",
+            "OMP_NUM_THREADS",
+            "OMP_PROC_BIND",
+            "OMP_WAIT_POLICY",
+            "ONEDNN_DEFAULT_FPMATH_MODE",
+            "ONEDNN_MAX_CPU_ISA",
+            "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+        ];
+        let dropped = [
+            "CUBLAS_WORKSPACE_CONFIG",
+            "GLIBC_TUNABLES",
+            "JAX_DEFAULT_MATMUL_PRECISION",
+            "JAX_ENABLE_X64",
+            "KMP_DUPLICATE_LIB_OK",
+            "KMP_HW_SUBSET",
+            "KMP_LIBRARY",
+            "KMP_SETTINGS",
+            "LD_BIND_NOW",
+            "MALLOC_ARENA_MAX",
+            "MALLOC_CHECK_",
+            "MALLOC_PERTURB_",
+            "MALLOC_TRIM_THRESHOLD_",
+            "MKL_DEBUG_CPU_TYPE",
+            "MKL_INTERFACE_LAYER",
+            "MKL_THREADING_LAYER",
+            "MKL_VERBOSE",
+            "NODE_OPTIONS",
+            "NODE_PATH",
+            "NUMEXPR_NUM_THREADS",
+            "OMP_CANCELLATION",
+            "OMP_DISPLAY_ENV",
+            "OMP_MAX_ACTIVE_LEVELS",
+            "OMP_NESTED",
+            "OMP_STACKSIZE",
+            "ONEDNN_CPU_ISA_HINTS",
+            "ONEDNN_JIT_DUMP",
+            "ONEDNN_PRIMITIVE_CACHE_CAPACITY",
+            "ONEDNN_VERBOSE",
+            "OPENBLAS_CORETYPE",
+            "OPENBLAS_NUM_THREADS",
+            "OPENVINO_LOG_LEVEL",
+            "ORT_DISABLE_ALL_OPTIMIZATION",
+            "ORT_LOG_SEVERITY_LEVEL",
+            "OV_CPU_SKIP_CACHE",
+            "OV_ENABLE_SERIALIZE_TRACING",
+            "PYTHONASYNCIODEBUG",
+            "PYTHONDEVMODE",
+            "PYTHONDONTWRITEBYTECODE",
+            "PYTHONHASHSEED",
+            "PYTHONHOME",
+            "PYTHONINTMAXSTRDIGITS",
+            "PYTHONIOENCODING",
+            "PYTHONMALLOC",
+            "PYTHONNOUSERSITE",
+            "PYTHONOPTIMIZE",
+            "PYTHONPATH",
+            "PYTHONPROFILEIMPORTTIME",
+            "PYTHONSAFEPATH",
+            "PYTHONSTARTUP",
+            "PYTHONUTF8",
+            "PYTHONWARNINGS",
+            "PYTORCH_CUDA_ALLOC_CONF",
+            "PYTORCH_JIT",
+            "PYTORCH_NO_CUDA_MEMORY_CACHING",
+            "RUST_LOG",
+            "TF_CPP_MIN_LOG_LEVEL",
+            "TF_ENABLE_ONEDNN_OPTS",
+            "TF_NUM_INTRAOP_THREADS",
+            "TORCHDYNAMO_DISABLE",
+            "TORCHINDUCTOR_FREEZING",
+            "TORCH_COMPILE_DISABLE",
+            "TORCH_DEVICE_BACKEND_AUTOLOAD",
+            "TORCH_HOME",
+            "TORCH_LOGS",
+            "TRANSFORMERS_OFFLINE",
+            "TRANSFORMERS_VERBOSITY",
+            "USE_TF",
+            "USE_TORCH",
+            "XLA_FLAGS",
+        ];
+        for name in in_keys {
+            assert!(is_in_keys(name) && is_inherited(name), "{name}");
+        }
+        for name in dropped {
+            assert!(!is_inherited(name), "{name}");
+        }
     }
 }

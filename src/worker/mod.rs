@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 use crate::runtime::JobOutput;
 
 pub use command::{Workplace, run_command};
-pub use environment::{command, is_inherited};
+pub use environment::{ARITHMETIC, DIVISION, TIMING, command};
 pub use guard::kill_all;
 pub use inputs::Gone;
 pub use kept::Kept;

@@ -120,3 +120,45 @@ commands:
     sandbox.run(run).success().summary([("executed", 1)]);
     sandbox.run(run).success().summary([("executed", 0)]);
 }
+
+/// Neither a failure of a laptop with odd variables nor a result of its own is kept for others.
+#[test]
+fn an_odd_environment_poisons_nothing() {
+    let sandbox = sandbox(RIGHT);
+    let odd = [
+        "env",
+        "GLIBC_TUNABLES=glibc.malloc.check=3",
+        "JAX_ENABLE_X64=1",
+        "KMP_HW_SUBSET=1c,1t",
+        "MALLOC_PERTURB_=165",
+        "MKL_DEBUG_CPU_TYPE=5",
+        "NODE_OPTIONS=--no-such-option",
+        "OMP_STACKSIZE=1",
+        "ONEDNN_CPU_ISA_HINTS=PREFER_YMM",
+        "ONEDNN_VERBOSE=all",
+        "ORT_DISABLE_ALL_OPTIMIZATION=1",
+        "OV_ENABLE_SERIALIZE_TRACING=1",
+        "PYTHONHASHSEED=7",
+        "PYTHONHOME=/no/such/folder",
+        "PYTHONIOENCODING=utf-16",
+        "PYTHONMALLOC=debug",
+        "PYTHONOPTIMIZE=2",
+        "PYTHONPATH=/no/such/folder",
+        "PYTHONSTARTUP=/no/such/file",
+        "PYTHONWARNINGS=error",
+        "PYTORCH_JIT=0",
+        "TORCH_LOGS=+dynamo",
+        "TRANSFORMERS_VERBOSITY=debug",
+        "TZ=Pacific/Kiritimati",
+        "XLA_FLAGS=--no_such_flag",
+    ];
+    let laptop = [&RUN[..], &["-t", "cpu"]].concat();
+    sandbox
+        .run_through(odd, &laptop)
+        .success()
+        .summary([("passed", 2), ("failed", 0)]);
+    sandbox
+        .run(&laptop)
+        .success()
+        .summary([("passed", 2), ("executed", 0)]);
+}
