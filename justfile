@@ -56,10 +56,19 @@ schema:
 
 # Write the lists of transformers' model classes and types again after a change of its lock, with the installed environment `torch`
 classes:
-    PYTHONPATH=python "$(ls -td ${ORCH_ENV_DIR:-cache/envs}/torch-*/bin/python | head -1)" -m tools.class_list > target/classes.txt
-    mv target/classes.txt src/spec/data/transformers-classes.txt
-    PYTHONPATH=python "$(ls -td ${ORCH_ENV_DIR:-cache/envs}/torch-*/bin/python | head -1)" -m tools.type_list > target/types.txt
-    mv target/types.txt src/spec/data/transformers-types.txt
+    #!/usr/bin/env bash
+    set -euo pipefail
+    python=$(ls -td "${ORCH_ENV_DIR:-cache/envs}"/torch-*/bin/python 2>/dev/null | head -1 || true)
+    if [ -z "$python" ]; then
+        echo "the environment \`torch\` is not installed" >&2
+        echo "  hint: cargo run --release -- setup torch" >&2
+        exit 2
+    fi
+    for list in class type; do
+        PYTHONPATH=python "$python" -m "tools.${list}_list" > "target/$list.txt"
+    done
+    mv target/class.txt src/spec/data/transformers-classes.txt
+    mv target/type.txt src/spec/data/transformers-types.txt
 
 # After a change of transformers' lock: try each row of the zoo again, make rows for new types, write both lists. Then read `git diff`
 upgrade-zoo:
@@ -73,6 +82,7 @@ sbom:
 
 # Make a book of the docs in target/book; `cargo install mdbook` once
 book:
+    @command -v mdbook >/dev/null || { echo "there is no program \`mdbook\`" >&2; echo "  hint: cargo install mdbook" >&2; exit 2; }
     mdbook build docs
 
 # Draw the README's pictures from the last report

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -163,6 +164,9 @@ def components(
 
 
 def main() -> None:
+    if shutil.which("uv") is None:
+        print("there is no program `uv`, which reads the packages of a lock\n  hint: pip install uv", file=sys.stderr)
+        sys.exit(2)
     made = document({lock.stem: asked(lock) for lock in sorted(LOCKS.glob("*.txt"))})
     DOCUMENT.write_text(json.dumps(made, indent=1) + "\n", "utf-8")
     print(f"{DOCUMENT.name}: {len(made['components'])} packages")
