@@ -130,8 +130,8 @@ pub struct StoredFile {
     /// In the tree.
     pub path: String,
     pub at: PathBuf,
-    /// Read by other steps too, from a folder to which no step may write.
-    pub is_shared: bool,
+    /// Read by other steps too, from a folder to which no step may write; laid in as a link.
+    pub is_lent: bool,
 }
 
 /// Where a step's inputs lie and where its output goes, during one execution.

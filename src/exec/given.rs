@@ -11,9 +11,6 @@ use crate::exec::task::{InputAt, Task};
 use crate::step::StoredFile;
 use crate::store::{DiskStore, LaidAs, Scratch, StoreError};
 
-/// From this size on, bytes, files are shared: a copy for each step would cost more than the step.
-const LARGE: u64 = 1 << 20;
-
 /// What a step is given, by name.
 #[derive(Default)]
 pub(super) struct Given {
@@ -68,7 +65,9 @@ impl Performer<'_> {
             let path = match at {
                 InputAt::File(path, _) => path.clone(),
                 InputAt::Tree { from, digest } if task.step.kind.lays_in() => {
-                    let files = self.stored(digest).map_err(InputLost::or(*from, *digest))?;
+                    let files = self
+                        .stored(digest, task.step.is_lent(name))
+                        .map_err(InputLost::or(*from, *digest))?;
                     given.trees.insert(name.clone(), files);
                     continue;
                 }
@@ -82,27 +81,19 @@ impl Performer<'_> {
         Ok(given)
     }
 
-    /// The verified files of a tree for a step that copies its inputs. Large ones are shared where Landlock keeps the
-    /// step from writing to them.
-    fn stored(&self, digest: &Digest) -> Result<Vec<StoredFile>, StoreError> {
+    /// The verified files of a tree for a step that has its inputs in its working folder: lent ones lie in a folder that
+    /// all its readers share.
+    fn stored(&self, digest: &Digest, is_lent: bool) -> Result<Vec<StoredFile>, StoreError> {
         let files = self.store.check_tree(digest)?.files;
-        let is_shared = |size| Enforced::here().is_some() && size >= LARGE;
-        let shared = files
-            .iter()
-            .any(|file| is_shared(file.size))
-            .then(|| self.laid.folder(digest));
-        let shared = shared.transpose()?;
-        let stored = files.into_iter().map(|file| match &shared {
-            Some(folder) if is_shared(file.size) => StoredFile {
-                at: folder.join(&file.path),
-                path: file.path,
-                is_shared: true,
+        let is_shared = is_lent && Enforced::here().is_some();
+        let shared = is_shared.then(|| self.laid.folder(digest)).transpose()?;
+        let stored = files.into_iter().map(|file| StoredFile {
+            at: match &shared {
+                Some(folder) => folder.join(&file.path),
+                None => self.store.blob(&file),
             },
-            _ => StoredFile {
-                at: self.store.blob(&file),
-                path: file.path,
-                is_shared: false,
-            },
+            path: file.path,
+            is_lent,
         });
         Ok(stored.collect())
     }

@@ -41,6 +41,8 @@ pub struct Program {
     pub transient: Box<[u32]>,
     /// Whether it may open TCP connections.
     pub network: bool,
+    /// Names of inputs that it finds as links; in the key, because a program can tell a link from a file.
+    pub lent: Box<[Arc<str>]>,
     /// Folders besides its own that it may write to: as they are named in the spec, which is in the key, and absolute.
     pub writable: Box<[(Arc<str>, Arc<Path>)]>,
 }

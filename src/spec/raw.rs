@@ -388,5 +388,8 @@ shape! {
         file: String,
         /// A step's id, e.g. `convert:bert:onnx`.
         step: Arc<str>,
+        /// With `step`: whether the program finds a link to each file, which it cannot change, in place of a copy. For files
+        /// that are too large to copy each time, and programs that follow links. Default: false.
+        lend: bool,
     }
 }

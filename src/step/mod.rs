@@ -161,6 +161,14 @@ impl Step {
         }
     }
 
+    /// Whether a program finds this input as links to files that other steps read too.
+    pub fn is_lent(&self, input: &str) -> bool {
+        match &self.params {
+            Params::Program(program) => program.lent.iter().any(|name| **name == *input),
+            _ => false,
+        }
+    }
+
     /// What a run is told.
     pub fn run(&self) -> &RunParams {
         match &self.params {
@@ -256,6 +264,9 @@ impl Params {
                 // What nobody asks for is in no key.
                 if program.network {
                     key.set("param.network", true);
+                }
+                if !program.lent.is_empty() {
+                    key.set("param.lent", JsonList(&program.lent));
                 }
                 if !program.writable.is_empty() {
                     let named: Vec<_> = program

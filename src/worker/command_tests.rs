@@ -139,11 +139,11 @@ impl Place {
     }
 }
 
-fn stored(path: &str, at: &Path, is_shared: bool) -> StoredFile {
+fn stored(path: &str, at: &Path, is_lent: bool) -> StoredFile {
     StoredFile {
         path: path.into(),
         at: at.to_owned(),
-        is_shared,
+        is_lent,
     }
 }
 

@@ -1,21 +1,25 @@
 //! What a program is given: its inputs, in its working folder, by their names.
+//!
+//! A program may write to what it finds there, so files are copies of its own, with modes that depend on nothing but whether
+//! a file is executable: whatever else a program could tell one machine or store from another by would be in no key.
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use crate::base::fs as bfs;
+use crate::confine::Enforced;
 use crate::step::{CommandCall, StoredFile};
 
 /// Lays the inputs of `call` into its working folder.
 ///
-/// A program may write to what it finds there, so files are copies. Large ones of the store are links to where the
-/// sandbox lets nobody write ([`StoredFile::is_shared`]).
+/// Files that the spec lends ([`StoredFile::is_lent`]) are links: to where the sandbox lets nobody write, or, where there is
+/// no sandbox, to copies beside the working folder.
 pub(super) fn lay_in(call: &CommandCall, cwd: &Path) -> Result<(), NotLaid> {
     for (name, from) in &call.inputs {
         if from.is_dir() {
-            fs::create_dir_all(cwd.join(name))?;
+            make_folders(cwd, Path::new(name))?;
             for file in bfs::files_below(from)? {
                 copy(&from.join(&file), &free(cwd, &format!("{name}/{file}"))?)?;
             }
@@ -24,13 +28,8 @@ pub(super) fn lay_in(call: &CommandCall, cwd: &Path) -> Result<(), NotLaid> {
         }
     }
     for (name, files) in &call.trees {
-        fs::create_dir_all(cwd.join(name))?;
-        for StoredFile {
-            path,
-            at,
-            is_shared,
-        } in files
-        {
+        make_folders(cwd, Path::new(name))?;
+        for StoredFile { path, at, is_lent } in files {
             let to = free(cwd, &format!("{name}/{path}"))?;
             let gone = |e: io::Error| match e.kind() {
                 io::ErrorKind::NotFound => NotLaid::Gone(Gone {
@@ -39,12 +38,33 @@ pub(super) fn lay_in(call: &CommandCall, cwd: &Path) -> Result<(), NotLaid> {
                 }),
                 _ => NotLaid::Io(e),
             };
-            match is_shared {
-                true => fs::metadata(at)
+            if *is_lent && Enforced::here().is_some() {
+                fs::metadata(at)
                     .and_then(|_| symlink(at, to))
-                    .map_err(gone)?,
-                false => copy(at, &to).map_err(gone)?,
+                    .map_err(gone)?;
+            } else if *is_lent {
+                // A link to what other steps read too would let them read what this one writes.
+                let beside = cwd.with_file_name("lent").join(name).join(path);
+                fs::create_dir_all(bfs::parent(&beside))?;
+                copy(at, &beside).map_err(gone)?;
+                symlink(beside, to)?;
+            } else {
+                copy(at, &to).map_err(gone)?;
             }
+        }
+    }
+    Ok(())
+}
+
+/// Makes `path` and the folders around it below `cwd`, with the same mode whatever the user's umask is.
+fn make_folders(cwd: &Path, path: &Path) -> io::Result<()> {
+    let mut folder = cwd.to_owned();
+    for component in path.components() {
+        folder.push(component);
+        match fs::create_dir(&folder) {
+            Ok(()) => fs::set_permissions(&folder, fs::Permissions::from_mode(0o755))?,
+            Err(_) if folder.is_dir() => {}
+            Err(e) => return Err(e),
         }
     }
     Ok(())
@@ -73,8 +93,8 @@ pub struct Gone {
 /// Where `path` lies in the working folder, with a folder around it; an error if another input lies there.
 fn free(cwd: &Path, path: &str) -> io::Result<PathBuf> {
     let to = cwd.join(path);
-    if let Some(folder) = to.parent() {
-        fs::create_dir_all(folder)
+    if let Some(folder) = Path::new(path).parent() {
+        make_folders(cwd, folder)
             .map_err(|e| io::Error::new(e.kind(), format!("`{path}`: {e}")))?;
     }
     match to.symlink_metadata() {
@@ -88,9 +108,15 @@ fn free(cwd: &Path, path: &str) -> io::Result<PathBuf> {
 
 /// A reflink where the file system has them.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    fs::copy(from, to)
-        .map(drop)
-        .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", from.display())))
+    let copied = || {
+        fs::copy(from, to)?;
+        let mode = match bfs::is_executable(&fs::metadata(to)?) {
+            true => 0o755,
+            false => 0o644,
+        };
+        fs::set_permissions(to, fs::Permissions::from_mode(mode))
+    };
+    copied().map_err(|e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", from.display())))
 }
 
 #[cfg(test)]
@@ -100,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_copies_and_shared_ones_links() {
+    fn files_are_copies_and_lent_ones_links() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         for folder in ["cwd", "store/sub", "users/deep"] {
@@ -109,10 +135,13 @@ mod tests {
         for file in ["store/small", "store/sub/large", "users/deep/file"] {
             fs::write(at(file), file).unwrap();
         }
-        let stored = |path: &str, is_shared| StoredFile {
+        for (file, mode) in [("store/small", 0o700), ("users/deep/file", 0o604)] {
+            fs::set_permissions(at(file), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let stored = |path: &str, is_lent| StoredFile {
             path: path.into(),
             at: at("store").join(path),
-            is_shared,
+            is_lent,
         };
         let call = |files: Vec<StoredFile>, name: &str| CommandCall {
             inputs: BTreeMap::from([(name.to_owned(), at("users"))]),
@@ -133,6 +162,10 @@ mod tests {
                 "{name}"
             );
         }
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        assert_eq!(mode(&at("cwd/own/deep/file")), 0o644);
+        assert_eq!(mode(&at("cwd/in/small")), 0o755);
+        assert_eq!(mode(&at("cwd/own/deep")), 0o755);
         fs::write(at("cwd/in/small"), "y").unwrap();
         assert_eq!(
             fs::read_to_string(at("store/small")).unwrap(),
@@ -157,12 +190,14 @@ mod tests {
                 vec![StoredFile {
                     path: "x".into(),
                     at: file,
-                    is_shared: false,
+                    is_lent: false,
                 }],
             )]),
             ..CommandCall::default()
         };
-        let laid = lay_in(&call, &dir.path().join("cwd"));
+        let cwd = dir.path().join("cwd");
+        fs::create_dir(&cwd).unwrap();
+        let laid = lay_in(&call, &cwd);
         assert!(
             matches!(laid, Err(NotLaid::Io(e)) if e.to_string().contains("two inputs are to lie at `a/x`"))
         );

@@ -1,5 +1,8 @@
 //! Steps of the user's own: what they see, what they leave, how they fail.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
 use crate::support::{Sandbox, eventually, marker, processes_with};
 
 const RUN: [&str; 3] = ["run", "spec.yaml", "--json"];
@@ -58,6 +61,73 @@ fn it_sees_declared_variables_only_and_their_values_are_in_its_key() {
         .run(RUN)
         .success()
         .summary([("executed", 1), ("hits", 0)]);
+}
+
+/// What a program could tell one machine from another by: whether files are links, and modes.
+#[test]
+fn it_finds_the_same_whatever_the_size_the_sandbox_and_modes_are() {
+    let list = "find . -mindepth 1 ! -name list -printf \"%p %y %m\\n\" | sort > list; tar cf - in own | wc -c >> list";
+    let spec = format!(
+        "version: 1
+commands:
+  large: {{argv: [sh, -c, 'head -c 3000000 /dev/zero > large; mkdir d; echo x > d/small'], outputs: [large, d]}}
+  one:
+    argv: [sh, -c, '{list}']
+    inputs: {{in: {{step: 'command:large'}}, own: {{file: data}}}}
+    outputs: [list]
+"
+    );
+    let mut found = Vec::new();
+    for (sandbox, umask, mode) in [("on", "022", 0o644), ("off", "077", 0o600)] {
+        let home = Sandbox::new()
+            .file("spec.yaml", &spec)
+            .file("data/deep/notes.txt", "a\n")
+            .env("ORCH_SANDBOX", sandbox);
+        let notes = home.path("data/deep/notes.txt");
+        fs::set_permissions(notes, fs::Permissions::from_mode(mode)).unwrap();
+        let start = format!("umask {umask}; exec \"$@\"");
+        home.run_through(["sh", "-c", &start, "sh"], &RUN).success();
+        found.push(made(&home, "list"));
+    }
+    assert_eq!(found[0], found[1]);
+    for line in [
+        "./in/large f 644",
+        "./in/d d 755",
+        "./own/deep/notes.txt f 644",
+    ] {
+        assert!(found[0].lines().any(|told| told == line), "{}", found[0]);
+    }
+    let size = found[0].lines().last().unwrap();
+    assert!(size.parse::<u64>().unwrap() > 3_000_000, "{size}");
+}
+
+/// Only what the spec lends is a link, with the sandbox and without.
+#[test]
+fn what_is_lent_is_a_link_and_its_key_another() {
+    for sandbox in ["on", "off"] {
+        let spec = |lend: &str| {
+            format!(
+                "version: 1
+commands:
+  large: {{argv: [sh, -c, 'echo x > small'], outputs: [small]}}
+  one: {{argv: [sh, -c, 'find in -printf \"%p %y\\n\" | sort > list'], inputs: {{in: {{step: 'command:large'{lend}}}}}, outputs: [list]}}
+"
+            )
+        };
+        let home = Sandbox::new()
+            .file("spec.yaml", spec(""))
+            .env("ORCH_SANDBOX", sandbox);
+        home.run(RUN).success();
+        assert_eq!(made(&home, "list"), "in d\nin/small f\n");
+        home.write("spec.yaml", spec(", lend: true"));
+        home.run(RUN).success().summary([("executed", 1)]);
+        assert_eq!(made(&home, "list"), "in d\nin/small l\n");
+    }
+    let file = one("{argv: [cat, in], inputs: {in: {file: in, lend: true}}, outputs: [out]}")
+        .file("in", "x");
+    file.run(RUN)
+        .code(2)
+        .stderr_has("input `in` is a file, and only what a step made can be lent");
 }
 
 #[test]

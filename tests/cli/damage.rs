@@ -421,8 +421,8 @@ fn a_step_cannot_write_to_an_input_that_others_share() {
     let spec = "version: 1
 commands:
   large: {argv: [sh, -c, 'head -c 2000000 /dev/zero > big'], outputs: [big]}
-  writer: {argv: [sh, -c, 'chmod u+w in/big && echo x >> in/big && echo x > out'], inputs: {in: {step: 'command:large'}}, outputs: [out]}
-  reader: {argv: [sh, -c, 'sleep 0.5; wc -c < in/big > size; cat w > was'], inputs: {in: {step: 'command:large'}, w: {file: w}}, outputs: [size, was]}
+  writer: {argv: [sh, -c, 'chmod u+w in/big && echo x >> in/big && echo x > out'], inputs: {in: {step: 'command:large', lend: true}}, outputs: [out]}
+  reader: {argv: [sh, -c, 'sleep 0.5; wc -c < in/big > size; cat w > was'], inputs: {in: {step: 'command:large', lend: true}, w: {file: w}}, outputs: [size, was]}
 ";
     for (switch, writer_passes) in [
         ("on", !orch::confine::Enforced::of_kernel().is_some()),

@@ -43,6 +43,7 @@ struct ProgramOf {
     outputs: Vec<Arc<str>>,
     transient: Vec<u32>,
     network: bool,
+    lent: Vec<Arc<str>>,
 }
 
 impl Order {
@@ -55,6 +56,7 @@ impl Order {
                 outputs: program.outputs.to_vec(),
                 transient: program.transient.to_vec(),
                 network: program.network,
+                lent: program.lent.to_vec(),
             }),
             Params::Test(_) | Params::Judge(_) | Params::Files(_) => {
                 panic!("BUG: {} is done here", step.name)
@@ -100,15 +102,18 @@ impl Order {
                     outputs,
                     transient,
                     network,
+                    lent,
                 } = serde_json::from_value(self.params)?;
                 let argv = argv.into();
                 let outputs = outputs.into();
                 let transient = transient.into();
+                let lent = lent.into();
                 let program = Program {
                     argv,
                     outputs,
                     transient,
                     network,
+                    lent,
                     ..Program::default()
                 };
                 anyhow::ensure!(!program.argv.is_empty(), "the order names no program");

@@ -225,10 +225,11 @@ fn given(dir: &Path, step: &Step, inputs: &Inputs) -> anyhow::Result<Given> {
             fs::create_dir_all(&folder)?;
             if step.kind.lays_in() {
                 let paths = manifest.files.iter().map(|file| file.path.clone());
+                let is_lent = step.is_lent(name);
                 let stored = paths.map(|path| StoredFile {
                     at: folder.join(&path),
                     path,
-                    is_shared: false,
+                    is_lent,
                 });
                 given.trees.insert(name.clone(), stored.collect());
                 continue;

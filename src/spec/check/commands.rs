@@ -71,14 +71,19 @@ fn command(name: At<Arc<str>>, raw: raw::Command, folder: &Path, sink: &mut Sink
     super::at_least_one(&raw.timeout_seconds, "timeout_seconds", sink);
     let rows = raw.inputs.rows();
     let mut inputs = Vec::with_capacity(rows.len());
+    let mut lent = Vec::new();
     for (name, value) in rows {
         inside(&name.value, name.span, sink);
         if let Some(value) = value
             && let Some(input) = input(&value.value, name.span, &name.value, folder, sink)
         {
             inputs.push((name.value.clone(), input));
+            if value.value.lend.or(false) {
+                lent.push(name.value.clone());
+            }
         }
     }
+    lent.sort_unstable();
     outputs(&raw, &inputs, sink);
     for name in raw.env.items() {
         if name.value.is_empty() || name.value.contains(['=', '\0']) {
@@ -137,6 +142,7 @@ fn command(name: At<Arc<str>>, raw: raw::Command, folder: &Path, sink: &mut Sink
             env,
             transient,
             network,
+            lent: lent.into(),
             writable,
         }))
     } else {
@@ -269,6 +275,13 @@ fn input(
             "write `{file: path}` or `{step: id}`",
         );
         return None;
+    }
+    if raw.step.is_absent() && raw.lend.or(false) {
+        sink.error_hint(
+            span,
+            format!("input `{name}` is a file, and only what a step made can be lent"),
+            "leave out `lend`: the program gets a copy",
+        );
     }
     match (raw.file.value(), raw.step.value()) {
         (Some(file), _) => Some(CommandInput::File(absolute(folder, file))),
