@@ -144,6 +144,7 @@ pub(super) fn judge(ended: Ended, timeout_seconds: u64, transient: &[u32]) -> Ju
             let reason = reason.or_else(|| {
                 (outcome != Outcome::Pass).then(|| "the worker gave no reason".to_owned())
             });
+            let is_of_system = facts["io"] == true;
             let asks = facts["exit_code"]
                 .as_u64()
                 .is_some_and(|code| transient.iter().any(|c| u64::from(*c) == code));
@@ -157,7 +158,8 @@ pub(super) fn judge(ended: Ended, timeout_seconds: u64, transient: &[u32]) -> Ju
                 measure,
                 transient: false,
             };
-            let may_pass = signal.is_some() || ((asks || is_short) && outcome == Outcome::Fail);
+            let may_pass = signal.is_some()
+                || ((asks || is_short || is_of_system) && outcome == Outcome::Fail);
             if may_pass { judged.transient() } else { judged }
         }
         Ended::Died {

@@ -100,8 +100,14 @@ fn npy_tensor(mut file: impl Read) -> anyhow::Result<Tensor> {
                 )
             })?,
     };
+    let declared = shape
+        .iter()
+        .try_fold(element.size(), |size, dim| size.checked_mul(*dim))
+        .context("its shape is too large")?;
+    // One byte more than it declares is found wrong by `Tensor::new`; what an archive unpacks to besides is not read.
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
+    file.take((declared as u64).saturating_add(1))
+        .read_to_end(&mut bytes)?;
     Tensor::new(element, shape, bytes)
 }
 

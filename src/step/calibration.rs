@@ -10,8 +10,9 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 
 use super::recipe::{PARTS, write};
+use crate::runtime::Job;
 use crate::spec::{Input, recipe};
-use crate::step::{Code, Part, Places, Step, StepKind, Work};
+use crate::step::{Code, Part, Places, Step, StepKind, Work, own};
 
 pub struct Calibration;
 pub static CALIBRATION: Calibration = Calibration;
@@ -21,7 +22,7 @@ pub static CALIBRATION: Calibration = Calibration;
 const SETS: u64 = 0x6361_6c69_6272_0000;
 
 #[derive(Deserialize)]
-struct Told {
+struct Asked {
     seed: u64,
     inputs: IndexMap<String, Input>,
     sets: u16,
@@ -30,26 +31,25 @@ struct Told {
 impl StepKind for Calibration {
     known_as!("calibration", [PARTS, &[Part::Rust("step/calibration.rs")]]);
 
-    fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
-        let told: Told = step.params.parse()?;
-        let out = places.out.clone();
-        Ok(Work::Pure(Box::new(move || {
-            let mut known = BTreeSet::new();
-            for set in 0..told.sets {
-                let seed = told.seed ^ (SETS | u64::from(set));
-                let made = recipe::tensors(seed, &told.inputs, &Default::default())
-                    .map_err(|why| anyhow!(why))?;
-                if known.insert(
-                    made.iter()
-                        .map(|tensor| tensor.bytes.clone())
-                        .collect::<Vec<_>>(),
-                ) {
-                    write(&out.join(format!("{set:04}.safetensors")), made)?;
-                }
-            }
-            Ok(())
-        })))
+    fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
+        Ok(own::work("calibration", step.params.json()))
     }
+}
+
+/// Writes the sets, each into a file of its number.
+pub(super) fn make(job: &Job) -> anyhow::Result<()> {
+    let asked = Asked::deserialize(&job.params)?;
+    let mut known = BTreeSet::new();
+    for set in 0..asked.sets {
+        let seed = asked.seed ^ (SETS | u64::from(set));
+        let made = recipe::tensors(seed, &asked.inputs, &Default::default())
+            .map_err(|why| anyhow!(why))?;
+        let bytes: Vec<_> = made.iter().map(|tensor| tensor.bytes.clone()).collect();
+        if known.insert(bytes) {
+            write(&job.out.join(format!("{set:04}.safetensors")), made)?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -61,23 +61,13 @@ mod tests {
 
     use super::*;
     use crate::runtime::tensors;
-    use crate::step::{INPUTS, Stage};
 
-    fn made(kind: &'static dyn StepKind, params: Value, out: &Path) {
-        let step = Step::new("calibration:x", Stage::Generate, kind, params, vec![], 1);
-        let Work::Pure(work) = kind
-            .lower(
-                &step,
-                &Places {
-                    out: out.to_owned(),
-                    ..Places::default()
-                },
-            )
-            .unwrap()
-        else {
-            panic!("it is made in this process")
-        };
-        work().unwrap();
+    fn job(params: Value, out: &Path) -> Job {
+        Job {
+            params,
+            out: out.to_owned(),
+            ..Job::default()
+        }
     }
 
     fn params(fill: Value, sets: u32) -> Value {
@@ -100,12 +90,9 @@ mod tests {
         for folder in [&sets, &judged] {
             fs::create_dir(folder).unwrap();
         }
-        made(
-            &CALIBRATION,
-            params(json!({"normal": [0.0, 1.0]}), 16),
-            &sets,
-        );
-        made(&INPUTS, params(json!({"normal": [0.0, 1.0]}), 16), &judged);
+        make(&job(params(json!({"normal": [0.0, 1.0]}), 16), &sets)).unwrap();
+        crate::step::recipe::make(&job(params(json!({"normal": [0.0, 1.0]}), 16), &judged))
+            .unwrap();
         let sets = contents(&sets);
         let judged = contents(&judged);
         assert_eq!((sets.len(), judged.len()), (16, 2));
@@ -115,7 +102,7 @@ mod tests {
     #[test]
     fn equal_sets_are_made_once() {
         let dir = tempfile::tempdir().unwrap();
-        made(&CALIBRATION, params(json!({"value": 1.0}), 16), dir.path());
+        make(&job(params(json!({"value": 1.0}), 16), dir.path())).unwrap();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         let set = tensors::read(&dir.path().join("0000.safetensors")).unwrap();
         assert_eq!(set["x"].to_f64(), [1.0; 4]);

@@ -17,9 +17,9 @@ use crate::base::fs as bfs;
 use crate::runtime::manifest::Manifest;
 use crate::runtime::refusal::Refusal;
 use crate::runtime::tensors::{self, Tensors};
-use crate::runtime::{JobStatus, foreign, ir_file, onnx_change, onnx_file};
+use crate::runtime::{Job, JobStatus, foreign, ir_file, onnx_change, onnx_file};
 use crate::spec::ReadyFormat;
-use crate::step::{Code, Places, Step, StepKind, Work};
+use crate::step::{Code, Places, Step, StepKind, Work, own};
 
 pub use reference::REFERENCE;
 
@@ -41,20 +41,22 @@ impl StepKind for Ready {
         "runtime/onnx_change.rs", "runtime/onnx_file.rs", "runtime/onnx_proto.rs", "runtime/refusal.rs",
         "runtime/tensors.rs"; Crate "npyz", "prost", "roxmltree", "safetensors", "zip");
 
-    fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
-        let params: ReadyParams = step.params.parse()?;
-        let inputs = places.inputs.clone();
-        let out = places.out.clone();
-        Ok(Work::Pure(Box::new(move || {
-            let file = inputs
-                .get("file")
-                .context("BUG: a ready model has a file")?;
-            match params.format {
-                ReadyFormat::Onnx => bring_onnx(file, &inputs, &out, &params.outputs),
-                ReadyFormat::Openvino => bring_openvino(file, &inputs, &out, params),
-                ReadyFormat::Torchscript => bring_torchscript(file, &inputs, &out, params),
-            }
-        })))
+    fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
+        Ok(own::work("ready", step.params.json()))
+    }
+}
+
+/// Copies the model and writes its tensors; an error names what is wrong with the files.
+pub(super) fn bring(job: &Job) -> anyhow::Result<()> {
+    let params = ReadyParams::deserialize(&job.params)?;
+    let inputs = &job.inputs;
+    let file = inputs
+        .get("file")
+        .context("BUG: a ready model has a file")?;
+    match params.format {
+        ReadyFormat::Onnx => bring_onnx(file, inputs, &job.out, &params.outputs),
+        ReadyFormat::Openvino => bring_openvino(file, inputs, &job.out, params),
+        ReadyFormat::Torchscript => bring_torchscript(file, inputs, &job.out, params),
     }
 }
 

@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
 use indexmap::IndexMap;
 use serde::Deserialize;
 
 use crate::catalogue::parts;
+use crate::runtime::Job;
 use crate::runtime::tensors::{self, Element, Tensor, Tensors};
 use crate::spec::{Input, recipe};
-use crate::step::{Code, Part, Places, Step, StepKind, Work};
+use crate::step::{Code, Part, Places, Step, StepKind, Work, own};
 
 pub struct Inputs;
 pub static INPUTS: Inputs = Inputs;
@@ -23,24 +24,28 @@ pub(super) const PARTS: &[Part] = parts!(
 impl StepKind for Inputs {
     known_as!("inputs", [PARTS]);
 
-    fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
-        let seed = step.params.json()["seed"]
-            .as_u64()
-            .ok_or_else(|| anyhow!("BUG: {} has no seed", step.name))?;
-        let inputs: IndexMap<String, Input> = IndexMap::deserialize(&step.params.json()["inputs"])?;
-        let out = places.out.clone();
-        Ok(Work::Pure(Box::new(move || {
-            // Sizes were resolved when the plan was made, so no names are left to look up.
-            let made =
-                recipe::tensors(seed, &inputs, &Default::default()).map_err(anyhow::Error::msg)?;
-            write(&out.join(tensors::INPUTS), made)?;
-            let control =
-                recipe::control(seed, &inputs, &Default::default()).map_err(anyhow::Error::msg)?;
-            control.map_or(Ok(()), |made| {
-                write(&out.join(tensors::CONTROL_INPUTS), made)
-            })
-        })))
+    fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
+        Ok(own::work("inputs", step.params.json()))
     }
+}
+
+#[derive(Deserialize)]
+struct Asked {
+    seed: u64,
+    inputs: IndexMap<String, Input>,
+}
+
+/// Writes the inputs and, where the recipe can make another one, those of the control.
+pub(super) fn make(job: &Job) -> anyhow::Result<()> {
+    let Asked { seed, inputs } = Asked::deserialize(&job.params)?;
+    // Sizes were resolved when the plan was made, so no names are left to look up.
+    let made = recipe::tensors(seed, &inputs, &Default::default()).map_err(anyhow::Error::msg)?;
+    write(&job.out.join(tensors::INPUTS), made)?;
+    let control =
+        recipe::control(seed, &inputs, &Default::default()).map_err(anyhow::Error::msg)?;
+    control.map_or(Ok(()), |made| {
+        write(&job.out.join(tensors::CONTROL_INPUTS), made)
+    })
 }
 
 pub(super) fn write(path: &Path, made: Vec<recipe::Tensor>) -> anyhow::Result<()> {

@@ -23,6 +23,7 @@ mod secrets;
 mod support;
 mod terminal;
 mod unfinished;
+mod unpacked;
 mod words;
 
 /// Random numbers from `ORCH_TEST_SEED`, or from a seed that a failure shows.

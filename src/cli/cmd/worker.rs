@@ -9,6 +9,7 @@ use crate::device;
 use crate::runtime::JobOutput;
 use crate::runtime::serve::{serve_kept, serve_one};
 use crate::session::{self, usage};
+use crate::step;
 
 /// `orch worker-properties`
 pub(super) fn properties(args: &Args, json: bool, printer: &Printer) -> anyhow::Result<Exit> {
@@ -52,6 +53,8 @@ pub(super) fn worker(args: &Args, name: &str) -> anyhow::Result<Exit> {
                 None,
             )
         })
+    } else if name == step::OWN {
+        serve_one(step::execute)
     } else if let Some((_, execute)) = known().find(|(known, _)| *known == name) {
         serve_one(execute)
     } else if let Some((_, execute)) =
