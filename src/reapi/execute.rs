@@ -35,6 +35,9 @@ pub struct Bounds {
     pub execution: Duration,
     /// For a server that is not reached.
     pub away: Duration,
+    /// How often, in all, a worker may be lost or the execution forgotten. Each such loss begins the other clocks anew, so
+    /// that without this bound a server that loses every worker would be waited for without end.
+    pub losses: u32,
 }
 
 /// How an execution came to its end.
@@ -65,6 +68,8 @@ struct Watched {
     is_queued: bool,
     /// Since when the server is not reached.
     silent: Option<Instant>,
+    /// How often it was begun anew, because its worker was lost or the server forgot it.
+    losses: u32,
 }
 
 impl Client {
@@ -78,8 +83,8 @@ impl Client {
             .ok_or_else(never)
     }
 
-    /// Executes an action whose blobs are there. `goes_on` is asked now and then; `tell` hears what happens, and `lost` gets a
-    /// line for each worker in whose place the server took another one.
+    /// Executes an action whose blobs are there. `goes_on` is called now and then; `tell` hears what happens, and `lost` gets a
+    /// line for each worker in whose place the server took another one, and for each time that the server forgot the execution.
     pub async fn execute(
         &self,
         action: &Digest,
@@ -102,6 +107,7 @@ impl Client {
             begun: None,
             is_queued: false,
             silent: None,
+            losses: 0,
         };
         let mut stream = None;
         loop {
@@ -138,9 +144,13 @@ impl Client {
                 }
                 // Another server, or the same one anew: it is told of the action once more.
                 Err(Fault::Absent) if !watched.name.is_empty() => {
-                    tell("the server does not know the execution any more; it is submitted again");
-                    (stream, watched.name, watched.begun) = (None, String::new(), None);
-                    watched.submitted = Instant::now();
+                    stream = None;
+                    watched.name = String::new();
+                    watched.begins_anew(
+                        "the server does not know the execution any more; it is submitted again",
+                        tell,
+                        lost,
+                    );
                 }
                 Err(Fault::Passing(why)) => {
                     stream = None;
@@ -213,6 +223,12 @@ impl Watched {
         if !goes_on() {
             return Some(Ending::Cancelled);
         }
+        if self.losses > bounds.losses {
+            return Some(Ending::Lost(format!(
+                "it was begun {} times and lost each time",
+                self.losses
+            )));
+        }
         // What nobody can be asked is no sign of anything.
         if self.silent.is_some() {
             return None;
@@ -229,6 +245,15 @@ impl Watched {
             }
             _ => None,
         }
+    }
+
+    /// Notes that what was done so far is lost.
+    fn begins_anew(&mut self, why: &str, tell: Hears<'_>, lost: &mut Vec<String>) {
+        tell(why);
+        lost.push(why.to_owned());
+        self.begun = None;
+        self.submitted = Instant::now();
+        self.losses += 1;
     }
 
     /// What the server says of it; its end, if that is what it says.
@@ -249,10 +274,11 @@ impl Watched {
         match stage {
             Some(Stage::Executing) if self.begun.is_none() => self.begun = Some(Instant::now()),
             Some(Stage::Queued) if self.begun.is_some() => {
-                let what = "its worker was lost; the server has put it in line again";
-                tell(what);
-                lost.push(what.into());
-                (self.begun, self.submitted) = (None, Instant::now());
+                self.begins_anew(
+                    "its worker was lost; the server has put it in line again",
+                    tell,
+                    lost,
+                );
             }
             _ => {}
         }

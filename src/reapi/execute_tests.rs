@@ -193,6 +193,7 @@ fn ran(
         queue: Duration::from_secs_f64(queue),
         execution: Duration::from_secs(1),
         away: Duration::from_secs(5),
+        losses: 2,
     };
     let told = Mutex::new(Vec::new());
     let tell = |text: &str| told.lock().unwrap().push(text.to_owned());
@@ -209,7 +210,7 @@ fn ran(
     assert_eq!(
         lost.len(),
         told.iter()
-            .filter(|text| text.contains("worker was lost"))
+            .filter(|text| text.contains("was lost") || text.contains("submitted again"))
             .count(),
         "{lost:?} of {told:?}"
     );
@@ -310,6 +311,29 @@ fn a_connection_that_breaks_is_made_again_and_what_a_server_forgot_is_submitted_
 }
 
 #[test]
+fn a_server_that_loses_every_worker_is_left() {
+    let flips = [Stage::Executing, Stage::Queued].map(Says::At);
+    let stages: Vec<_> = (0..10).flat_map(|_| flips.clone()).collect();
+    let (ending, told, _) = ran(vec![stages], 5.0);
+    assert!(
+        matches!(&ending, Ok(Ending::Lost(why)) if why == "it was begun 3 times and lost each time"),
+        "{ending:?}"
+    );
+    assert_eq!(told.len(), 3, "{told:?}");
+}
+
+#[test]
+fn a_server_that_forgets_every_execution_is_left() {
+    let begins = vec![Says::At(Stage::Executing), Says::Breaks];
+    let forgot = vec![Says::No(Status::not_found("no such operation"))];
+    let answers = (0..10).flat_map(|_| [begins.clone(), forgot.clone()]);
+    let (ending, _, asked) = ran(answers.collect(), 5.0);
+    assert!(matches!(&ending, Ok(Ending::Lost(_))), "{ending:?}");
+    let submitted = asked.iter().filter(|call| **call == "execute").count();
+    assert_eq!(submitted, 3, "{asked:?}");
+}
+
+#[test]
 fn who_is_not_let_in_learns_it_at_once() {
     let (ending, _, asked) = ran(
         vec![vec![Says::No(Status::permission_denied("not you"))]],
@@ -341,6 +365,7 @@ fn streams_that_end_after_their_action_do_not_wear_out_the_connection() {
         queue: long,
         execution: long,
         away: long,
+        losses: 2,
     };
     let told = Mutex::new(Vec::new());
     let tell = |text: &str| told.lock().unwrap().push(text.to_owned());

@@ -135,10 +135,11 @@ impl Away {
         } else {
             self.config.queue
         };
-        let bounds = Bounds {
+        let mut bounds = Bounds {
             queue,
             execution: submission.timeout,
             away: self.config.queue,
+            losses: self.config.retries,
         };
         let goes_on = || !submission.cancel.is_cancelled();
         let reads_there = submission
@@ -204,6 +205,10 @@ impl Away {
             }
             // A remembered answer is not a result.
             is_anew = true;
+            // What the server itself began anew counts too.
+            let losses = u32::try_from(lost.len()).unwrap_or(u32::MAX);
+            attempts = attempts.max(losses);
+            bounds.losses = self.config.retries.saturating_sub(attempts);
             if attempts >= self.config.retries {
                 let times = lost.len() + 1;
                 return Ok(Returned::Failed(
