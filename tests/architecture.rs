@@ -47,7 +47,7 @@ const HOMES: &[(&str, &[&str])] = &[
         &["store/", "exec/schedule/steps.rs", "provision/proof.rs"],
     ),
     ("tar", &["store/pack/", "provision/browser.rs"]),
-    ("tiny_http", &["browser/", "cli/serving.rs"]),
+    ("httparse", &["base/loopback.rs"]),
     ("openvino_sys", &["openvino.rs", "runtime/openvino/"]),
     ("npyz", &["runtime/foreign.rs"]),
     ("indicatif", &["cli/console.rs"]),

@@ -6,6 +6,7 @@ pub mod figures;
 pub mod fs;
 pub mod glob;
 pub mod loc;
+pub mod loopback;
 pub mod mounts;
 pub mod mark;
 pub mod named;

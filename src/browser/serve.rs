@@ -4,21 +4,29 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use rand::Rng;
 use serde_json::{Value, json};
-use tiny_http::{Method, Request};
+
+use crate::base::loopback::{self, Answer, Content, Limits, Request};
 
 const PAGE: &str = include_str!("page.html");
 /// Where in the page the import map stands.
 const IMPORTS: &str = "IMPORTS";
 /// Below the address of a page, the page that keeps what it compiles.
 pub(super) const KEEPER: &str = "keeper";
-const ISOLATING: &str =
-    "Cross-Origin-Opener-Policy: same-origin\r\nCross-Origin-Embedder-Policy: require-corp\r\n";
+const ISOLATING: [&str; 2] = [
+    "Cross-Origin-Opener-Policy: same-origin",
+    "Cross-Origin-Embedder-Policy: require-corp",
+];
+/// A page posts the outputs of a model, and may compile for a while before it reads on.
+const LIMITS: Limits = Limits {
+    body: 4 << 30,
+    patience: Duration::from_secs(120),
+};
 
 /// What the browser is to open.
 #[derive(Debug)]
@@ -53,7 +61,7 @@ pub(super) enum Said {
 
 /// The port of a browser's pages.
 pub(super) struct Port {
-    server: tiny_http::Server,
+    server: loopback::Server,
     /// Whether pages are isolated from all other origins, as threads and exact clocks want it. A browser gives each origin
     /// of such pages a process of its own.
     isolates: bool,
@@ -62,16 +70,13 @@ pub(super) struct Port {
 impl Port {
     pub(super) fn open(isolates: bool) -> io::Result<Self> {
         Ok(Self {
-            server: tiny_http::Server::http("127.0.0.1:0").map_err(io::Error::other)?,
+            server: loopback::Server::open(0, LIMITS)?,
             isolates,
         })
     }
 
     pub(super) fn number(&self) -> u16 {
-        self.server
-            .server_addr()
-            .to_ip()
-            .map_or(0, |address| address.port())
+        self.server.port()
     }
 }
 
@@ -99,11 +104,11 @@ impl<'p> Server<'p> {
 
     /// Answers the next request, if one comes in time.
     pub(super) fn next(&self, patience: Duration) -> io::Result<Option<Said>> {
-        let Some(mut request) = self.port.server.recv_timeout(patience)? else {
+        let Some(mut request) = self.port.server.next(patience)? else {
             return Ok(None);
         };
         let path = request
-            .url()
+            .target
             .strip_prefix('/')
             .and_then(|url| url.strip_prefix(self.token.as_str()));
         let Some(path) = path
@@ -112,11 +117,10 @@ impl<'p> Server<'p> {
         else {
             return self.refuse(request);
         };
-        if *request.method() != Method::Post {
+        if request.method != "POST" {
             return self.get(request, &path);
         }
-        let mut body = Vec::new();
-        request.as_reader().read_to_end(&mut body)?;
+        let body = std::mem::take(&mut request.body);
         let said = match path.as_str() {
             "progress" => Said::Progress(String::from_utf8_lossy(&body).into_owned()),
             "trouble" => Said::Trouble(String::from_utf8_lossy(&body).into_owned()),
@@ -124,7 +128,12 @@ impl<'p> Server<'p> {
             "answer" => Said::Answer(serde_json::from_slice(&body).map_err(io::Error::other)?),
             _ => return self.refuse(request),
         };
-        self.send(request, "204 No Content", "text/plain", 0, io::empty());
+        self.send(
+            request,
+            "204 No Content",
+            "text/plain",
+            Content::Bytes(vec![]),
+        );
         Ok(Some(said))
     }
 
@@ -157,7 +166,7 @@ impl<'p> Server<'p> {
 
     fn get(&self, request: Request, path: &str) -> io::Result<Option<Said>> {
         let bytes = |request, bytes: &[u8], kind| {
-            self.send(request, "200 OK", kind, bytes.len() as u64, bytes)
+            self.send(request, "200 OK", kind, Content::Bytes(bytes.to_vec()))
         };
         match path {
             "" => {
@@ -185,7 +194,12 @@ impl<'p> Server<'p> {
                         |e: io::Error| io::Error::other(format!("`{}`: {e}", file.display()));
                     let content = File::open(file).map_err(failed)?;
                     let size = content.metadata().map_err(failed)?.len();
-                    self.send(request, "200 OK", of_type(path), size, content);
+                    self.send(
+                        request,
+                        "200 OK",
+                        of_type(path),
+                        Content::File(content, size),
+                    );
                 }
                 None => return self.refuse(request),
             },
@@ -194,26 +208,29 @@ impl<'p> Server<'p> {
     }
 
     fn refuse(&self, request: Request) -> io::Result<Option<Said>> {
-        self.send(request, "404 Not Found", "text/plain", 0, io::empty());
+        self.send(
+            request,
+            "404 Not Found",
+            "text/plain",
+            Content::Bytes(vec![]),
+        );
         Ok(Some(Said::Nothing))
     }
 
-    /// A browser that went away shows elsewhere, so a failed answer is not an error here.
-    ///
-    /// Written by hand because every connection is closed after its answer, which tiny_http's own answers cannot ask for. Its
-    /// pool may queue a connection behind one that is merely kept open, and then the page waits for minutes.
-    fn send(&self, request: Request, status: &str, kind: &str, size: u64, mut content: impl Read) {
-        let head = format!(
-            "HTTP/1.1 {status}\r\nConnection: close\r\nContent-Type: {kind}\r\nContent-Length: {size}\r\n\
-             Cache-Control: no-store\r\n\
-             Cross-Origin-Resource-Policy: same-origin\r\n{}\r\n",
-            if self.port.isolates { ISOLATING } else { "" }
-        );
-        let mut writer = request.into_writer();
-        let _ = writer
-            .write_all(head.as_bytes())
-            .and_then(|()| io::copy(&mut content, &mut writer))
-            .and_then(|_| writer.flush());
+    fn send(&self, request: Request, status: &'static str, kind: &str, content: Content) {
+        let mut headers = vec![
+            format!("Content-Type: {kind}"),
+            "Cache-Control: no-store".to_owned(),
+            "Cross-Origin-Resource-Policy: same-origin".to_owned(),
+        ];
+        if self.port.isolates {
+            headers.extend(ISOLATING.map(str::to_owned));
+        }
+        request.answer(Answer {
+            status,
+            headers,
+            content,
+        });
     }
 }
 
@@ -228,6 +245,7 @@ fn of_type(name: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
     use std::net::TcpStream;
 
     use super::*;

@@ -61,9 +61,9 @@ pub static RUNTIME: Runtime = Runtime {
 /// `orch worker browser`, with its page.
 pub const CODE: &[Part] = parts!(
     // It is `device/web.rs` that chooses the adapter.
-    Rust "browser", "device/web.rs", "runtime/browser", "runtime/onnx_change.rs", "runtime/onnx_file.rs",
+    Rust "base/loopback.rs", "browser", "device/web.rs", "runtime/browser", "runtime/onnx_change.rs", "runtime/onnx_file.rs",
         "runtime/onnx_proto.rs";
-    Crate "prost", "tiny_http"
+    Crate "httparse", "prost"
 );
 
 /// The browser: a lock's, or by its content that of the user.

@@ -1,15 +1,20 @@
 //! Answers a browser of this machine: pages of [`Live`], read-only, to nobody else.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::time::Duration;
 
-use tiny_http::{Method, Request, Server};
-
+use crate::base::loopback::{self, Content, Limits, Request, Server};
 use crate::session::{Live, Shown};
 use crate::worker::Cancel;
 
 /// So often an interrupt is looked for.
 const TICK: Duration = Duration::from_millis(200);
+
+/// Pages are read, and nothing is sent to them.
+const LIMITS: Limits = Limits {
+    body: 0,
+    patience: Duration::from_secs(10),
+};
 
 /// Scripts and styles of the pages' own; nothing from elsewhere.
 const POLICY: &str = "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; \
@@ -38,26 +43,19 @@ struct Answer {
 impl Port {
     /// On the loopback. 0: any port that is free.
     pub(super) fn open(port: u16) -> io::Result<Self> {
-        Ok(Self(
-            Server::http(("127.0.0.1", port)).map_err(io::Error::other)?,
-        ))
+        Server::open(port, LIMITS).map(Self)
     }
 
     pub(super) fn address(&self) -> String {
-        let port = self
-            .0
-            .server_addr()
-            .to_ip()
-            .map_or(0, |address| address.port());
-        format!("http://127.0.0.1:{port}/")
+        format!("http://127.0.0.1:{}/", self.0.port())
     }
 
     /// Until it is cancelled.
     pub(super) fn serve(&self, live: &mut Live, cancel: &Cancel) -> io::Result<()> {
         while !cancel.is_cancelled() {
-            if let Some(request) = self.0.recv_timeout(TICK)? {
+            if let Some(request) = self.0.next(TICK)? {
                 let answer = answer(&request, live);
-                send(request, &answer);
+                request.answer(answer.into());
             }
         }
         Ok(())
@@ -70,22 +68,18 @@ fn answer(request: &Request, live: &mut Live) -> Answer {
         kind: "text/plain; charset=utf-8",
         body: body.to_owned(),
     };
-    if !matches!(request.method(), Method::Get | Method::Head) {
+    if !matches!(request.method.as_str(), "GET" | "HEAD") {
         return text("405 Method Not Allowed", "these pages are read-only\n");
     }
     // Another site's name may lead here: its scripts would read the pages.
-    let host = request
-        .headers()
-        .iter()
-        .find(|header| header.field.equiv("Host"))
-        .map(|header| header.value.as_str());
+    let host = request.host.as_deref();
     let name = host
         .and_then(|host| host.rsplit_once(':'))
         .map_or(host, |(name, _)| Some(name));
     if !matches!(name, Some("127.0.0.1" | "localhost")) {
         return text("403 Forbidden", "ask 127.0.0.1 or localhost\n");
     }
-    let path = request.url().split(['?', '#']).next().unwrap_or_default();
+    let path = request.target.split(['?', '#']).next().unwrap_or_default();
     let shown = live.shown();
     page(path, &shown).unwrap_or_else(|| text("404 Not Found", "there is no such page\n"))
 }
@@ -143,22 +137,19 @@ fn followed(page: &str, version: u64) -> String {
     }
 }
 
-/// By hand, because every connection is closed after its answer: tiny_http's pool may queue one behind another that is merely
-/// kept open.
-fn send(request: Request, answer: &Answer) {
-    let Answer { status, kind, body } = answer;
-    let is_head = *request.method() == Method::Head;
-    let head = format!(
-        "HTTP/1.1 {status}\r\nConnection: close\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nCache-Control: no-store\r\n\
-         Content-Security-Policy: {POLICY}\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\
-         Cross-Origin-Resource-Policy: same-origin\r\n\r\n",
-        body.len()
-    );
-    let mut writer = request.into_writer();
-    let body = if is_head { "" } else { body };
-    // A browser that went away is no error.
-    let _ = writer
-        .write_all(head.as_bytes())
-        .and_then(|()| writer.write_all(body.as_bytes()))
-        .and_then(|()| writer.flush());
+impl From<Answer> for loopback::Answer {
+    fn from(Answer { status, kind, body }: Answer) -> Self {
+        Self {
+            status,
+            headers: vec![
+                format!("Content-Type: {kind}"),
+                "Cache-Control: no-store".into(),
+                format!("Content-Security-Policy: {POLICY}"),
+                "X-Content-Type-Options: nosniff".into(),
+                "Referrer-Policy: no-referrer".into(),
+                "Cross-Origin-Resource-Policy: same-origin".into(),
+            ],
+            content: Content::Bytes(body.into()),
+        }
+    }
 }

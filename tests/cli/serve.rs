@@ -164,6 +164,30 @@ fn it_only_reads_and_answers_nobody_else() {
     sandbox.wait(child).success();
 }
 
+/// Neither silence, nor half a request, nor an answer that nobody reads keeps others or an interrupt waiting.
+#[test]
+fn no_client_keeps_others_waiting() {
+    let sandbox = sandbox(RIGHT);
+    let (child, port) = serving(&sandbox);
+    let connected = || TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let _silent: Vec<TcpStream> = (0..20).map(|_| connected()).collect();
+    let mut half = connected();
+    half.write_all(b"GET / HTTP/1.1\r\nHost: local").unwrap();
+    // It never reads the pages that it wants.
+    let deaf: Vec<TcpStream> = (0..8)
+        .map(|_| {
+            let mut stream = connected();
+            let request = format!("GET / HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n");
+            stream.write_all(request.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    assert!(get(port, "/matrix.json").contains("\"cases\""));
+    signal(&child, libc::SIGINT);
+    sandbox.wait(child).success();
+    drop(deaf);
+}
+
 #[test]
 fn what_cannot_be_served_is_told_at_once() {
     let sandbox = Sandbox::new().file("specs/all.yaml", "version: 1\nmodels: 7\n");
