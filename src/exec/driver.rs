@@ -130,6 +130,7 @@ fn execute_wanted<'a>(
     }
     scheduler.steps.keys.files.time_passes();
     let scratch = context.store.scratch()?;
+    scratch.note_read(scheduler.steps.to_read())?;
     let workplace = context.workplace(scratch.dir("commands")?);
     let servers = Servers::new(context.provision, context.provision.dir());
     let workers = Workers::new(&scratch);

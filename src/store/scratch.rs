@@ -1,16 +1,19 @@
 //! Working folders that vanish: with their owner, or, if the owner was killed, with the next orch that starts.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::base::{fs as bfs, temporary};
+use crate::base::{Digest, fs as bfs, temporary};
 use crate::store::{Amount, Result, StoreError};
 
 /// In a working folder: which temporary file its process writes elsewhere.
 const ELSEWHERE: &str = "elsewhere";
+/// In a working folder: the trees of the store that its process is going to read, a digest a line.
+const READ: &str = "read";
 
 /// This process's working folder, locked for as long as the process lives.
 #[derive(Debug)]
@@ -83,6 +86,13 @@ impl Scratch {
         )
     }
 
+    /// Writes down trees that this process found in the store and is going to read, so that garbage collection leaves them.
+    pub fn note_read(&self, trees: impl IntoIterator<Item = Digest>) -> Result<()> {
+        let lines: Vec<String> = trees.into_iter().map(|tree| tree.to_string()).collect();
+        let path = self.dir.join(READ);
+        bfs::write_atomic(&path, lines.join("\n").as_bytes()).map_err(StoreError::io("write", path))
+    }
+
     /// When it was made, by the clock of its file system: what this process makes later has a later time of change.
     pub(super) fn born(&self) -> Result<SystemTime> {
         fs::metadata(&self.lock_path)
@@ -101,22 +111,38 @@ impl Drop for Scratch {
 /// When the oldest of the living processes, `except` this one, made its folder, if there is one. Each that puts something into the
 /// store has such a folder until all of that is named by the log.
 pub(super) fn oldest_running(parent: &Path, except: Option<&Scratch>) -> Option<SystemTime> {
-    let entries = fs::read_dir(parent)
-        .ok()?
-        .flatten()
-        .map(|entry| entry.path());
-    let is_own = |path: &Path| except.is_some_and(|own| own.lock_path == path);
+    let changed = |(_, lock): (PathBuf, File)| {
+        let meta = lock.metadata().ok()?;
+        Some(bfs::changed(&meta))
+    };
+    running(parent, except).filter_map(changed).min()
+}
+
+/// The trees that the living processes, `except` this one, are going to read ([`Scratch::note_read`]).
+pub(super) fn read_by_running(parent: &Path, except: Option<&Scratch>) -> HashSet<Digest> {
+    let text = |(path, _): (PathBuf, File)| {
+        fs::read_to_string(path.with_extension("").join(READ)).unwrap_or_default()
+    };
+    let texts: Vec<String> = running(parent, except).map(text).collect();
+    let digests = texts.iter().flat_map(|text| text.lines());
+    digests.filter_map(|line| line.parse().ok()).collect()
+}
+
+/// The locks of living processes, `except` this one, with their paths.
+fn running<'a>(
+    parent: &Path,
+    except: Option<&'a Scratch>,
+) -> impl Iterator<Item = (PathBuf, File)> + 'a {
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    let is_own = move |path: &Path| except.is_some_and(|own| own.lock_path == path);
     let others =
-        entries.filter(|path| path.extension().is_some_and(|e| e == "lock") && !is_own(path));
-    let running = others.filter_map(|path| {
+        paths.filter(move |path| path.extension().is_some_and(|e| e == "lock") && !is_own(path));
+    others.filter_map(|path| {
         let lock = File::open(&path).ok()?;
         let is_free = lock.try_lock().is_ok();
-        lock.metadata()
-            .ok()
-            .filter(|_| !is_free)
-            .map(|meta| bfs::changed(&meta))
-    });
-    running.min()
+        (!is_free).then_some((path, lock))
+    })
 }
 
 /// Removes the folders whose lock nobody holds, if it may; gives how many there were and their size.
@@ -179,5 +205,19 @@ mod tests {
         let _third = Scratch::create(parent.path()).unwrap();
         assert!(!half_removed.exists() && !half_made.exists());
         assert!(alive.dir.exists());
+    }
+
+    #[test]
+    fn what_a_living_process_is_going_to_read_is_known_until_it_ends() {
+        let parent = tempfile::tempdir().unwrap();
+        let own = Scratch::create(parent.path()).unwrap();
+        let other = Scratch::create(parent.path()).unwrap();
+        let trees = [Digest::of(b"a"), Digest::of(b"b")];
+        other.note_read(trees).unwrap();
+        own.note_read([Digest::of(b"own")]).unwrap();
+        let read = || read_by_running(parent.path(), Some(&own));
+        assert_eq!(read(), HashSet::from(trees));
+        drop(other);
+        assert_eq!(read(), HashSet::new());
     }
 }

@@ -105,6 +105,15 @@ impl<'a> Steps<'a> {
         self.wanted.iter().copied().filter(|id| !self.is_done(*id))
     }
 
+    /// The trees that the store holds and that steps which are to run read.
+    pub(in crate::exec) fn to_read(&self) -> BTreeSet<Digest> {
+        let plan = self.world.plan;
+        self.to_run()
+            .flat_map(|id| plan.dependencies(id))
+            .filter_map(|from| self.output(from))
+            .collect()
+    }
+
     /// The steps of the run: those that are wanted, and hits.
     pub(in crate::exec) fn counted(&self) -> u32 {
         let hits = self

@@ -45,12 +45,14 @@ impl Gone {
     }
 }
 
-/// The clock of a choice, in seconds since 1970.
+/// The clock of a choice, in seconds since 1970, and what processes that are running count on.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Clock {
+pub(super) struct Clock<'a> {
     pub(super) now: i64,
-    /// What was executed since then stays: the process that did it is still running, and counts on it.
+    /// What was executed since then stays: the process that did it is still running.
     pub(super) running_since: Option<i64>,
+    /// Trees that those processes found up to date and are going to read.
+    pub(super) read: Option<&'a HashSet<Digest>>,
 }
 
 pub(super) struct Chosen {
@@ -61,13 +63,18 @@ pub(super) struct Chosen {
     pub(super) gone: Gone,
 }
 
-pub(super) fn choose(survey: &Survey, limits: &Limits, clock: Clock) -> Chosen {
+pub(super) fn choose(survey: &Survey, limits: &Limits, clock: Clock<'_>) -> Chosen {
     let used = last_uses(survey, clock.now);
     let records = &survey.records;
     let is_running = |told: &Told| {
-        clock
+        let is_young = clock
             .running_since
-            .is_some_and(|since| told.started >= since)
+            .is_some_and(|since| told.started >= since);
+        let is_read = || {
+            let output = told.output.as_ref().filter(|_| told.answers);
+            output.is_some_and(|output| clock.read.is_some_and(|read| read.contains(output)))
+        };
+        is_young || is_read()
     };
     let is_pinned =
         |told: &Told| is_running(told) || (told.answers && limits.keep.contains(&told.key));
@@ -232,7 +239,7 @@ mod tests {
         survey
     }
 
-    fn stays(survey: &Survey, limits: &Limits, clock: Clock) -> String {
+    fn stays(survey: &Survey, limits: &Limits, clock: Clock<'_>) -> String {
         let chosen = choose(survey, limits, clock);
         assert_eq!(chosen.bytes, 10 * chosen.blobs.len() as u64);
         assert_eq!(
@@ -246,10 +253,27 @@ mod tests {
             .collect()
     }
 
-    const NOW: Clock = Clock {
+    const NOW: Clock<'static> = Clock {
         now: 1000,
         running_since: None,
+        read: None,
     };
+
+    #[test]
+    fn what_a_running_process_is_going_to_read_stays() {
+        let survey = survey(&[("a", "A", &[], 10), ("b", "B", &["A"], 20)]);
+        let nothing = Limits {
+            max_bytes: Some(0),
+            ..Limits::default()
+        };
+        let read = [digest("A")].into();
+        let clock = Clock {
+            read: Some(&read),
+            ..NOW
+        };
+        assert_eq!(stays(&survey, &nothing, NOW), "..");
+        assert_eq!(stays(&survey, &nothing, clock), "#.");
+    }
 
     #[test]
     fn what_a_new_result_was_made_of_is_as_new_as_the_result() {

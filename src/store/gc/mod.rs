@@ -93,6 +93,7 @@ impl DiskStore {
             (survey, seen) = Survey::of(&self.log)?;
             // Asked after the log was read: whoever ended before that has nothing left that the log does not name.
             let running = scratch::oldest_running(&folders, own_folder.as_ref());
+            let read = scratch::read_by_running(&folders, own_folder.as_ref());
             done.running_since = running.map(shown);
             let named = running.map_or(born, |running| running.min(born));
             let horizon = Horizon {
@@ -102,6 +103,7 @@ impl DiskStore {
             let clock = Clock {
                 now: seconds(SystemTime::now()),
                 running_since: running.map(seconds),
+                read: Some(&read),
             };
             let chosen = choose(&survey, limits, clock);
             done.records = chosen.gone;

@@ -65,6 +65,7 @@ fn everything<'a>(store: &DiskStore, survey: &'a Survey) -> Sorting<'a> {
         Clock {
             now: i64::MAX,
             running_since: None,
+            read: None,
         },
     );
     assert_eq!(chosen.blobs.len(), 0);
