@@ -160,9 +160,8 @@ impl std::fmt::Display for Enforced {
 
 /// Devices that a program may open for writing: those without a content, and accelerators.
 fn devices() -> &'static [PathBuf] {
-    const USUAL: [&str; 8] = [
-        "null", "zero", "full", "random", "urandom", "shm", "ptmx", "pts",
-    ];
+    // No terminal: what is written to the user's own may be commands to it.
+    const USUAL: [&str; 7] = ["null", "zero", "full", "random", "urandom", "shm", "ptmx"];
     const ACCELERATORS: [&str; 9] = [
         "nvidia", "dri", "kfd", "accel", "fastrpc", "adsprpc", "dma_heap", "mali", "dxg",
     ];

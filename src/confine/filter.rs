@@ -14,6 +14,8 @@ const FAST_OPEN: u32 = 0x2000_0000;
 /// i386's calls, which a program for x86-64 can make: all of sockets in one, and those of its own.
 #[cfg(target_arch = "x86_64")]
 const I386: (u32, [u32; 5]) = (0x4000_0003, [102, 345, 359, 369, 370]);
+#[cfg(target_arch = "x86_64")]
+const I386_IOCTL: u32 = 54;
 /// From this number on, x86-64 has the calls of its variant with short pointers.
 #[cfg(target_arch = "x86_64")]
 const X32: u32 = 0x4000_0000;
@@ -27,14 +29,27 @@ const fn refuse(errno: libc::c_int) -> u32 {
 /// `TIOCSTI` types a character, `TIOCLINUX` pastes a selection.
 const TYPING: [u32; 2] = [0x5412, 0x541C];
 
+/// Of a call that this architecture numbers so, and whose number is loaded.
+fn no_typing(ioctl: u32) -> [libc::sock_filter; 6] {
+    [
+        jump(libc::BPF_JEQ, ioctl, 0, 5),
+        load(argument(1)),
+        jump(libc::BPF_JEQ, TYPING[0], 1, 0),
+        jump(libc::BPF_JEQ, TYPING[1], 0, 1),
+        give(refuse(libc::EPERM)),
+        give(ALLOW),
+    ]
+}
+
 /// The filter's program, which leaves sockets free for a child that has a network.
 pub(super) fn program(has_network: bool) -> Vec<libc::sock_filter> {
     let mut code = vec![load(4)];
     #[cfg(target_arch = "x86_64")]
     {
         let (arch, calls) = I386;
-        code.push(jump(libc::BPF_JEQ, arch, 0, 2 + 2 * calls.len() as u8));
+        code.push(jump(libc::BPF_JEQ, arch, 0, 8 + 2 * calls.len() as u8));
         code.push(load(0));
+        code.extend(no_typing(I386_IOCTL));
         for call in calls {
             code.extend([
                 jump(libc::BPF_JEQ, call, 0, 1),
@@ -46,14 +61,7 @@ pub(super) fn program(has_network: bool) -> Vec<libc::sock_filter> {
     code.extend([jump(libc::BPF_JEQ, ARCH, 1, 0), give(ALLOW), load(0)]);
     #[cfg(target_arch = "x86_64")]
     code.extend([jump(libc::BPF_JGE, X32, 0, 1), give(refuse(libc::ENOSYS))]);
-    code.extend([
-        jump(libc::BPF_JEQ, libc::SYS_ioctl as u32, 0, 5),
-        load(argument(1)),
-        jump(libc::BPF_JEQ, TYPING[0], 1, 0),
-        jump(libc::BPF_JEQ, TYPING[1], 0, 1),
-        give(refuse(libc::EPERM)),
-        give(ALLOW),
-    ]);
+    code.extend(no_typing(libc::SYS_ioctl as u32));
     if has_network {
         code.push(give(ALLOW));
         return code;

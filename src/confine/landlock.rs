@@ -222,6 +222,41 @@ print("escaped by", done)
     }
 
     #[test]
+    fn a_child_writes_to_no_terminal_that_it_was_not_given() {
+        let [mut master, mut slave] = [-1; 2];
+        let mut name = [0 as libc::c_char; 64];
+        let null = std::ptr::null_mut();
+        // SAFETY: the name has room for what the kernel calls a terminal.
+        let made = unsafe {
+            libc::openpty(
+                &raw mut master,
+                &raw mut slave,
+                name.as_mut_ptr(),
+                null,
+                null.cast(),
+            )
+        };
+        if made != 0 {
+            return; // no terminals here
+        }
+        // SAFETY: `openpty` ended the name with a zero.
+        let name = unsafe { std::ffi::CStr::from_ptr(name.as_ptr()) };
+        let line = format!("echo x > {}", name.to_str().unwrap());
+        let dir = tempfile::tempdir().unwrap();
+        if let Some((ok, said)) = run(&line, dir.path(), &Grants::folders([dir.path()])) {
+            assert!(!ok, "{said}");
+            let given = Grants::folders([dir.path(), "/dev/pts".as_ref()]);
+            let (ok, said) = run(&line, dir.path(), &given).unwrap();
+            assert!(ok, "{said}");
+        }
+        // SAFETY: both are this test's.
+        unsafe {
+            libc::close(master);
+            libc::close(slave);
+        }
+    }
+
+    #[test]
     fn a_child_writes_where_it_may_and_nowhere_else() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
