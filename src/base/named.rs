@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 use crate::base::fs::{parent, persist};
@@ -30,15 +31,14 @@ pub enum Named {
 }
 
 /// Where a regular file is to lie. A link was followed: it stays one.
-pub struct Target(pub PathBuf, Option<fs::Permissions>);
+pub struct Target(pub PathBuf, Option<fs::Metadata>);
 
 impl Named {
     pub fn of(path: &Path) -> io::Result<Self> {
         match fs::metadata(path) {
-            Ok(meta) if meta.is_file() => Ok(Self::Whole(Target(
-                fs::canonicalize(path)?,
-                Some(meta.permissions()),
-            ))),
+            Ok(meta) if meta.is_file() => {
+                Ok(Self::Whole(Target(fs::canonicalize(path)?, Some(meta))))
+            }
             Ok(_) => Ok(Self::Open(fs::File::options().write(true).open(path)?)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Self::Whole(Target(
                 std::path::absolute(link_target(path)?)?,
@@ -50,11 +50,16 @@ impl Named {
 }
 
 impl Target {
-    /// A file beside it, with the permissions of the one that it will replace.
+    /// A file beside it, with the owner and the permissions of the one that it will replace. What killed processes left there
+    /// goes.
     pub fn temporary(&self) -> io::Result<tempfile::NamedTempFile> {
-        let file = temporary::make(parent(&self.0))?;
-        if let Some(permissions) = &self.1 {
-            file.as_file().set_permissions(permissions.clone())?;
+        let folder = parent(&self.0);
+        temporary::sweep(folder);
+        let file = temporary::make(folder)?;
+        if let Some(meta) = &self.1 {
+            // Only root may give a file away; for others it is theirs already, or was not.
+            let _ = fchown(file.as_file(), Some(meta.uid()), Some(meta.gid()));
+            file.as_file().set_permissions(meta.permissions())?;
         }
         Ok(file)
     }

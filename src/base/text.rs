@@ -70,6 +70,11 @@ pub fn with_colours(text: &str) -> Cow<'_, str> {
     cleaned(text, is_colour)
 }
 
+/// Spaces that fill `text` up to a width in characters. `format!` takes no width above 65,535.
+pub fn padding(text: &str, width: usize) -> String {
+    " ".repeat(width.saturating_sub(text.chars().count()))
+}
+
 /// The last line that says something, without the blanks around it.
 pub fn last_line(text: &str) -> Option<&str> {
     text.lines().map(str::trim).rfind(|line| !line.is_empty())

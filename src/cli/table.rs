@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::base::text::shown;
+use crate::base::text::{padding, shown};
 use crate::cli::printer::{BOLD, DIM};
 
 /// A table with a head. What is not there is shown as `-`.
@@ -38,8 +38,8 @@ pub(super) fn table(columns: &[&str], rows: &[Vec<Option<String>>]) -> String {
             .iter()
             .zip(&layout)
             .map(|(cell, (width, right))| match right {
-                true => format!("{cell:>width$}"),
-                false => format!("{cell:width$}"),
+                true => padding(cell, *width) + cell,
+                false => cell.clone() + &padding(cell, *width),
             });
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
@@ -57,6 +57,13 @@ pub(super) fn table(columns: &[&str], rows: &[Vec<Option<String>>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cell_may_be_wider_than_a_format_string_can_say() {
+        let wide = "x".repeat(70_000);
+        let rows = [vec![Some(wide.clone())], vec![Some("y".to_owned())]];
+        assert!(table(&["name"], &rows).contains(&wide));
+    }
 
     #[test]
     fn figures_stand_to_the_right_and_what_is_missing_is_shown() {

@@ -42,6 +42,10 @@ fn a_first_spec_loads_and_is_not_overwritten() {
         .success()
         .stderr_has("orch run specs/all.yaml");
     sandbox.run(["plan"]).success().stdout_has("would run");
+    // What an interrupted one left is completed: the spec is written last.
+    std::fs::remove_file(sandbox.path("specs/all.yaml")).unwrap();
+    sandbox.run(["init"]).success();
+    sandbox.run(["plan"]).success().stdout_has("would run");
     sandbox.write("specs/all.yaml", "mine");
     sandbox
         .run(["init"])

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 
 use crate::base::fs as bfs;
-use crate::base::named;
+use crate::base::{named, temporary};
 use crate::cli::{Args, Exit, Printer};
 use crate::matrix::Matrix;
 use crate::session::{self, Own, Session, UsageError, usage};
@@ -55,11 +55,19 @@ const OWN: &str = include_str!("../../../templates/init/own.yaml");
 const IGNORED: &str = "# Written by orch: its store, its environments, and what runs copy out.\n/cache/\n/orch-out/\n";
 
 pub(super) fn init(args: &Args, init: &InitArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    let names = INCLUDED.iter().map(|(name, _)| *name).chain([SPEC]);
-    if let Some(path) = names
-        .map(|name| init.dir.join(name))
-        .find(|path| path.exists())
-    {
+    // Files as they would be written may be what an interrupted `orch init` left.
+    let is_other = |name: &str, text: &str| {
+        let path = init.dir.join(name);
+        let is_same = || std::fs::read(&path).is_ok_and(|bytes| bytes == text.as_bytes());
+        path.exists() && !is_same()
+    };
+    let others = INCLUDED
+        .iter()
+        .filter(|(name, text)| is_other(name, text))
+        .map(|(name, _)| *name);
+    let spec = Some(SPEC).filter(|name| init.dir.join(name).exists());
+    if let Some(name) = spec.into_iter().chain(others).next() {
+        let path = init.dir.join(name);
         let path = path.display();
         usage!(
             "`{path}` is already there; nothing was written\n  hint: `orch add MODEL` adds a model to it"
@@ -135,10 +143,8 @@ fn tried(dir: &Path, text: &str) -> anyhow::Result<Spec> {
         .context("a spec cannot be in the root folder")?;
     std::fs::create_dir_all(parent)
         .with_context(|| format!("failed to make `{}`", parent.display()))?;
-    let trial = tempfile::Builder::new()
-        .prefix(".orch-init-")
-        .tempdir_in(parent)
-        .context("failed to make a folder")?;
+    temporary::sweep(parent);
+    let trial = temporary::make_folder(parent).context("failed to make a folder")?;
     for (name, text) in files(text) {
         std::fs::write(trial.path().join(name), text)?;
     }
@@ -162,10 +168,7 @@ pub(super) fn add(args: &Args, add: &AddArgs, printer: &Printer) -> anyhow::Resu
             own.text
         ))
     })?;
-    let trial = tempfile::Builder::new()
-        .prefix(".orch-add-")
-        .suffix(".yaml")
-        .tempfile_in(session::absolute(folder)?)?;
+    let trial = temporary::make_ending(&session::absolute(folder)?, ".yaml")?;
     std::fs::write(trial.path(), &new)?;
     if let Err(error) = session::spec(trial.path()) {
         let told = format!("{error}").replace(

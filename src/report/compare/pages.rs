@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::{Accepted, Change, Comparison, Figures, Kind, Noise, Side, State, Verdict};
 use crate::base::figures::{bytes, counted};
+use crate::base::text::padding;
 use crate::report::format::{day, days, glyph, moment, ms, one_line};
 use crate::report::quiet::MARK;
 use crate::report::text::Styles;
@@ -39,7 +40,8 @@ pub fn text(comparison: &Comparison, styles: &Styles) -> String {
             .max()
             .unwrap_or_default();
         for change in changes.iter().take(SHOWN) {
-            let _ = writeln!(out, "  {:width$}  {}", change.case, what(change));
+            let padding = padding(&change.case, width);
+            let _ = writeln!(out, "  {}{padding}  {}", change.case, what(change));
         }
         if changes.len() > SHOWN {
             let _ = writeln!(out, "  and {} more (--json has all)", changes.len() - SHOWN);

@@ -212,7 +212,8 @@ fn line<'t>(
     for (text, style, column) in cells {
         gap += 2;
         if !text.is_empty() {
-            let _ = write!(out, "{:gap$}{style}{text}{style:#}", "");
+            out.push_str(&" ".repeat(gap));
+            let _ = write!(out, "{style}{text}{style:#}");
             gap = 0;
         }
         gap += column - width(text);
