@@ -55,6 +55,7 @@ mod memo;
 mod selection;
 mod serve;
 mod serve_browser;
+mod silent;
 mod site;
 mod sizes;
 mod states;
