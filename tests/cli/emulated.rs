@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::onnx::{RIGHT, expected};
 use crate::ready_onnx::sandbox;
 use crate::runner::{Cancel, Ended, GitHub, Trouble};
-use crate::support::Sandbox;
+use crate::support::{Sandbox, skipped};
 
 fn workflow() -> Value {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/github-workflow.yml");
@@ -140,7 +140,7 @@ fn a_shard_that_was_cancelled_goes_on_with_what_it_had_made() {
         sandbox.write("specs/all.yaml", format!("{spec}{slow}"));
         let github = GitHub::new(sandbox, workflow());
         let run = github.run(1, "push");
-        let holder = holder(&github);
+        let holder = holder(&github, "command:slow");
         let trouble = Trouble {
             cancel: Some(Cancel {
                 shard: holder,
@@ -180,8 +180,8 @@ fn a_shard_that_was_cancelled_goes_on_with_what_it_had_made() {
     }
 }
 
-/// The shard that has the command `slow`.
-fn holder(github: &GitHub) -> u64 {
+/// The shard that has a step.
+fn holder(github: &GitHub, step: &str) -> u64 {
     let has = |shard: &u64| {
         let partition = format!("model:{shard}/4");
         let plan = [
@@ -196,9 +196,51 @@ fn holder(github: &GitHub) -> u64 {
             .as_array()
             .unwrap()
             .iter()
-            .any(|step| step["step"] == "command:slow")
+            .any(|told| told["step"] == step)
     };
     (1..=4).find(has).unwrap()
+}
+
+/// A base whose parts come from two machines judges each case on its own machine, and none on the other.
+#[test]
+fn a_base_of_two_machines_compares_no_figure_across_them() {
+    if !may_mount() {
+        return;
+    }
+    let github = github();
+    let holder = holder(&github, "generate:linear");
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap();
+    let is_model = |line: &&str| line.starts_with("model name");
+    let named = cpuinfo.lines().find(is_model).unwrap_or_default();
+    let other = cpuinfo.replace(named, "model name\t: another CPU");
+    github.sandbox().write("cpuinfo", other);
+    let there = format!(
+        "mount --bind {} /proc/cpuinfo && hostname pool-b && exec \"$@\"",
+        github.sandbox().path("cpuinfo").display()
+    );
+    let starter = ["unshare", "-m", "-u", "sh", "-c", &there, "sh"].map(str::to_owned);
+    let elsewhere = Trouble {
+        starter: Some((holder, starter.to_vec())),
+        ..SOUND
+    };
+    let jobs = github.attempt(&github.run(1, "push"), &elsewhere);
+    all_are(&jobs, "success");
+    // All is measured anew by a pull request, whose jobs are all on the first machine.
+    let spec = github.sandbox().read("specs/all.yaml");
+    let more = spec.replace("samples: 6", "samples: 7");
+    assert_ne!(spec, more);
+    github.sandbox().write("specs/all.yaml", more);
+    github.commit("more samples");
+    let jobs = github.attempt(&github.run(2, "pull_request"), &SOUND);
+    all_are(&jobs, "success");
+    let shard = jobs
+        .iter()
+        .find(|job| job.job.contains(&format!("shard{holder}")));
+    let (_, said) = shard.unwrap().step("Gate");
+    assert!(
+        said.contains("times of 0 cases compared") && said.contains("measured on another machine"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -225,20 +267,8 @@ fn two_kinds_of_runners_take_no_name_from_each_other() {
 
 /// A disk that is full belongs to a machine and not to a model.
 #[test]
-#[expect(
-    clippy::print_stderr,
-    reason = "what a test leaves out is shown with its output"
-)]
 fn a_full_disk_is_red_and_its_next_attempt_green() {
-    // Only root can lay a small disk over a folder.
-    let may_mount = std::process::Command::new("unshare")
-        .args([
-            "-m", "mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", "/mnt",
-        ])
-        .output()
-        .is_ok_and(|done| done.status.success());
-    if !may_mount {
-        eprintln!("skipped: no file system can be mounted here");
+    if !may_mount() {
         return;
     }
     let github = github();
@@ -256,4 +286,18 @@ fn a_full_disk_is_red_and_its_next_attempt_green() {
     assert!(said.contains("No space left on device"), "{said}");
     run.attempt = 2;
     all_are(&github.attempt(&run, &SOUND), "success");
+}
+
+/// Whether a file system can be mounted here, as root can.
+fn may_mount() -> bool {
+    let may = std::process::Command::new("unshare")
+        .args([
+            "-m", "mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", "/mnt",
+        ])
+        .output()
+        .is_ok_and(|done| done.status.success());
+    if !may {
+        skipped("no file system can be mounted here");
+    }
+    may
 }
