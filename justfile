@@ -50,8 +50,7 @@ doctor:
 
 # Write specs/schema.json again after a change of the spec's types
 schema:
-    cargo build
-    ./target/debug/orch schema > specs/schema.json.new
+    cargo run -- schema > specs/schema.json.new || { rm specs/schema.json.new; exit 1; }
     mv specs/schema.json.new specs/schema.json
 
 # Write the lists of transformers' model classes and types again after a change of its lock, with the installed environment `torch`
@@ -101,6 +100,5 @@ bench-throughput *ARGS:
 
 # Run ONNX's own 1,615 node tests and three trained models from PyPI, e.g. `just suite-onnx --sample 100`
 suite-onnx *ARGS:
-    cargo build --release
     python3 suites/onnx/make.py target/suite-onnx {{ ARGS }}
-    ./target/release/orch run target/suite-onnx/all.yaml --cache-dir target/suite-onnx/cache
+    cargo run --release -- run target/suite-onnx/all.yaml --cache-dir target/suite-onnx/cache
