@@ -15,6 +15,8 @@ mod kills;
 mod once;
 #[cfg(target_os = "linux")]
 mod scene;
+#[cfg(target_os = "linux")]
+mod soak;
 #[path = "../support/mod.rs"]
 mod support;
 
