@@ -70,6 +70,16 @@ pub fn with_colours(text: &str) -> Cow<'_, str> {
     cleaned(text, is_colour)
 }
 
+/// An edited text with lines that end as those of the text before do: where all of these end in CRLF, all do.
+pub fn ending_as(before: &str, edited: String) -> String {
+    let is_crlf = |text: &str| text.lines().count() > 0 && !text.replace("\r\n", "").contains('\n');
+    if before.contains("\r\n") && is_crlf(before) {
+        edited.replace("\r\n", "\n").replace('\n', "\r\n")
+    } else {
+        edited
+    }
+}
+
 /// Spaces that fill `text` up to a width in characters. `format!` takes no width above 65,535.
 pub fn padding(text: &str, width: usize) -> String {
     " ".repeat(width.saturating_sub(text.chars().count()))
@@ -156,6 +166,15 @@ fn sequence_len(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_edit_ends_lines_as_the_file_does() {
+        let edited = || "a\r\nnew\nb".to_owned();
+        assert_eq!(ending_as("a\r\nb", edited()), "a\r\nnew\r\nb");
+        // Mixed before, or without an end: what is there stays.
+        assert_eq!(ending_as("a\nb\r\n", edited()), edited());
+        assert_eq!(ending_as("", "new\n".into()), "new\n");
+    }
 
     #[test]
     fn a_text_is_cut_between_characters_and_only_if_it_is_longer() {

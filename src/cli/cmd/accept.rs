@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::base::figures::today;
 use crate::base::named;
-use crate::base::text::shortened;
+use crate::base::text::{ending_as, shortened};
 use crate::cli::args::SpecArgs;
 use crate::cli::cmd::warnings;
 use crate::cli::{Args, Exit, Printer};
@@ -91,6 +91,7 @@ pub(super) fn accept(args: &Args, accept: &AcceptArgs, printer: &Printer) -> any
         ))
     };
     let after = edit::expectations(&before, &wanted.changes).map_err(by_hand)?;
+    let after = ending_as(&before, after);
     wanted
         .is_read_back(path, &file, &before, &after)
         .map_err(by_hand)?;

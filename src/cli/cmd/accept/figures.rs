@@ -10,6 +10,7 @@ use jiff::civil::Date;
 use serde_json::json;
 
 use super::AcceptArgs;
+use crate::base::text::ending_as;
 use crate::base::{figures, named};
 use crate::cli::cmd::compare::Reports;
 use crate::cli::{Args, Exit, Printer};
@@ -87,6 +88,7 @@ pub(super) fn accept(
     for change in &changes {
         after = with_accepted(&after, &row(change, reason, &asked.until)).map_err(UsageError)?;
     }
+    let after = ending_as(&before, after);
     if after != before && !asked.dry_run {
         named::save_named(Path::new(ACCEPTED_FILE), after.as_bytes())
             .with_context(|| format!("failed to write `{ACCEPTED_FILE}`"))?;
