@@ -46,7 +46,8 @@ pub fn parent(path: &Path) -> &Path {
 
 /// All regular files below `root`, as sorted paths relative to it, with `/` between components.
 ///
-/// Symbolic links are an error: what they point to is not part of the tree, so no digest could answer for it.
+/// Symbolic links are an error: what they point to is not part of the tree, so no digest could answer for it. Only those of a
+/// snapshot in the Hub's cache, which has nothing else, count as the files that they lead to.
 pub fn files_below(root: &Path) -> io::Result<Vec<String>> {
     below(root).map(|(files, _)| files)
 }
@@ -71,7 +72,8 @@ pub fn below(root: &Path) -> io::Result<(Vec<String>, Vec<String>)> {
             let kind = entry.file_type()?;
             if kind.is_dir() {
                 open.push(path);
-            } else if kind.is_file() {
+            } else if kind.is_file() || (kind.is_symlink() && is_in_hub_cache(root, &entry.path()))
+            {
                 files.push(path);
             } else {
                 return Err(io::Error::other(format!(
@@ -84,6 +86,22 @@ pub fn below(root: &Path) -> io::Result<(Vec<String>, Vec<String>)> {
     }
     files.sort();
     Ok((files, folders))
+}
+
+/// Whether `root` is `…/snapshots/REVISION` of the Hub's cache, and `link` leads to a file in `…/blobs` beside it.
+fn is_in_hub_cache(root: &Path, link: &Path) -> bool {
+    let blobs = || {
+        let root = fs::canonicalize(root).ok()?;
+        let snapshots = root.parent()?;
+        let is_named = snapshots.file_name()? == "snapshots";
+        is_named.then(|| Some(snapshots.parent()?.join("blobs")))?
+    };
+    let target = || {
+        fs::canonicalize(link)
+            .ok()
+            .filter(|target| target.is_file())
+    };
+    blobs().is_some_and(|blobs| target().is_some_and(|target| target.starts_with(blobs)))
 }
 
 /// All folders below `root`, without itself.
@@ -322,6 +340,29 @@ pub fn normal(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_count_in_a_snapshot_of_the_hubs_cache_and_nowhere_else() {
+        use std::os::unix::fs::symlink;
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for folder in ["blobs", "snapshots/a1", "elsewhere"] {
+            fs::create_dir_all(at(folder)).unwrap();
+        }
+        for file in ["blobs/x", "secret"] {
+            fs::write(at(file), file).unwrap();
+        }
+        symlink("../../blobs/x", at("snapshots/a1/config.json")).unwrap();
+        assert_eq!(files_below(&at("snapshots/a1")).unwrap(), ["config.json"]);
+        symlink("../blobs/x", at("elsewhere/config.json")).unwrap();
+        assert!(files_below(&at("elsewhere")).is_err());
+        symlink("../../secret", at("snapshots/a1/secret")).unwrap();
+        let refused = files_below(&at("snapshots/a1")).unwrap_err().to_string();
+        assert!(
+            refused.contains("secret is not a regular file"),
+            "{refused}"
+        );
+    }
 
     #[test]
     fn a_link_inside_a_tree_is_refused() {
