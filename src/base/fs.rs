@@ -88,13 +88,20 @@ pub fn below(root: &Path) -> io::Result<(Vec<String>, Vec<String>)> {
     Ok((files, folders))
 }
 
-/// Whether `root` is `…/snapshots/REVISION` of the Hub's cache, and `link` leads to a file in `…/blobs` beside it.
+/// Whether a file beside others is in their folder, and no link leads out of it but those of the Hub's cache.
+pub fn is_inside(folder: &Path, file: &Path) -> bool {
+    let real = |path: &Path| fs::canonicalize(path).ok();
+    let is_below = || Some(real(file)?.starts_with(real(folder)?));
+    is_below().unwrap_or(false) || is_in_hub_cache(folder, file)
+}
+
+/// Whether `root` is `…/snapshots/REVISION` of the Hub's cache or a folder below it, and `link` leads to a file in `…/blobs` beside it.
 fn is_in_hub_cache(root: &Path, link: &Path) -> bool {
     let blobs = || {
         let root = fs::canonicalize(root).ok()?;
-        let snapshots = root.parent()?;
-        let is_named = snapshots.file_name()? == "snapshots";
-        is_named.then(|| Some(snapshots.parent()?.join("blobs")))?
+        let is_snapshots = |path: &&Path| path.file_name().is_some_and(|name| name == "snapshots");
+        let snapshots = root.ancestors().skip(1).find(is_snapshots)?;
+        Some(snapshots.parent()?.join("blobs"))
     };
     let target = || {
         fs::canonicalize(link)

@@ -86,6 +86,13 @@ fn bring_onnx(file: &Path, inputs: &Inputs, out: &Path, wanted: &[String]) -> an
                 file.display()
             )
         })?;
+        // A missing file is an error of the system, which copying gives.
+        ensure!(
+            !from.exists() || bfs::is_inside(bfs::parent(file), from),
+            "`{}`, external data of `{}`, is a link that leads out of the model's folder; put the file itself there",
+            from.display(),
+            file.display()
+        );
         bfs::copy_file(from, &out.join(name)).with_context(|| {
             format!(
                 "failed to copy `{}`, external data of `{}`",

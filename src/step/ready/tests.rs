@@ -26,14 +26,21 @@ fn external_data_is_taken_only_where_it_is_declared() {
             .ends_with("write `external: [w.data]` in its row of the spec"),
         "{error}"
     );
-    bring_onnx(
-        &file,
-        &BTreeMap::from([(external("w.data"), data)]),
-        &out,
-        &[],
-    )
-    .unwrap();
+    let inputs = BTreeMap::from([(external("w.data"), data.clone())]);
+    bring_onnx(&file, &inputs, &out, &[]).unwrap();
     assert_eq!(std::fs::read(out.join("w.data")).unwrap(), b"weights");
+
+    // A file of somebody else's is not followed to.
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    std::fs::remove_file(&data).unwrap();
+    std::os::unix::fs::symlink(secret.path(), &data).unwrap();
+    let error = bring_onnx(&file, &inputs, &out, &[]).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("a link that leads out of the model's folder"),
+        "{error}"
+    );
 }
 
 /// `{ graph: { output, input } }`, all of them tensors of floats.
