@@ -88,7 +88,7 @@ def config_of(cls: Any, source: str, where: dict[str, Any], **remote: Any) -> Pr
 def _without_weights(cls: Any, config: PreTrainedConfig, **remote: Any) -> PreTrainedModel:
     make = getattr(cls, "_from_config", None) or cls.from_config
     with torch.device("meta"):
-        model: PreTrainedModel = make(config, **remote)
+        model: PreTrainedModel = make(config, **(remote if torch_model.takes_remote_code(cls) else {}))
     return model.eval()
 
 

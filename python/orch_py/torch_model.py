@@ -83,12 +83,22 @@ def for_export(cls: Any) -> list[dict[str, str]]:
     return [attention | {"experts_implementation": name} for name in ("batched_mm", "eager")]
 
 
+def takes_remote_code(cls: Any) -> bool:
+    """Whether a class takes `trust_remote_code`.
+
+    Those that choose another class by a config do; all others hand it on to the model, which knows no such argument.
+    """
+    return hasattr(cls, "_model_mapping")
+
+
 def from_pretrained(cls: Any, source: str, unused: list[str] | None = None, **more: Any) -> PreTrainedModel:
     """Loads fp32 weights, with the library's own choice of attention and experts unless `more` says otherwise.
 
     Refuses a checkpoint that is not the model's whole and only one, but for weights that the globs `unused` name. A
     tree of orch's own was written by the class itself: it gives none.
     """
+    if not takes_remote_code(cls):
+        more.pop("trust_remote_code", None)
     model, info = cls.from_pretrained(
         source,
         dtype=torch.float32,

@@ -31,6 +31,17 @@ def installed(*names: str) -> bool:
 
 
 @unittest.skipUnless(installed(*MODULES), "torch is not installed")
+class RemoteCode(unittest.TestCase):
+    def test_only_classes_that_choose_another_one_take_it(self) -> None:
+        import transformers
+
+        from orch_py import torch_model
+
+        self.assertTrue(torch_model.takes_remote_code(transformers.AutoModelForMaskedLM))
+        self.assertFalse(torch_model.takes_remote_code(transformers.BertForMaskedLM))
+
+
+@unittest.skipUnless(installed(*MODULES), "torch is not installed")
 class ClassChecks(unittest.TestCase):
     worker: Worker
 
