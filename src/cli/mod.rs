@@ -42,7 +42,11 @@ pub fn main() -> ExitCode {
         Ok(Ok(exit)) => exit.into(),
         Ok(Err(error)) => {
             printer.error(&error);
-            exit::of_error(&error).into()
+            if cmd::is_interrupted() {
+                Exit::Interrupted.into()
+            } else {
+                exit::of_error(&error).into()
+            }
         }
         // The panic's own message is on stderr already.
         Err(_) => {

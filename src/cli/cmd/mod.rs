@@ -28,6 +28,8 @@ mod what_ran;
 mod worker;
 mod zoo;
 
+pub(super) use run::is_interrupted;
+
 use crate::cli::args::{Shell, script};
 use crate::cli::{Args, Exit, Printer};
 use crate::event::{Event, Listener};

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -242,6 +243,14 @@ pub(super) fn command_line() -> String {
     std::iter::once("orch".to_owned()).chain(args).collect()
 }
 
+/// Set by the first interrupt.
+static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Whether somebody interrupted this process: whatever error a command then ends with is a consequence.
+pub(in crate::cli) fn is_interrupted() -> bool {
+    IS_INTERRUPTED.load(Ordering::Relaxed)
+}
+
 /// Cancels on the first interrupt, and ends everything at once on the second.
 pub(super) fn on_interrupt(
     cancel: &Cancel,
@@ -264,6 +273,7 @@ pub(super) fn on_interrupt(
             )]
             std::process::exit(Exit::Interrupted as i32);
         }
+        IS_INTERRUPTED.store(true, Ordering::Relaxed);
         cancel.cancel();
         also();
     })
