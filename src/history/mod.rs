@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::base::temporary;
 use crate::report::ReportDoc;
 
 pub use file::{About, Executed, Execution, RunFile, name};
@@ -42,7 +43,7 @@ pub struct History {
 pub struct Reader {
     connection: Connection,
     /// Where results are written; nothing else of the disk can be reached from a query.
-    scratch: tempfile::TempDir,
+    scratch: temporary::Folder,
     _lock: Option<File>,
 }
 
@@ -206,7 +207,10 @@ impl History {
 
 /// From now on the connection reaches nothing of the disk but the folder for results.
 fn reader(connection: Connection, lock: Option<File>) -> Result<Reader> {
-    let scratch = tempfile::Builder::new().prefix("orch-query-").tempdir()?;
+    let temporary = std::env::temp_dir();
+    // An interrupted query ends where it is.
+    temporary::sweep(&temporary);
+    let scratch = temporary::make_folder(&temporary)?;
     let folder = schema::quoted(&scratch.path().to_string_lossy());
     connection.execute(&format!(
         "SET allowed_directories = [{folder}]; SET enable_external_access = false; SET lock_configuration = true"
