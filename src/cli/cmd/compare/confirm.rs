@@ -11,10 +11,13 @@ use anyhow::{Context as _, bail, ensure};
 use rand::seq::SliceRandom as _;
 
 use crate::base::figures::counted;
+use crate::base::temporary;
+use crate::cli::cmd::run::on_interrupt;
 use crate::cli::{Args, Printer};
 use crate::report::compare::{Comparison, Remeasured};
 use crate::report::{ReportDoc, Round};
 use crate::session::{absolute, git};
+use crate::worker::Cancel;
 
 /// At least so many processes of each side,
 const ROUNDS: u32 = 5;
@@ -24,7 +27,7 @@ const MOST: u32 = 25;
 /// The base's files, as long as it lives.
 struct Checkout {
     repository: PathBuf,
-    at: tempfile::TempDir,
+    at: temporary::Folder,
 }
 
 impl Checkout {
@@ -35,7 +38,12 @@ impl Checkout {
             None,
             ["rev-parse", "--show-toplevel"],
         )?);
-        let at = tempfile::tempdir().context("failed to make a folder for the base")?;
+        let temporary = std::env::temp_dir();
+        // What a killed one left goes, in the folder and in the repository.
+        temporary::sweep(&temporary);
+        git::must(&repository, None, ["worktree", "prune"])?;
+        let at =
+            temporary::make_folder(&temporary).context("failed to make a folder for the base")?;
         let tree = at.path().join("base").display().to_string();
         git::must(
             &repository,
@@ -58,7 +66,7 @@ impl Checkout {
 impl Drop for Checkout {
     fn drop(&mut self) {
         let tree = self.at.path().join("base").display().to_string();
-        // What stays is a folder of the system's temporary ones, and git prunes it.
+        // What stays, the next one removes.
         let _ = git::must(
             &self.repository,
             None,
@@ -86,6 +94,8 @@ pub(super) fn confirm(
         comparison.remeasured(BTreeMap::new());
         return Ok(());
     }
+    let cancel = Cancel::default();
+    on_interrupt(&cancel, || {})?;
     let spec = comparison.head.spec.clone();
     let checkout = Checkout::of(revision)?;
     let scratch = tempfile::tempdir().context("failed to make a folder for reports")?;
@@ -116,6 +126,10 @@ pub(super) fn confirm(
         let mut order = [0, 1];
         order.shuffle(&mut rand::rng());
         for at in order {
+            ensure!(
+                !cancel.is_cancelled(),
+                "interrupted before both sides were measured"
+            );
             measure(args, &spec, &open, &longer, &mut sides[at])?;
         }
         if round >= ROUNDS {
