@@ -37,7 +37,7 @@ pub struct Ready;
 pub static READY: Ready = Ready;
 
 impl StepKind for Ready {
-    known_as!("ready": Rust "step/ready", "runtime/foreign.rs", "runtime/ir_file.rs", "runtime/manifest.rs",
+    known_as!("ready": Rust "step/own.rs", "step/ready", "runtime/foreign.rs", "runtime/ir_file.rs", "runtime/manifest.rs",
         "runtime/onnx_change.rs", "runtime/onnx_file.rs", "runtime/onnx_proto.rs", "runtime/refusal.rs",
         "runtime/tensors.rs"; Crate "npyz", "prost", "roxmltree", "safetensors", "zip");
 

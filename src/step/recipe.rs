@@ -17,7 +17,7 @@ pub static INPUTS: Inputs = Inputs;
 
 /// Whatever makes tensors by a recipe is made by these.
 pub(super) const PARTS: &[Part] = parts!(
-    Rust "step/recipe.rs", "spec/recipe.rs", "runtime/tensors.rs";
+    Rust "step/own.rs", "step/recipe.rs", "spec/recipe.rs", "runtime/tensors.rs";
     Crate "rand_chacha", "half", "safetensors"
 );
 
