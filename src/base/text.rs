@@ -72,8 +72,8 @@ pub fn with_colours(text: &str) -> Cow<'_, str> {
 
 /// An edited text with lines that end as those of the text before do: where all of these end in CRLF, all do.
 pub fn ending_as(before: &str, edited: String) -> String {
-    let is_crlf = |text: &str| text.lines().count() > 0 && !text.replace("\r\n", "").contains('\n');
-    if before.contains("\r\n") && is_crlf(before) {
+    let is_crlf = before.contains("\r\n") && !before.replace("\r\n", "").contains('\n');
+    if is_crlf {
         edited.replace("\r\n", "\n").replace('\n', "\r\n")
     } else {
         edited
