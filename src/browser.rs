@@ -138,6 +138,8 @@ fn hear(
                 }
                 progress(&text);
             }
+            // Standard error is the step's log.
+            Some(Said::Uncaught(text)) => eprintln!("the page: {}", text.trim()),
             Some(Said::Trouble(text)) => {
                 return Err(Trouble::Broken(format!(
                     "its page failed: {}{}",

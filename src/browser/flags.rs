@@ -24,7 +24,7 @@ pub enum Adapter {
 
 const QUIET: &[&str] = &[
     "--headless",
-    // What nobody catches in the page is in the browser's log then.
+    // The browser's own errors are in the log of the step then.
     "--enable-logging=stderr",
     "--no-first-run",
     "--no-default-browser-check",

@@ -54,6 +54,8 @@ pub(super) enum Said {
     Progress(String),
     Outputs(Vec<u8>),
     Answer(Value),
+    /// An error that nothing in the page caught, for the log; the page's trouble or its answer follows.
+    Uncaught(String),
     /// It failed in a way that its script did not foresee, in the browser's words.
     Trouble(String),
     Nothing,
@@ -123,6 +125,7 @@ impl<'p> Server<'p> {
         let body = std::mem::take(&mut request.body);
         let said = match path.as_str() {
             "progress" => Said::Progress(String::from_utf8_lossy(&body).into_owned()),
+            "uncaught" => Said::Uncaught(String::from_utf8_lossy(&body).into_owned()),
             "trouble" => Said::Trouble(String::from_utf8_lossy(&body).into_owned()),
             "outputs" => Said::Outputs(body),
             "answer" => Said::Answer(serde_json::from_slice(&body).map_err(io::Error::other)?),
