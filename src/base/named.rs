@@ -60,15 +60,52 @@ impl Target {
             // Only root may give a file away; for others it is theirs already, or was not.
             let _ = fchown(file.as_file(), Some(meta.uid()), Some(meta.gid()));
             file.as_file().set_permissions(meta.permissions())?;
+            copy_attributes(&self.0, file.as_file());
         }
         Ok(file)
     }
 }
 
+/// Gives `to` the extended attributes of the file at `from`, as far as the file system and the user's rights allow.
+#[cfg(target_os = "linux")]
+fn copy_attributes(from: &Path, to: &fs::File) {
+    use rustix::fs::{XattrFlags, fsetxattr, getxattr, listxattr};
+    // The kernel's bound for a list of names and for a value.
+    const LARGEST: usize = 1 << 16;
+    let mut names = vec![0; LARGEST];
+    let Ok(length) = listxattr(from, &mut names) else {
+        return;
+    };
+    let mut value = vec![0; LARGEST];
+    for name in names[..length].split(|byte| *byte == 0) {
+        if !name.is_empty()
+            && let Ok(size) = getxattr(from, name, &mut value)
+        {
+            let _ = fsetxattr(to, name, &value[..size], XattrFlags::empty());
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn copy_attributes(_from: &Path, _to: &fs::File) {}
+
 /// Writes `bytes` to `path` as [`write_named`] does, and creates its folder if needed.
 pub fn save_named(path: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::create_dir_all(parent(path))?;
     write_named(path, |file| file.write_all(bytes))
+}
+
+/// Replaces a file of the user's as a whole, with its owner, mode and extended attributes.
+///
+/// A file that has several names (hard links) is an error and stays: under the others it would be what it was.
+pub fn edit_named(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(meta) if meta.is_file() && meta.nlink() > 1 => Err(io::Error::other(format!(
+            "the file has {} names (hard links), which an edit would part; put a copy in its place",
+            meta.nlink()
+        ))),
+        _ => save_named(path, bytes),
+    }
 }
 
 /// Finds out whether files can be put into a folder, which need not be there yet; leaves nothing behind.
@@ -114,4 +151,33 @@ fn link_target(path: &Path) -> io::Result<PathBuf> {
         }
     }
     Err(io::Error::other("it is a link to a link without end"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_edit_keeps_attributes_and_parts_no_names() {
+        let dir = tempfile::tempdir().unwrap();
+        let [file, other] = ["spec.yaml", "other"].map(|name| dir.path().join(name));
+        fs::write(&file, "old").unwrap();
+        #[cfg(target_os = "linux")]
+        let has_attributes = {
+            let flags = rustix::fs::XattrFlags::empty();
+            rustix::fs::setxattr(&file, "user.mine", b"kept", flags).is_ok()
+        };
+        edit_named(&file, b"new").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+        #[cfg(target_os = "linux")]
+        if has_attributes {
+            let mut value = [0; 16];
+            let size = rustix::fs::getxattr(&file, "user.mine", &mut value).unwrap();
+            assert_eq!(&value[..size], b"kept");
+        }
+        fs::hard_link(&file, &other).unwrap();
+        let error = edit_named(&file, b"newer").unwrap_err().to_string();
+        assert!(error.contains("has 2 names (hard links)"), "{error}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+    }
 }

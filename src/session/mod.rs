@@ -225,7 +225,13 @@ impl exec::Probe for Session {
 }
 
 pub fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
-    std::path::absolute(path).with_context(|| format!("failed to resolve `{}`", path.display()))
+    std::path::absolute(path).with_context(|| {
+        let path = path.display();
+        match std::env::current_dir() {
+            Ok(_) => format!("failed to resolve `{path}`"),
+            Err(_) => format!("failed to resolve `{path}`: the working folder was removed"),
+        }
+    })
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
 //! Mistakes of the user's: exit 2, every one at once, with place and remedy. Nothing ran: exit 3.
 
+use std::path::Path;
+use std::process::Command;
+
 use crate::support::Sandbox;
 
 const SPEC: &str = "version: 1
@@ -31,6 +34,36 @@ commands:
         .stderr_has("did you mean `outputs`?")
         .stderr_has("`timeout_seconds` must be at least 1")
         .stdout_lacks("x");
+}
+
+#[test]
+fn a_model_whose_names_no_spec_can_hold_is_an_error_and_writes_nothing() {
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/browser/quoted.onnx");
+    let sandbox = Sandbox::new();
+    sandbox
+        .run(["init", "--model", model.to_str().unwrap()])
+        .code(2)
+        .stderr_has("nothing was written: with the model's row, specs/all.yaml has 2 errors")
+        .stderr_has(r#"`a\"b` cannot be the name of an input"#);
+    assert!(!sandbox.path("specs").exists());
+}
+
+#[test]
+fn a_working_folder_that_was_removed_is_named_as_that() {
+    let sandbox = Sandbox::new().file("gone/spec.yaml", SPEC);
+    let orch = env!("CARGO_BIN_EXE_orch");
+    let output = Command::new("sh")
+        .args([
+            "-c",
+            "rm spec.yaml && rmdir ../gone && exec \"$0\" plan spec.yaml",
+            orch,
+        ])
+        .current_dir(sandbox.path("gone"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("the working folder was removed"), "{said}");
 }
 
 #[test]

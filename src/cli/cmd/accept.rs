@@ -96,7 +96,7 @@ pub(super) fn accept(args: &Args, accept: &AcceptArgs, printer: &Printer) -> any
         .is_read_back(path, &file, &before, &after)
         .map_err(by_hand)?;
     if !accept.dry_run {
-        named::save_named(&file, after.as_bytes())
+        named::edit_named(&file, after.as_bytes())
             .with_context(|| format!("failed to write {}", file.display()))?;
     }
     if accept.json {

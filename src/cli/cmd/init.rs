@@ -106,7 +106,7 @@ fn on_targets_here(
     own: &Own,
 ) -> anyhow::Result<(String, Vec<String>)> {
     let all = format!("{OWN}{}", own.text);
-    let spec = tried(dir, &all).context("BUG: the row that was made is none")?;
+    let spec = tried(dir, &all)?;
     let is_here = |name: &str| {
         session
             .inventory()
@@ -148,7 +148,12 @@ fn tried(dir: &Path, text: &str) -> anyhow::Result<Spec> {
     for (name, text) in files(text) {
         std::fs::write(trial.path().join(name), text)?;
     }
-    session::spec(&trial.path().join(SPEC))
+    session::spec(&trial.path().join(SPEC)).map_err(|error| {
+        let there = dir.display().to_string();
+        let text = format!("{error}").replace(&trial.path().display().to_string(), &there);
+        // Such as names of tensors that no spec can hold.
+        UsageError(format!("nothing was written: with the model's row, {text}")).into()
+    })
 }
 
 pub(super) fn add(args: &Args, add: &AddArgs, printer: &Printer) -> anyhow::Result<Exit> {
@@ -177,7 +182,7 @@ pub(super) fn add(args: &Args, add: &AddArgs, printer: &Printer) -> anyhow::Resu
         );
         usage!("nothing was written: with the new row, {told}");
     }
-    named::save_named(&add.spec, new.as_bytes())
+    named::edit_named(&add.spec, new.as_bytes())
         .with_context(|| format!("failed to write `{}`", add.spec.display()))?;
     printer.note(&format!(
         "added to {}:\n{}next: `orch run {0} -m {}`",

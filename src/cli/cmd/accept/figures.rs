@@ -90,7 +90,7 @@ pub(super) fn accept(
     }
     let after = ending_as(&before, after);
     if after != before && !asked.dry_run {
-        named::save_named(Path::new(ACCEPTED_FILE), after.as_bytes())
+        named::edit_named(Path::new(ACCEPTED_FILE), after.as_bytes())
             .with_context(|| format!("failed to write `{ACCEPTED_FILE}`"))?;
     }
     if asked.json {
