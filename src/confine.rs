@@ -1,7 +1,8 @@
 //! What a child process may change: the folders that it is given, and no network unless that was asked for.
 //!
 //! The kernel holds the child and all that it starts to that, root too (Landlock, Linux 5.13). Reading stays free. What
-//! Landlock does not see is in docs/security.md: modes and times of files, hard links inside a granted folder, UDP.
+//! Landlock does not see is in docs/security.md: modes and times of files, hard links inside a granted folder. UDP ends in a
+//! network namespace of its own where one may be made.
 
 #[cfg(target_os = "linux")]
 pub mod bpf;
@@ -11,6 +12,8 @@ mod capabilities;
 mod filter;
 #[cfg(target_os = "linux")]
 mod landlock;
+#[cfg(target_os = "linux")]
+mod network;
 #[cfg(not(target_os = "linux"))]
 mod nothing;
 use std::fs;

@@ -24,6 +24,7 @@ _CAPABILITIES_VERSION = 0x20080522
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
 _SET_MODE_FILTER = 1
 _SPEC_ALLOW = 1 << 2
+_NEW_NETWORK = 0x40000000
 # Of a folder, without making device nodes in it.
 _DEVICES = (1 << 6) | (1 << 11)
 # System calls have these numbers on every architecture.
@@ -68,6 +69,9 @@ def confine(grants: dict[str, Any]) -> None:
     # GPU drivers name their threads by what the kernel shows of the own process.
     if os.path.exists("/proc/self"):
         grant("/proc/self", _WRITE_FILE)
+    if grants["tcp"] == "denied":
+        # A namespace without an interface, where the process may make one; elsewhere UDP stays.
+        libc.unshare(_NEW_NETWORK)
     libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0)
     _checked(libc.syscall(_RESTRICT_SELF, rules, 0), "restrict the process")
     os.close(rules)

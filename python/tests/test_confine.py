@@ -35,6 +35,8 @@ def _escapes() -> list[str]:
             found.append(name)
         except OSError:
             pass
+    if os.geteuid() == 0 and len(socket.if_nameindex()) > 1:
+        found.append("network interfaces")
     # What jobs need goes on.
     socket.socketpair()
     socket.socket()

@@ -9,7 +9,7 @@ use landlock::{
     RulesetCreatedAttr, Scope,
 };
 
-use super::{Enforced, Grants, Tcp, capabilities, filter};
+use super::{Enforced, Grants, Tcp, capabilities, filter, network};
 
 /// The newest version that is known here; an older kernel drops what it lacks.
 const NEWEST: ABI = ABI::V9;
@@ -19,6 +19,7 @@ const NEWEST: ABI = ABI::V9;
 pub struct Confinement {
     rules: OwnedFd,
     filter: Vec<libc::sock_filter>,
+    network: Option<&'static fs::File>,
     keeps_privileges: bool,
 }
 
@@ -83,12 +84,18 @@ impl Confinement {
         Ok(Option::<OwnedFd>::from(rules).map(|rules| Self {
             rules,
             filter: grants.filter(),
+            network: (grants.tcp == Tcp::Denied)
+                .then(network::isolated)
+                .flatten(),
             keeps_privileges: grants.is_everything(),
         }))
     }
 
     /// Holds the calling process to it for good. Makes system calls only, so it may be called between fork and exec.
     pub fn enter(&self) -> io::Result<()> {
+        if let Some(network) = self.network {
+            network::enter(network)?;
+        }
         self.grant_own_records()?;
         // SAFETY: neither call takes a pointer.
         let code = unsafe {
@@ -219,6 +226,25 @@ print("escaped by", done)
             return;
         };
         assert!(ok && said.contains("escaped by []"), "{said}");
+    }
+
+    #[test]
+    fn a_child_without_a_network_sends_no_datagrams_where_namespaces_may_be_made() {
+        let receiver = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let wait = std::time::Duration::from_millis(200);
+        receiver.set_read_timeout(Some(wait)).unwrap();
+        let port = receiver.local_addr().unwrap().port();
+        let dir = tempfile::tempdir().unwrap();
+        let receives = |tcp: Tcp| {
+            let script = format!("echo x > /dev/udp/127.0.0.1/{port}");
+            let grants = Grants::folders([dir.path()]).with_tcp(tcp);
+            run(&script, dir.path(), &grants).map(|_| receiver.recv(&mut [0; 8]).is_ok())
+        };
+        let Some(is_received) = receives(Tcp::Denied) else {
+            return;
+        };
+        assert_eq!(is_received, network::isolated().is_none());
+        assert_eq!(receives(Tcp::Allowed), Some(true));
     }
 
     #[test]
