@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 import torch
 
-from orch_py import cached, judge, onnx_graph, parity, stand_ins, torch_model, trees
+from orch_py import cached, judge, onnx_graph, onnx_routes, parity, stand_ins, torch_model, trees
 from orch_py.decoder_tree import FOLDER
 from orch_py.greedy import Take
 from orch_py.onnx_equals import Equals
@@ -26,8 +26,8 @@ from orch_py.torch_model import Named
 # onnxscript knows no older operators.
 _DYNAMO_LEAST_OPSET = 18
 
-# Module, inputs, outputs and opset.
-Route = Callable[[torch.nn.Module, Named, list[str], int], onnx.ModelProto]
+# Module, inputs, outputs, opset and the folder for weights.
+Route = Callable[[torch.nn.Module, Named, list[str], int, Path], onnx.ModelProto]
 
 
 def export(
@@ -73,30 +73,34 @@ def _make(tree: Path, folder: Path, implementations: dict[str, str], told: dict[
     asked = loaded.manifest["generation"]
     cache = asked["cache"]
     names = [asked["output"], *(each["output"] for each in cache)]
-    with torch.no_grad():
-        inputs = cached.examples(loaded.model, cache, loaded.inputs[asked["input"]])
-        made = ROUTES[told["route"]](cached.Cached(loaded.model).eval(), inputs, names, told["opset"])
-    graph = onnx_graph.tidy(made, names, fixed=False, of_any_length=True).model
-    taken = [value.name for value in graph.graph.input]
-    if sorted(taken) != sorted(inputs):
-        raise onnx_graph.Wrong(f"the graph takes {listed(taken)}, and not {listed(inputs)}")
-    path = onnx_graph.save(graph, folder)[0]
+    with tempfile.TemporaryDirectory() as temporary:
+        weights = Path(temporary)
+        with torch.no_grad():
+            inputs = cached.examples(loaded.model, cache, loaded.inputs[asked["input"]])
+            module = cached.Cached(loaded.model).eval()
+            made = ROUTES[told["route"]](module, inputs, names, told["opset"], weights)
+        # Its weights lie in files now.
+        del loaded, module
+        graph = onnx_graph.tidy(made, names, weights, fixed=False, of_any_length=True).model
+        taken = [value.name for value in graph.graph.input]
+        if sorted(taken) != sorted(inputs):
+            raise onnx_graph.Wrong(f"the graph takes {listed(taken)}, and not {listed(inputs)}")
+        path = onnx_graph.save(graph, folder, weights)[0]
     told["nodes"] = len(graph.graph.node)
     _require_right(tree, path, cache, asked, told)
     about = {"inputs": taken, "outputs": names, "cache": cache, "route": told["route"], "opset": told["opset"]}
     trees.write_manifest(folder, {"format": "onnx", "precision": "fp32", **about})
 
 
-def _legacy(module: torch.nn.Module, inputs: Named, outputs: list[str], opset: int) -> onnx.ModelProto:
+def _legacy(module: torch.nn.Module, inputs: Named, outputs: list[str], opset: int, folder: Path) -> onnx.ModelProto:
     names = list(inputs)
     open_axes = {names[0]: {1: "new"}, outputs[0]: {1: "new"}}
     open_axes |= {name: {2: "past"} for name in names[1:]} | {name: {2: "known"} for name in outputs[1:]}
-    with tempfile.TemporaryDirectory() as folder, Equals():
-        path = Path(folder) / onnx_graph.MODEL
+    with Equals():
         torch.onnx.export(
             module,
             tuple(inputs.values()),
-            str(path),
+            str(folder / onnx_routes.EXPORTED),
             dynamo=False,
             input_names=names,
             output_names=outputs,
@@ -104,10 +108,10 @@ def _legacy(module: torch.nn.Module, inputs: Named, outputs: list[str], opset: i
             opset_version=opset,
             do_constant_folding=True,
         )
-        return onnx.load(path)
+    return onnx_routes.read_exported(folder)
 
 
-def _dynamo(module: torch.nn.Module, inputs: Named, outputs: list[str], opset: int) -> onnx.ModelProto:
+def _dynamo(module: torch.nn.Module, inputs: Named, outputs: list[str], opset: int, folder: Path) -> onnx.ModelProto:
     new, past = torch.export.Dim("new"), torch.export.Dim("past")
     program = torch.onnx.export(
         module,
@@ -121,7 +125,8 @@ def _dynamo(module: torch.nn.Module, inputs: Named, outputs: list[str], opset: i
         verbose=False,
     )
     assert program is not None, "BUG: a dynamo export without a program"
-    return program.model_proto
+    program.save(folder / onnx_routes.EXPORTED, external_data=True)
+    return onnx_routes.read_exported(folder)
 
 
 ROUTES: dict[str, Route] = {"legacy": _legacy, "dynamo": _dynamo}

@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from orch_py import onnx_lowering
+from orch_py import onnx_lowering, onnx_weights
 from orch_py.protocol import listed
 from orch_py.trees import Tensors
 
@@ -35,7 +35,10 @@ class OpenSizes(Wrong):
 
 @dataclass(frozen=True)
 class Tidied:
-    """A graph that is fit to be published, and what was rewritten in it."""
+    """A graph that is fit to be published, and what was rewritten in it.
+
+    Its larger tensors may lie in files of the folder that `tidy` was given, and so may those of the graph before.
+    """
 
     model: onnx.ModelProto
     # How often each rule of `onnx_lowering` changed it.
@@ -54,32 +57,34 @@ class Tidied:
 def tidy(
     model: onnx.ModelProto,
     outputs: list[str],
+    folder: Path | None = None,
     fixed: bool = True,
     of_any_length: bool = False,
     rewrites: bool = True,
 ) -> Tidied:
     """The same function with only `outputs`, in that order, and nothing that says how, when or where it was made.
 
-    Unless all sizes must be `fixed`, outputs may have open ones; so may inputs, where the model is one `of_any_length`.
-    Without `rewrites` constants are not folded and no rule of `onnx_lowering` applies.
+    `folder` is where external tensors of the model lie, and where those of the tidied one will; None for a model that
+    has none. Unless all sizes must be `fixed`, outputs may have open ones; so may inputs, where the model is one
+    `of_any_length`. Without `rewrites` constants are not folded and no rule of `onnx_lowering` applies.
     """
     _keep_outputs(model.graph, outputs)
     _prune(model.graph)
     rules: dict[str, int] = {}
     before = None
-    if rewrites and not is_large(model):
+    if rewrites:
         before = model
         # Mobile compilers cannot place a node whose shape they do not know, and tracing leaves many that compute
-        # shapes. Larger graphs pass through files in both libraries, and runtimes fold for themselves anyway.
-        model = _inferred(_fold(model))
+        # shapes.
+        model = _inferred(_fold(model, folder))
         # The rules are for compilers that want fixed sizes.
-        if rules := {} if of_any_length else onnx_lowering.lower(model):
+        if rules := {} if of_any_length else onnx_lowering.lower(model, folder):
             # A rule may leave constants behind that fold further.
             _prune(model.graph)
-            model = _inferred(_fold(model))
+            model = _inferred(_fold(model, folder))
         # An output that depends on no input has become a constant, and outputs are made by nodes.
         make_outputs(model.graph)
-    elif not rewrites and not is_large(model):
+    else:
         # Sizes are known to be fixed only where shapes were inferred.
         model = _inferred(model)
     strip(model)
@@ -96,26 +101,34 @@ def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def is_large(model: onnx.ModelProto) -> bool:
     """Whether the weights need a file of their own."""
-    return bool(model.ByteSize() >= _EMBED_LIMIT)
+    return onnx_weights.size(model) >= _EMBED_LIMIT
 
 
-def _fold(model: onnx.ModelProto) -> onnx.ModelProto:
+def _fold(model: onnx.ModelProto, folder: Path | None) -> onnx.ModelProto:
     """Everything that does not depend on the inputs becomes a constant. ONNX Runtime computes it, at the level that
     keeps to standard operators: the folder of onnxscript leaves references to values it removed."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / MODEL
+    with tempfile.TemporaryDirectory() as own:
+        there = folder or Path(own)
+        # Each fold reads what the one before it wrote.
+        data = next(name for number in range(9) if not (there / (name := f"folded-{number}.data")).exists())
         options = _options()
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-        options.optimized_model_filepath = str(path)
+        options.optimized_model_filepath = str(there / "folded.onnx")
+        if folder is not None:
+            options.add_session_config_entry("session.optimized_model_external_initializers_file_name", data)
+            least = str(onnx_weights.LEAST)
+            options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", least)
+        # Nothing is computed with this session, so that no kernel needs its weights in an order of its own.
+        options.add_session_config_entry("session.disable_prepacking", "1")
         # Merging a product and a sum into one Gemm suits some devices and not others: left to their own runtimes.
         # ONNX Runtime 1.31 merges a padding with 0 into the MaxPool behind it, whose own padding is the lowest number.
         onnxruntime.InferenceSession(
-            model.SerializeToString(),
+            write_graph(model, there, "unfolded.onnx"),
             options,
             providers=["CPUExecutionProvider"],
             disabled_optimizers=["MatMulAddFusion", "Pad_Fusion"],
         )
-        folded = onnx.load(path)
+        folded = onnx.load(there / "folded.onnx", load_external_data=False)
     used = {node.domain for node in folded.graph.node}
     _refill(folded.opset_import, [entry for entry in folded.opset_import if entry.domain in used])
     _refill(folded.graph.value_info, [])
@@ -129,6 +142,13 @@ def _fold(model: onnx.ModelProto) -> onnx.ModelProto:
             _rename(folded.graph, tensor.name, name)
             tensor.name = name
     return folded
+
+
+def write_graph(model: onnx.ModelProto, folder: Path, name: str) -> Path:
+    """Writes the model as it is into the folder in which its external tensors lie."""
+    path = folder / name
+    path.write_bytes(model.SerializeToString())
+    return path
 
 
 def _keep_outputs(graph: onnx.GraphProto, names: list[str]) -> None:
@@ -240,15 +260,29 @@ def open_sizes(model: onnx.ModelProto) -> list[str]:
     return [value.name for value in model.graph.output if _open([value])]
 
 
-def save(model: onnx.ModelProto, folder: Path) -> list[Path]:
-    """Writes one file, or two when the weights are too large for one. Gives back what it wrote."""
+def save(model: onnx.ModelProto, folder: Path, source: Path | None = None) -> list[Path]:
+    """Writes one file, or two when the weights are too large for one. Gives back what it wrote.
+
+    `source` is the folder in which external tensors of the model lie; None for a model that has none.
+    """
     path = folder / MODEL
+    if source is None:
+        if not is_large(model):
+            onnx.checker.check_model(model)
+            path.write_bytes(model.SerializeToString(deterministic=True))
+            return [path]
+        onnx.save_model(model, path, save_as_external_data=True, all_tensors_to_one_file=True, location=DATA)
+        onnx.checker.check_model(path)
+        return [path, folder / DATA]
+    # Of external tensors the checker asks only whether they are there.
+    onnx.checker.check_model(write_graph(model, source, "checked.onnx"))
     if not is_large(model):
-        onnx.checker.check_model(model)
-        path.write_bytes(model.SerializeToString(deterministic=True))
+        onnx_weights.write(model, source, path)
         return [path]
-    onnx.save_model(model, path, save_as_external_data=True, all_tensors_to_one_file=True, location=DATA)
-    onnx.checker.check_model(path)
+    gathered = onnx.ModelProto()
+    gathered.CopyFrom(model)
+    onnx_weights.gather(gathered, source, folder / DATA)
+    path.write_bytes(gathered.SerializeToString(deterministic=True))
     return [path, folder / DATA]
 
 
@@ -313,7 +347,11 @@ def open_session(path: Path, optimised: bool = True) -> onnxruntime.InferenceSes
 
 def execute(path: Path, inputs: Tensors, optimised: bool = True) -> Tensors:
     """Runs the file in ONNX Runtime: CPU, one thread; node by node as written, unless `optimised`."""
-    session = open_session(path, optimised)
+    return run(open_session(path, optimised), inputs)
+
+
+def run(session: onnxruntime.InferenceSession, inputs: Tensors) -> Tensors:
+    """All outputs by name."""
     names = [value.name for value in session.get_outputs()]
     return dict(zip(names, (np.asarray(value) for value in session.run(names, inputs)), strict=True))
 

@@ -12,10 +12,13 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+
+from orch_py import onnx_weights
 
 # From this version on the axes of a reduction are an input.
 _AXES_ARE_AN_INPUT = 18
@@ -33,6 +36,8 @@ class _Graph:
     types: dict[str, tuple[int, list[int]]]
     constants: dict[str, TensorProto]
     outputs: set[str]
+    # Where external constants lie.
+    folder: Path | None
     added: list[TensorProto] = field(default_factory=list)
 
     def constant(self, name: str, value: np.ndarray) -> str:
@@ -68,7 +73,7 @@ def _uniform_gather(graph: _Graph, node: onnx.NodeProto) -> list[onnx.NodeProto]
     # A graph's output must be made by a node.
     if node.output[0] in graph.outputs:
         return None
-    value = numpy_helper.to_array(graph.constants[node.input[0]])
+    value = onnx_weights.array(graph.constants[node.input[0]], graph.folder)
     _, shape = graph.types.get(node.output[0], (0, [-1]))
     if value.size == 0 or min(shape, default=0) < 0 or not np.all(value == value.flat[0]):
         return None
@@ -128,12 +133,12 @@ RULES: dict[str, Rule] = {
 }
 
 
-def lower(model: onnx.ModelProto) -> dict[str, int]:
+def lower(model: onnx.ModelProto, folder: Path | None = None) -> dict[str, int]:
     """Changes the graph itself, whose constants are folded and whose shapes are inferred; not what lies in branches and
-    loops. Gives how often each rule changed it."""
+    loops. Gives how often each rule changed it. External constants lie in `folder`."""
     graph = model.graph
     constants, outputs = {tensor.name: tensor for tensor in graph.initializer}, {value.name for value in graph.output}
-    known = _Graph(_opset(model), _types(graph), constants, outputs)
+    known = _Graph(_opset(model), _types(graph), constants, outputs, folder)
     done: Counter[str] = Counter()
     nodes: list[onnx.NodeProto] = []
     for node in graph.node:

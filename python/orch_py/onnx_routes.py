@@ -1,11 +1,12 @@
 """The exporters that can turn a model into ONNX. Each takes the model and its named inputs, and gives the graph back
 with the inputs that it takes. Whether the graph is right, they do not know.
+
+Weights lie in files of a folder that each is given, and not in the graph (`onnx_weights`).
 """
 
 from __future__ import annotations
 
 import copy
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,15 +15,19 @@ from typing import Any
 import onnx
 import torch
 
+from orch_py import onnx_weights
 from orch_py.onnx_equals import Equals
 from orch_py.torch_model import Named, Positional, Traced, require_alike, traceable
 
-# Model, inputs, the control's inputs, outputs and opset; what is made is a graph (`onnx.ModelProto`), and its inputs
-# have the graph's own names.
-Route = Callable[[Any, Named, Named | None, list[str], int], Traced]
+# Model, inputs, the control's inputs, outputs, opset and the folder for weights; what is made is a graph
+# (`onnx.ModelProto`), and its inputs have the graph's own names.
+Route = Callable[[Any, Named, Named | None, list[str], int, Path], Traced]
+# What an exporter writes, and where `onnx_weights.detach` puts what the exporter left in messages.
+EXPORTED = "exported.onnx"
+_DETACHED = "detached.data"
 
 
-def legacy(model: Any, inputs: Named, control: Named | None, outputs: list[str], opset: int) -> Traced:
+def legacy(model: Any, inputs: Named, control: Named | None, outputs: list[str], opset: int, folder: Path) -> Traced:
     """`torch.onnx.export(dynamo=False)`: traces; fast; bakes in every branch that Python took."""
 
     def taken(name: str) -> str:
@@ -30,20 +35,18 @@ def legacy(model: Any, inputs: Named, control: Named | None, outputs: list[str],
         return f"input.{name}" if name in outputs else name
 
     def trace(tensors: Named, fixed: dict[str, Any]) -> onnx.ModelProto:
-        with tempfile.TemporaryDirectory() as folder, Equals():
-            path = Path(folder) / "model.onnx"
+        with Equals():
             torch.onnx.export(
                 Positional(model, list(tensors), outputs, fixed).eval(),
                 tuple(tensors.values()),
-                str(path),
+                str(folder / EXPORTED),
                 dynamo=False,
                 input_names=[taken(name) for name in tensors],
                 output_names=outputs,
                 opset_version=opset,
                 do_constant_folding=True,
             )
-            # Read whole while the folder lives: a large model's weights lie in files beside it.
-            return onnx.load(path)
+        return read_exported(folder)
 
     traced = traceable(model, inputs, control, trace)
     given, other = (
@@ -53,7 +56,12 @@ def legacy(model: Any, inputs: Named, control: Named | None, outputs: list[str],
     return replace(traced, inputs=given, control=other)
 
 
-def dynamo(model: Any, inputs: Named, control: Named | None, outputs: list[str], opset: int) -> Traced:
+def read_exported(folder: Path) -> onnx.ModelProto:
+    """The graph that an exporter wrote into the folder, with its weights in files there."""
+    return onnx_weights.detach(onnx_weights.load(folder / EXPORTED), folder / _DETACHED)
+
+
+def dynamo(model: Any, inputs: Named, control: Named | None, outputs: list[str], opset: int, folder: Path) -> Traced:
     """`torch.onnx.export(dynamo=True)`, which is based on `torch.export`."""
     program = torch.onnx.export(
         Positional(model, list(inputs), outputs).eval(),
@@ -66,10 +74,13 @@ def dynamo(model: Any, inputs: Named, control: Named | None, outputs: list[str],
         verbose=False,
     )
     assert program is not None, "BUG: a dynamo export without a program"
-    return Traced(program.model_proto, inputs, control)
+    program.save(folder / EXPORTED, external_data=True)
+    return Traced(read_exported(folder), inputs, control)
 
 
-def transformers(model: Any, inputs: Named, control: Named | None, outputs: list[str], opset: int) -> Traced:
+def transformers(
+    model: Any, inputs: Named, control: Named | None, outputs: list[str], opset: int, folder: Path
+) -> Traced:
     """`transformers.exporters.OnnxExporter`: `torch.export` with patches for many models; may add inputs of its own."""
     from transformers.exporters.exporter_onnx import (  # type: ignore[attr-defined]
         OnnxConfig,
@@ -86,7 +97,8 @@ def transformers(model: Any, inputs: Named, control: Named | None, outputs: list
 
     import onnx_ir
 
-    proto = onnx_ir.to_proto(program)
+    onnx_ir.save(program, folder / EXPORTED, external_data=f"{EXPORTED}.data")
+    proto = read_exported(folder)
     leaves = get_leaf_tensors(prepared)
     names = {}
     for value in proto.graph.input:

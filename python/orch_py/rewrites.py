@@ -15,15 +15,25 @@ from orch_py.protocol import first_line
 
 def difference(before: Path, after: Path, given: trees.Tensors, control: trees.Tensors | None) -> str | None:
     """How the file `after` differs from the file `before`, by more than the order of sums; None where it does not."""
-    for inputs in (given, control):
-        if inputs is None:
-            continue
-        try:
-            expected = onnx_graph.execute(before, inputs, optimised=False)
-        except Exception as error:  # noqa: BLE001 - a choice that a trace baked in may end in any error.
-            print(f"the graph before its rewrites does not run: {first_line(error)}", flush=True)
-            continue
-        found = judge.verdict(onnx_graph.execute(after, inputs, optimised=False), expected, REWRITTEN)
+    # One file at a time has its weights in memory.
+    expected = _computed(before, [inputs for inputs in (given, control) if inputs is not None])
+    if not expected:
+        return None
+    session = onnx_graph.open_session(after, optimised=False)
+    for inputs, outputs in expected:
+        found = judge.verdict(onnx_graph.run(session, inputs), outputs, REWRITTEN)
         if not found["agrees"]:
             return told(found)
     return None
+
+
+def _computed(path: Path, given: list[trees.Tensors]) -> list[tuple[trees.Tensors, trees.Tensors]]:
+    """Inputs that the file runs on, each with its outputs."""
+    found = []
+    try:
+        session = onnx_graph.open_session(path, optimised=False)
+        for inputs in given:
+            found.append((inputs, onnx_graph.run(session, inputs)))
+    except Exception as error:  # noqa: BLE001 - a choice that a trace baked in may end in any error.
+        print(f"the graph before its rewrites does not run: {first_line(error)}", flush=True)
+    return found

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import tempfile
 import unittest
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -205,7 +207,7 @@ class MaskedScatter(unittest.TestCase):
     def test_values_and_whole_rows_are_put_in_place(self) -> None:
         import torch
 
-        from orch_py import onnx_graph, onnx_routes
+        from orch_py import onnx_graph, onnx_routes, onnx_weights
 
         class Put(torch.nn.Module):
             dtype = torch.float32
@@ -222,8 +224,11 @@ class MaskedScatter(unittest.TestCase):
         for ids, counted in ((rows, 5), (by_value, 20), (none, 5)):
             given = {"ids": ids, "hidden": hidden, "source": torch.rand(20) if counted == 20 else source}
             expected = Put()(**given)["y"]
-            graph = onnx_routes.legacy(Put(), given, None, ["y"], 17).made
-            graph = onnx_graph.tidy(graph, ["y"]).model
+            with tempfile.TemporaryDirectory() as name:
+                folder = Path(name)
+                graph = onnx_routes.legacy(Put(), given, None, ["y"], 17, folder).made
+                graph = onnx_graph.tidy(graph, ["y"], folder).model
+                onnx_weights.attach(graph, folder)
             [got] = executed(graph, {name: value.numpy() for name, value in given.items()})
             self.assertEqual(got.tolist(), expected.tolist())
             # Neither int64 sums nor bounds on integers, and rows are counted where rows are put.
@@ -239,7 +244,7 @@ class Rotary(unittest.TestCase):
         """Its rotary embedding is of the whole head, and joins the rest of it all the same."""
         import torch
 
-        from orch_py import onnx_graph, onnx_routes, torch_model
+        from orch_py import onnx_graph, onnx_routes, onnx_weights, torch_model
 
         cls = torch_model.model_class("Phi3ForCausalLM")
         given = {
@@ -260,12 +265,15 @@ class Rotary(unittest.TestCase):
         torch.manual_seed(0)
         model = cls._from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
         inputs = {"input_ids": torch.arange(3, 11)[None], "attention_mask": torch.ones(1, 8, dtype=torch.int64)}
-        with torch.no_grad():
-            expected = model(**inputs).logits
-            graph = onnx_routes.legacy(model, inputs, None, ["logits"], 17).made
-        self.assertTrue(empty(onnx_graph._inferred(onnx_graph._fold(graph))), "the export itself has some")
-        tidied = onnx_graph.tidy(graph, ["logits"])
-        graph, rules = tidied.model, tidied.rules
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            with torch.no_grad():
+                expected = model(**inputs).logits
+                graph = onnx_routes.legacy(model, inputs, None, ["logits"], 17, folder).made
+            self.assertTrue(empty(onnx_graph._inferred(onnx_graph._fold(graph, folder))), "the export itself has some")
+            tidied = onnx_graph.tidy(graph, ["logits"], folder)
+            graph, rules = tidied.model, tidied.rules
+            onnx_weights.attach(graph, folder)
         self.assertEqual(rules["empty-concat"], 4, "queries and keys of two layers")
         self.assertEqual(empty(graph), [])
         [got] = executed(graph, {name: value.numpy() for name, value in inputs.items()})

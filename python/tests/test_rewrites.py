@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import unittest
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +28,7 @@ class Rewrites(unittest.TestCase):
         inputs, control = ({"input_ids": np.arange(first, first + 8)[None]} for first in (3, 11))
         cls.model = cls.worker.small_bert(inputs, control)
 
-    def exported(self, fold: Callable[[Any], Any] | None = None, **params: Any) -> dict[str, Any]:
+    def exported(self, fold: Callable[..., Any] | None = None, **params: Any) -> dict[str, Any]:
         """The manifest of the file that is published where constants are folded by `fold`."""
         from orch_py import onnx_graph, trees
         from orch_py.ops import export_onnx
@@ -41,19 +42,19 @@ class Rewrites(unittest.TestCase):
             export_onnx.run(job)
         return trees.read_manifest(out)
 
-    def scaled(self, factor: float) -> Callable[[Any], Any]:
+    def scaled(self, factor: float) -> Callable[..., Any]:
         """A folder of constants that multiplies the last matrix by `factor`."""
         import numpy as np
         from onnx import numpy_helper
 
-        from orch_py import onnx_graph
+        from orch_py import onnx_graph, onnx_weights
 
         fold = onnx_graph._fold
 
-        def wrongly(model: Any) -> Any:
-            folded = fold(model)
-            tensor = max(folded.graph.initializer, key=lambda each: len(each.raw_data))
-            value = numpy_helper.to_array(tensor) * np.float32(factor)
+        def wrongly(model: Any, folder: Path) -> Any:
+            folded = fold(model, folder)
+            tensor = max(folded.graph.initializer, key=lambda each: math.prod(each.dims))
+            value = onnx_weights.array(tensor, folder) * np.float32(factor)
             tensor.CopyFrom(numpy_helper.from_array(value, tensor.name))
             return folded
 

@@ -188,55 +188,59 @@ class _Work:
             told["seconds"] = time.perf_counter() - started
 
     def _made(self, implementations: dict[str, str], told: dict[str, Any]) -> Made:
+        with tempfile.TemporaryDirectory() as folder:
+            # On the way weights lie in files there, and in no message.
+            return self._made_in(Path(folder), implementations, told)
+
+    def _made_in(self, folder: Path, implementations: dict[str, str], told: dict[str, Any]) -> Made:
         # A fresh model each time: a route that fails half-way may leave its patches behind.
         loaded = torch_model.load_tree(self.tree, **implementations)
         route, opset = told["route"], told["opset"]
         # Not inference_mode: its tensors cannot be recorded by the tracers.
         with torch.no_grad(), stand_ins.recorded(told["helped"]) as used:
             if told.get("traced_on") == "control" and loaded.control is not None:
-                swapped = ROUTES[route](loaded.model, loaded.control, loaded.inputs, self.names, opset)
+                swapped = ROUTES[route](loaded.model, loaded.control, loaded.inputs, self.names, opset, folder)
                 assert swapped.control is not None, "BUG: a trace on two sets of inputs gave one back"
                 traced = replace(swapped, inputs=swapped.control, control=swapped.inputs)
             else:
-                traced = ROUTES[route](loaded.model, loaded.inputs, loaded.control, self.names, opset)
+                traced = ROUTES[route](loaded.model, loaded.inputs, loaded.control, self.names, opset, folder)
         told["stand_ins"] = stand_ins.by_name(used)
+        del loaded
         if self.is_rewritten:
-            made, why_not = self._tidied(traced, told, is_rewritten=True)
+            made, why_not = self._tidied(traced, folder, told, is_rewritten=True)
             if made is not None:
                 return made
             _clear(self.out)
             print(f"published as it was exported: {why_not}", flush=True)
             told["not_rewritten"] = why_not
-        made, wrong = self._tidied(traced, told, is_rewritten=False)
+        made, wrong = self._tidied(traced, folder, told, is_rewritten=False)
         if made is None:
             raise onnx_graph.Wrong(told.get("not_rewritten") or wrong)
         return made
 
-    def _tidied(self, traced: Any, told: dict[str, Any], is_rewritten: bool) -> tuple[Made | None, str]:
+    def _tidied(self, traced: Any, folder: Path, told: dict[str, Any], is_rewritten: bool) -> tuple[Made | None, str]:
         """The graph on disk, if it is right; else why it is not. A rewrite that changes what it computes is not."""
-        tidied = onnx_graph.tidy(traced.made, self.names, fixed=not told.get("open_sizes"), rewrites=is_rewritten)
+        is_fixed = not told.get("open_sizes")
+        tidied = onnx_graph.tidy(traced.made, self.names, folder, fixed=is_fixed, rewrites=is_rewritten)
         graph = tidied.model
         if may_be_helped(told) and (found := onnx_graph.sized_by_values(graph.graph)):
             names = listed(sorted(found))
             raise onnx_graph.OpenSizes(f"{names} give as many values as they find; a helped export may do without")
         taken = [value.name for value in graph.graph.input]
-        path = onnx_graph.save(graph, self.out)[0]
+        path = onnx_graph.save(graph, self.out, folder)[0]
 
         def fed(named: torch_model.Named) -> trees.Tensors:
             return {name: named[name].detach().cpu().numpy() for name in taken}
 
         given, control = fed(traced.inputs), None if traced.control is None else fed(traced.control)
         told["nodes"] = len(graph.graph.node)
-        wrong = self.expected.wrong(partial(onnx_graph.execute, path), given, control, LOOSE["fp32"], told)
-        if wrong:
-            as_written = partial(onnx_graph.execute, path, optimised=False)
-            if self.expected.wrong(as_written, given, control, LOOSE["fp32"], {}):
-                return None, wrong
+        wrong = self._wrong(path, given, control, told)
+        if wrong and self._wrong(path, given, control, {}, optimised=False):
+            return None, wrong
         if tidied.before is not None:
-            with tempfile.TemporaryDirectory() as folder:
-                before = onnx_graph.save(tidied.before, Path(folder))[0]
-                if changed := rewrites.difference(before, path, given, control):
-                    return None, f"rewriting its graph changed what it computes: {changed}"
+            before = onnx_graph.write_graph(tidied.before, folder, "before.onnx")
+            if changed := rewrites.difference(before, path, given, control):
+                return None, f"rewriting its graph changed what it computes: {changed}"
         about: dict[str, Any] = {}
         if tidied.folded:
             about["folded"] = tidied.folded
@@ -256,6 +260,18 @@ class _Work:
             wrong,
         )
         return made, ""
+
+    def _wrong(
+        self,
+        path: Path,
+        given: trees.Tensors,
+        control: trees.Tensors | None,
+        figures: dict[str, Any],
+        optimised: bool = True,
+    ) -> str | None:
+        """Why the file does not compute the reference, if so. Its weights are in memory for as long as this takes."""
+        session = onnx_graph.open_session(path, optimised)
+        return self.expected.wrong(partial(onnx_graph.run, session), given, control, LOOSE["fp32"], figures)
 
 
 def may_be_helped(attempt: dict[str, Any]) -> bool:
