@@ -66,7 +66,7 @@ def require_steady(
     Gives how far fp64 is from it, or why that is not known.
     """
     cls = type(model).__name__
-    found = judge.verdict(_computed(model, inputs, reference), reference, STEADY)
+    found = judge.verdict(computed(model, inputs, reference), reference, STEADY)
     if not found["agrees"]:
         calls = _called(model, inputs, _DRAWS)
         why = (
@@ -82,7 +82,7 @@ def require_steady(
                 model.set_experts_implementation("eager")
             model.double()
             doubled = {name: value.double() if value.is_floating_point() else value for name, value in inputs.items()}
-            exact = _computed(model, doubled, reference)
+            exact = computed(model, doubled, reference)
     except Exception as error:  # noqa: BLE001 - models that fix dtypes in their code fail in any way.
         return {"skipped": f"{cls} does not run in fp64: {first_line(error)}"}
     for name, value in exact.items():
@@ -99,7 +99,8 @@ def require_steady(
     return {"max_abs": found["tensors"][worst]["max_abs"], "output": worst}
 
 
-def _computed(model: PreTrainedModel, inputs: Named, reference: Tensors) -> Tensors:
+def computed(model: PreTrainedModel, inputs: Named, reference: Tensors) -> Tensors:
+    """The outputs that the reference names, on these inputs."""
     got = torch_model.select(torch_model.forward(model, inputs), list(reference), type(model).__name__)
     return {name: value.numpy() for name, value in got.items()}
 
@@ -131,7 +132,7 @@ def require_repeatable(load: Callable[[], PreTrainedModel], inputs: Named, refer
     torch.manual_seed(_OTHER_SEED)
     try:
         model = load()
-        found = judge.verdict(_computed(model, inputs, reference), reference, STEADY)
+        found = judge.verdict(computed(model, inputs, reference), reference, STEADY)
     finally:
         torch.random.set_rng_state(state)
     if not found["agrees"]:
@@ -150,7 +151,7 @@ def idle(model: PreTrainedModel, inputs: Named, control: Tensors, reference: Ten
 
     def moves(tried: Named) -> bool:
         try:
-            return _moved(_computed(model, tried, reference), reference)
+            return _moved(computed(model, tried, reference), reference)
         except Exception:  # noqa: BLE001 - what a model does not take alone tells nothing.
             return True
 
@@ -263,28 +264,29 @@ def without_a_layer(
     model: PreTrainedModel, inputs: Named, reference: Tensors
 ) -> tuple[str | None, Tensors | None, str | None]:
     """The repeated layer of least effect, and the outputs when all its parameters are 0; or why there are none."""
-    return least_layer(model, lambda: _computed(model, inputs, reference), reference)
+    return least_layer(model, lambda: computed(model, inputs, reference), reference)
 
 
 def least_layer(
-    model: PreTrainedModel, computed: Callable[[], Tensors], reference: Tensors
+    model: PreTrainedModel, run: Callable[[], Tensors], reference: Tensors
 ) -> tuple[str | None, Tensors | None, str | None]:
-    """The same of a model that is a part of what is `computed`."""
+    """The same of a model that is a part of what `run` computes."""
     if sum(parameter.numel() for parameter in model.parameters()) > _MOST_PARAMETERS:
         return None, None, f"not tried, as the model has more than {_MOST_PARAMETERS:.0e} parameters"
     layers = _layers(model)
     if not layers:
         return None, None, "the model has no list of layers"
     chosen = sorted({round(place) for place in np.linspace(0, len(layers) - 1, min(len(layers), _MOST_LAYERS))})
+    yardstick = Yardstick(reference)
     least, found = np.inf, (None, None, "no layer that was tried has an effect on the outputs")
     for name, layer in (layers[place] for place in chosen):
         try:
             with zeroed(layer):
-                got = computed()
+                got = run()
         except Exception as error:  # noqa: BLE001 - a model may refuse to work with zeros in any way.
             print(f"without `{name}` the model does not run: {first_line(error)}", flush=True)
             continue
-        moved = effect(got, reference)
+        moved = yardstick.effect(got)
         if LEAST_EFFECT < moved < least:
             least, found = moved, (name, got, None)
     return found
@@ -319,12 +321,51 @@ def zeroed(layer: torch.nn.Module) -> Iterator[None]:
                 parameter.copy_(value)
 
 
+class Yardstick:
+    """A reference by which changes of outputs are measured, each in terms of the output's scale."""
+
+    def __init__(self, reference: Tensors) -> None:
+        self._reference = reference
+        self._marks: dict[str, np.ndarray] = {}
+        self._scales: dict[str, float] = {}
+        for name, value in reference.items():
+            if value.dtype in (np.float32, np.float64):
+                exact = value.reshape(-1).astype(np.float64)
+                marks = judge.sentinels(exact)
+                if marks.any():
+                    self._marks[name] = marks
+                    exact = exact[~marks]
+                self._scales[name] = judge.scale_of(exact)
+
+    def effect(self, got: Tensors) -> float:
+        """The largest change of an output; 0 if one is not to be compared."""
+        worst = 0.0
+        for name, value in self._reference.items():
+            if name in self._scales and got[name].dtype == value.dtype and got[name].shape == value.shape:
+                moved = self._largest(name, got[name].reshape(-1), value.reshape(-1)) / self._scales[name]
+            else:
+                row = judge.tensor_verdict(got[name], value, STEADY)
+                moved = np.nan if row["max_abs"] is None else row["max_abs"] / row["scale"]
+            if not np.isfinite(moved):
+                return 0.0
+            worst = max(worst, moved)
+        return worst
+
+    def _largest(self, name: str, got: np.ndarray, reference: np.ndarray) -> float:
+        """The largest difference of computed values; not finite if one of them is not."""
+        largest = 0.0
+        marks = self._marks.get(name)
+        for begin in range(0, len(got), judge.BLOCK):
+            part = slice(begin, begin + judge.BLOCK)
+            if np.isnan(got[part]).any() or np.isnan(reference[part]).any():
+                return np.nan
+            gaps = np.abs(got[part].astype(np.float64) - reference[part])
+            if marks is not None:
+                gaps = gaps[~marks[part]]
+            largest = max(largest, float(gaps.max(initial=0.0)))
+        return largest
+
+
 def effect(got: Tensors, reference: Tensors) -> float:
     """The largest change of an output in terms of its scale; 0 if it is not to be compared."""
-    worst = 0.0
-    for name, value in reference.items():
-        row = judge.tensor_verdict(got[name], value, STEADY)
-        if row["max_abs"] is None:
-            return 0.0
-        worst = max(worst, row["max_abs"] / row["scale"])
-    return worst
+    return Yardstick(reference).effect(got)

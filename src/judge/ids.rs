@@ -17,11 +17,14 @@ pub(super) fn wrong(a: &[f64], b: &[f64], shape: &[usize], least: f64) -> Option
         .filter(|axis| b.len() >= LEAST * shape[*axis].max(1))
         .find_map(|axis| {
             let stride: usize = shape[axis + 1..].iter().product();
+            if !may_be_ids(b, shape, axis) {
+                return None;
+            }
             let index = |at: usize| at / stride % shape[axis];
             let mut is_ids = vec![true; shape[axis]];
             let mut is_any = vec![false; shape[axis]];
             for (at, value) in b.iter().enumerate() {
-                is_ids[index(at)] &= value.fract() == 0.0 && value.abs() < MOST;
+                is_ids[index(at)] &= is_whole(*value);
                 is_any[index(at)] |= *value != 0.0;
             }
             if !is_ids
@@ -47,4 +50,21 @@ pub(super) fn wrong(a: &[f64], b: &[f64], shape: &[usize], least: f64) -> Option
                 off[at]
             ))
         })
+}
+
+fn is_whole(value: f64) -> bool {
+    value.fract() == 0.0 && value.abs() < MOST
+}
+
+/// Whether the first few places of any slice of the axis are whole numbers, as all places of ids are.
+fn may_be_ids(b: &[f64], shape: &[usize], axis: usize) -> bool {
+    const FEW: usize = 16;
+    let stride: usize = shape[axis + 1..].iter().product();
+    (0..shape[axis]).any(|index| {
+        (index * stride..b.len())
+            .step_by(shape[axis] * stride)
+            .flat_map(|begin| begin..begin + stride)
+            .take(FEW)
+            .all(|at| is_whole(b[at]))
+    })
 }

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from orch_py import isolated, onnx_decoder, onnx_graph, rewrites, stand_ins, torch_model, trees
+from orch_py import excerpt, isolated, onnx_decoder, onnx_graph, rewrites, stand_ins, torch_model, trees
 from orch_py.attention import Difference
 from orch_py.onnx_routes import ROUTES
 from orch_py.parity import BAKED, LOOSE, Expected
@@ -37,7 +37,10 @@ def run(job: Job) -> Output:
     manifest = trees.read_manifest(tree)
     helped = bool(job.param("stand_ins", True))
     is_rewritten = bool(job.param("rewrites", True))
-    work = _Work(tree, manifest["outputs"], Expected.of(tree, job.param("tokens", [])), job.out, is_rewritten)
+    inputs = {name: torch.from_numpy(value) for name, value in trees.read_tensors(tree, trees.INPUTS).items()}
+    threads = excerpt.cores() if excerpt.is_long(manifest["parameters"], inputs) else 1
+    expected = Expected.of(tree, job.param("tokens", []))
+    work = _Work(tree, manifest["outputs"], expected, job.out, is_rewritten, threads)
     attempts: list[dict[str, Any]] = []
 
     def publish(made: Made) -> Output:
@@ -149,6 +152,8 @@ class _Work:
     out: Path
     # Whether constants may be folded and operators lowered.
     is_rewritten: bool
+    # How many ONNX Runtime may use.
+    threads: int
 
     def attempt(self, implementations: dict[str, str], told: dict[str, Any]) -> Made | None:
         """A correct graph; or None, and `told` says why there is none.
@@ -239,7 +244,7 @@ class _Work:
             return None, wrong
         if tidied.before is not None:
             before = onnx_graph.write_graph(tidied.before, folder, "before.onnx")
-            if changed := rewrites.difference(before, path, given, control):
+            if changed := rewrites.difference(before, path, given, control, self.threads):
                 return None, f"rewriting its graph changed what it computes: {changed}"
         about: dict[str, Any] = {}
         if tidied.folded:
@@ -270,7 +275,7 @@ class _Work:
         optimised: bool = True,
     ) -> str | None:
         """Why the file does not compute the reference, if so. Its weights are in memory for as long as this takes."""
-        session = onnx_graph.open_session(path, optimised)
+        session = onnx_graph.open_session(path, optimised, self.threads)
         return self.expected.wrong(partial(onnx_graph.run, session), given, control, LOOSE["fp32"], figures)
 
 

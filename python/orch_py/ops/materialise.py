@@ -15,13 +15,14 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 
-from orch_py import class_checks, generation, seeded, steady, text_inputs, torch_model, trees
+from orch_py import class_checks, excerpt, generation, seeded, steady, text_inputs, torch_model, trees
 from orch_py.protocol import Job, Output, Refused, first_line, listed
 
 # Larger than any file: one model.safetensors, never shards.
@@ -67,20 +68,24 @@ def run(job: Job, made: Made = ({}, [])) -> Output:
     trees.write_tensors(job.out, trees.INPUTS, inputs)
     trees.write_tensors(job.out, trees.REFERENCE, reference)
     control = None
-    idle = None
-    if controls:
-        control, seen, no_control = _control(job.out, model, controls, reference)
-        idle = steady.idle(model, named, seen, reference) if seen is not None else None
-    dropped, without, no_dropped = steady.without_a_layer(model, named, reference)
-    if without is not None:
-        trees.write_tensors(job.out, trees.DROPPED_REFERENCE, without)
+    seen = None
+    is_long = excerpt.is_long(parameters, named)
+    # The reference is of one thread on every host; what only shows its worth takes all of them where it takes long.
+    with excerpt.all_cores(is_long):
+        if controls:
+            control, seen, no_control = _control(job.out, model, controls, reference)
+        examined = _Examined.of(model, named, seen, reference, is_long)
+        idle = examined.idle(model)
+        dropped, no_dropped = examined.write_without_a_layer(job.out, model, named, reference)
     attention = torch_model.attention(model)
     steps = job.param("generate")
     generates = None
     if steps is not None:
         asked = generation.asked(model, steps, named, list(reference), texts.lengths)
-        generates = generation.write(job.out, model, asked, named, control, dropped)
-    fp64 = steady.require_steady(model, named, reference, job.param("tokens", []))
+        with excerpt.all_cores(is_long):
+            generates = generation.write(job.out, model, asked, named, control, dropped)
+    with excerpt.all_cores(is_long):
+        fp64 = examined.require_steady(model, job.param("tokens", []))
     if parameters <= steady.MOST_LOADED_TWICE:
         del model
         gc.collect()
@@ -121,6 +126,67 @@ def run(job: Job, made: Made = ({}, [])) -> Output:
         "outputs": {name: {"shape": list(value.shape), "dtype": str(value.dtype)} for name, value in reference.items()},
     }
     return Output(facts=facts)
+
+
+@dataclass
+class _Examined:
+    """The inputs, the control's and the reference by which a reference's worth is found out: an excerpt where a forward
+    pass takes long and the model runs on one."""
+
+    inputs: torch_model.Named
+    control: trees.Tensors | None
+    reference: trees.Tensors
+    # Positions of each text that are in it; None where all are.
+    positions: int | None
+
+    @classmethod
+    def of(
+        cls,
+        model: transformers.PreTrainedModel,
+        inputs: torch_model.Named,
+        control: trees.Tensors | None,
+        reference: trees.Tensors,
+        is_long: bool,
+    ) -> _Examined:
+        whole = cls(inputs, control, reference, None)
+        cut = excerpt.of(inputs) if is_long else None
+        if cut is None:
+            return whole
+        try:
+            outputs = steady.computed(model, cut, reference)
+        except Exception as error:  # noqa: BLE001 - a model that is made for one length may fail in any way.
+            print(f"the model does not run on an excerpt: {first_line(error)}", flush=True)
+            return whole
+        others = None
+        if control is not None:
+            named = excerpt.of({name: torch.from_numpy(value) for name, value in control.items()}) or {}
+            others = {name: value.numpy() for name, value in named.items()}
+        return cls(cut, others, outputs, 2 * excerpt.EDGE)
+
+    def idle(self, model: transformers.PreTrainedModel) -> tuple[list[str], list[int]] | None:
+        return steady.idle(model, self.inputs, self.control, self.reference) if self.control is not None else None
+
+    def write_without_a_layer(
+        self,
+        out: Path,
+        model: transformers.PreTrainedModel,
+        inputs: torch_model.Named,
+        reference: trees.Tensors,
+    ) -> tuple[str | None, str | None]:
+        """Writes what the model gives without the layer of least effect; its name, or why there is none."""
+        dropped, without, why_not = steady.without_a_layer(model, self.inputs, self.reference)
+        if dropped is not None and self.positions is not None:
+            with steady.zeroed(model.get_submodule(dropped)):
+                without = steady.computed(model, inputs, reference)
+            if steady.effect(without, reference) <= steady.LEAST_EFFECT:
+                return None, f"`{dropped}`, of least effect on an excerpt, has none on all outputs"
+        if without is not None:
+            trees.write_tensors(out, trees.DROPPED_REFERENCE, without)
+        return dropped, why_not
+
+    def require_steady(self, model: transformers.PreTrainedModel, tokens: list[str]) -> dict[str, Any]:
+        found = steady.require_steady(model, self.inputs, self.reference, tokens)
+        return found if self.positions is None else found | {"positions": self.positions}
 
 
 def _outputs(
