@@ -289,6 +289,7 @@ fn run<'a>(doc: &ReportDoc, case: &'a CaseResult, label: Option<&'static str>) -
         ("precision", case.half.as_ref().map(HalfChoice::summary)),
         ("computed", case.cast_to_fp32().map(str::to_owned)),
         ("weights", case.reduced_range().map(str::to_owned)),
+        ("export route", case.other_export_route()),
         ("export helped by", case.export_stand_ins()),
         ("graph rewritten", case.graph_rewrites()),
         ("device", Some(device)),

@@ -168,6 +168,22 @@ impl CaseResult {
         (!counted.is_empty()).then(|| counted.join(", "))
     }
 
+    /// By which exporter its model was exported, and at which opset, where the first one that was tried failed.
+    pub fn other_export_route(&self) -> Option<String> {
+        let facts = self
+            .facts_of("convert:")
+            .find(|facts| facts["route"].is_string() && facts["attempts"].is_array())?;
+        let route = facts["route"].as_str()?;
+        let first = &facts["attempts"][0];
+        let tried = first["route"].as_str().filter(|tried| *tried != route)?;
+        let why = first["error"].as_str()?;
+        let opset = facts["opset"]
+            .as_u64()
+            .map(|opset| format!(" at opset {opset}"))
+            .unwrap_or_default();
+        Some(format!("{route}{opset}, since {tried} failed: {why}"))
+    }
+
     /// How orch rewrote its model's graph, or why it left the graph as the exporter wrote it; None where neither is known.
     pub fn graph_rewrites(&self) -> Option<String> {
         let mut found = Vec::new();

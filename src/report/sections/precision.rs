@@ -39,6 +39,12 @@ pub(super) fn precision<'a>(view: &View<'a>) -> Vec<Item<'a>> {
     ));
     items.extend(by_target(
         view,
+        "other export route",
+        |case| case.other_export_route().map(|how| instance(&how)),
+        false,
+    ));
+    items.extend(by_target(
+        view,
         "quantised",
         |case| case.quantised().map(|how| instance(&how)),
         false,
@@ -93,6 +99,8 @@ fn looser<'a>(view: &View<'a>) -> Option<Item<'a>> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::report::{fixture, markdown};
 
@@ -109,5 +117,27 @@ mod tests {
             [[0, 1]]
         );
         assert_eq!(markdown::render(&doc).matches("<sup>").count(), before);
+    }
+
+    #[test]
+    fn an_export_by_another_route_than_the_first_is_told_with_its_reason() {
+        let mut doc = fixture();
+        let attempts = json!([{"route": "legacy", "error": "no symbolic"}, {"route": "dynamo", "error": null}]);
+        let facts = json!({"route": "dynamo", "opset": 18, "attempts": attempts});
+        doc.cases[0]
+            .facts
+            .insert("convert:bert:onnx".to_owned(), facts.into());
+        let items = precision(&View::new(&doc));
+        let told = items.iter().find(|item| item.label == "other export route");
+        assert!(told.is_some_and(|item| {
+            item.lines
+                .concat()
+                .contains("dynamo at opset 18, since legacy failed: no symbolic")
+        }),);
+        let first = json!({"route": "dynamo", "opset": 18, "attempts": [{"route": "dynamo", "error": null}]});
+        doc.cases[0]
+            .facts
+            .insert("convert:bert:onnx".to_owned(), first.into());
+        assert_eq!(doc.cases[0].other_export_route(), None);
     }
 }
