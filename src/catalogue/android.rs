@@ -62,7 +62,7 @@ pub static RUNTIME: Runtime = Runtime {
 
 /// `orch worker android`
 const CODE: &[Part] = parts!(
-    Rust "device/android.rs", "device/snapdragon.rs", "runtime/android", "runtime/onnx_file.rs",
+    Rust "device/android.rs", "device/snapdragon.rs", "runtime/android", "runtime/onnx_external.rs", "runtime/onnx_file.rs",
         "runtime/onnx_proto.rs", "runtime/ort/options.rs", "runtime/ort/qnn.rs";
     Crate "prost"
 );

@@ -61,7 +61,7 @@ pub static RUNTIME: Runtime = Runtime {
 /// `orch worker browser`, with its page.
 pub const CODE: &[Part] = parts!(
     // It is `device/web.rs` that chooses the adapter.
-    Rust "base/loopback.rs", "browser", "device/web.rs", "runtime/browser", "runtime/onnx_change.rs", "runtime/onnx_file.rs",
+    Rust "base/loopback.rs", "browser", "device/web.rs", "runtime/browser", "runtime/onnx_change.rs", "runtime/onnx_external.rs", "runtime/onnx_file.rs",
         "runtime/onnx_proto.rs";
     Crate "httparse", "prost"
 );

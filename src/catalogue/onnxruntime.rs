@@ -86,7 +86,7 @@ pub static RUNTIME: Runtime = Runtime {
 pub const CODE: &[Part] = parts!(
     Rust "device/lease.rs", "device/snapdragon.rs", "device/native/cuda.rs", "device/native/nvml.rs",
         "device/native/vulkan.rs", "device/shown.rs", "device/vram.rs", "runtime/control", "runtime/ort/",
-        "runtime/onnx_change.rs", "runtime/onnx_file.rs", "runtime/onnx_proto.rs";
+        "runtime/onnx_change.rs", "runtime/onnx_external.rs", "runtime/onnx_file.rs", "runtime/onnx_proto.rs";
     Crate "ash", "nvml-wrapper", "ort", "prost"
 );
 

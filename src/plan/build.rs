@@ -340,7 +340,11 @@ impl Builder<'_> {
                         Source::File(folder.join(name).into()),
                     )
                 };
-                sources.extend(external.iter().map(file));
+                let mut names: BTreeSet<String> = external.iter().cloned().collect();
+                if *format == ReadyFormat::Onnx {
+                    names.extend(ready::external_names(path));
+                }
+                sources.extend(names.iter().map(file));
                 if *format == ReadyFormat::Openvino {
                     sources.push((
                         "weights".into(),

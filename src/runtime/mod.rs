@@ -16,6 +16,7 @@ pub mod litert;
 pub mod loops;
 pub mod manifest;
 pub mod measure;
+pub mod onnx_external;
 pub mod onnx_file;
 pub mod onnx_change;
 mod onnx_proto;

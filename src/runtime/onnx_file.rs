@@ -8,6 +8,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use prost::Message;
 
+use crate::runtime::onnx_external;
 use crate::runtime::onnx_proto::{
     Dimension, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto,
 };
@@ -78,6 +79,11 @@ fn inexpressible(kind: Option<&TypeProto>) -> Option<String> {
         .map(|name| format!("a tensor of {name}"))
 }
 
+/// Whether the name of external data is of a file in the model's own folder or below.
+pub fn is_inside(name: &str) -> bool {
+    !name.is_empty() && !name.contains("..") && !Path::new(name).is_absolute()
+}
+
 pub fn facts(path: &Path) -> anyhow::Result<OnnxFacts> {
     let graph = read(path)?.graph.unwrap_or_default();
     let initializers: BTreeSet<_> = graph
@@ -98,18 +104,9 @@ pub fn facts(path: &Path) -> anyhow::Result<OnnxFacts> {
         Some(format!("its {side} `{}` is {what}", value.name()))
     });
     let inexpressible = inexpressible.collect();
-    let entries = graph
-        .initializer
-        .iter()
-        .flat_map(|tensor| &tensor.external_data);
-    let places = entries.filter(|entry| entry.key() == "location");
-    let external = places
-        .filter_map(|entry| entry.value.clone())
-        .collect::<BTreeSet<_>>();
-    if let Some(outside) = external
-        .iter()
-        .find(|name| name.contains("..") || Path::new(name).is_absolute())
-    {
+    let external = onnx_external::names(path)
+        .with_context(|| format!("`{}` is not an ONNX model", path.display()))?;
+    if let Some(outside) = external.iter().find(|name| !is_inside(name)) {
         bail!(
             "`{}` keeps data outside its own folder: `{outside}`",
             path.display()

@@ -105,7 +105,7 @@ shape! {
         inputs: Rows<Input>,
         /// With a ready file: `.npz`, `.safetensors`, or a folder of `input_*.pb`, instead of `inputs`.
         inputs_from: String,
-        /// With `onnx`: the files beside it in which it keeps its weights (external data), as it names them.
+        /// With `onnx`: files beside it in which it keeps its weights (external data). Those that the model names are found without being listed.
         external: List<String>,
         /// With a ready file: `.npz`, `.safetensors`, or a folder of `output_*.pb`: what the outputs are compared with.
         /// Without it, ONNX Runtime's CPU provider makes the reference of an ONNX file; the others need it.

@@ -6,7 +6,7 @@
 mod control;
 mod reference;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
@@ -17,7 +17,7 @@ use crate::base::fs as bfs;
 use crate::runtime::manifest::Manifest;
 use crate::runtime::refusal::Refusal;
 use crate::runtime::tensors::{self, Tensors};
-use crate::runtime::{Job, JobStatus, foreign, ir_file, onnx_change, onnx_file};
+use crate::runtime::{Job, JobStatus, foreign, ir_file, onnx_change, onnx_external, onnx_file};
 use crate::spec::ReadyFormat;
 use crate::step::{Code, Places, Step, StepKind, Work, own};
 
@@ -38,7 +38,7 @@ pub static READY: Ready = Ready;
 
 impl StepKind for Ready {
     known_as!("ready": Rust "step/own.rs", "step/ready", "runtime/foreign.rs", "runtime/ir_file.rs", "runtime/manifest.rs",
-        "runtime/onnx_change.rs", "runtime/onnx_file.rs", "runtime/onnx_proto.rs", "runtime/refusal.rs",
+        "runtime/onnx_change.rs", "runtime/onnx_external.rs", "runtime/onnx_file.rs", "runtime/onnx_proto.rs", "runtime/refusal.rs",
         "runtime/tensors.rs"; Crate "npyz", "prost", "roxmltree", "safetensors", "zip");
 
     fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
@@ -69,6 +69,14 @@ struct Names {
     outputs: Vec<String>,
 }
 
+/// The files of external data that an ONNX file names; none where it cannot be read, which its step reports.
+pub fn external_names(file: &Path) -> BTreeSet<String> {
+    let names = onnx_external::names(file).unwrap_or_default();
+    // What names no file of its own folder is refused when it is brought.
+    let is_inside = |name: &String| onnx_file::is_inside(name);
+    names.into_iter().filter(is_inside).collect()
+}
+
 /// The name of the input that is a file of external data.
 pub fn external(name: &str) -> String {
     format!("external/{name}")
@@ -82,7 +90,7 @@ fn bring_onnx(file: &Path, inputs: &Inputs, out: &Path, wanted: &[String]) -> an
         // Taken unasked, its content would be in no key.
         let from = inputs.get(&external(name)).with_context(|| {
             format!(
-                "`{}` keeps weights in `{name}`; write `external: [{name}]` in its row of the spec",
+                "`{}` keeps weights in `{name}`, which it did not when the plan was made; run orch again",
                 file.display()
             )
         })?;

@@ -301,3 +301,35 @@ fn a_type_that_no_tensor_here_has_is_unsupported_and_a_broken_file_fails() {
         .code(1)
         .summary([("unsupported", 0), ("failed", 2)]);
 }
+
+/// As PyTorch's exporter writes large files: the data of a Constant node lies beside the graph, and no row names it.
+#[test]
+fn files_that_constant_nodes_name_come_along_and_are_in_the_key() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/onnx");
+    let sandbox = sandbox(RIGHT);
+    for name in ["outside.onnx", "outside.data"] {
+        let bytes = std::fs::read(fixtures.join(name)).unwrap();
+        sandbox.write(&format!("models/{name}"), bytes);
+    }
+    let row = "    inputs: {x: {dtype: float32, shape: [1, 4], data: [1, 10, 100, 1000]}}\n";
+    let (head, _) = SPEC.split_once("  linear:\n").unwrap();
+    let row = format!(
+        "{head}  outside:\n    onnx: ../models/outside.onnx\n    family: other\n    task: regression\n    pipeline: tabular\n{row}"
+    );
+    sandbox.write("specs/all.yaml", row);
+    let ran = sandbox.run(RUN).success().json();
+    assert_eq!(ran["summary"]["passed"], 2, "{ran:#}");
+    sandbox
+        .run(RUN)
+        .success()
+        .summary([("executed", 0), ("passed", 2)]);
+    let changed: Vec<u8> = [3f32, 4.0, 5.0, 7.0]
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect();
+    sandbox.write("models/outside.data", changed);
+    sandbox
+        .run(["plan", "specs/all.yaml"])
+        .success()
+        .stdout_has("input.external/outside.data");
+}

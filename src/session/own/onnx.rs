@@ -35,10 +35,6 @@ pub(super) fn row(path: &Path, name: &str, written: &str) -> anyhow::Result<Stri
         )?;
     }
     let mut row = format!("  {}:\n    onnx: {}\n", quoted(name), quoted(written));
-    if !facts.external.is_empty() {
-        let files: Vec<_> = facts.external.iter().map(|file| quoted(file)).collect();
-        writeln!(row, "    external: [{}]", files.join(", "))?;
-    }
     if !sizes.is_empty() {
         let sizes: Vec<_> = sizes
             .iter()

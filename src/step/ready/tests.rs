@@ -8,7 +8,7 @@ fn field(tag: u8, content: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn external_data_is_taken_only_where_it_is_declared() {
+fn external_data_is_taken_only_where_the_plan_knows_of_it() {
     let dir = tempfile::tempdir().unwrap();
     // ModelProto { graph: { initializer: { external_data: { key: "location", value: "w.data" } } } }
     let entry = [field(1, b"location"), field(2, b"w.data")].concat();
@@ -23,7 +23,7 @@ fn external_data_is_taken_only_where_it_is_declared() {
     assert!(
         error
             .to_string()
-            .ends_with("write `external: [w.data]` in its row of the spec"),
+            .contains("keeps weights in `w.data`, which it did not when the plan was made"),
         "{error}"
     );
     let inputs = BTreeMap::from([(external("w.data"), data.clone())]);
