@@ -12,6 +12,7 @@ mod pages;
 mod process;
 mod serve;
 
+use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -139,7 +140,9 @@ fn hear(
                 progress(&text);
             }
             // Standard error is the step's log.
-            Some(Said::Uncaught(text)) => eprintln!("the page: {}", text.trim()),
+            Some(Said::Uncaught(text)) => {
+                let _ = writeln!(std::io::stderr(), "the page: {}", text.trim());
+            }
             Some(Said::Trouble(text)) => {
                 return Err(Trouble::Broken(format!(
                     "its page failed: {}{}",

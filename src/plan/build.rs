@@ -340,10 +340,7 @@ impl Builder<'_> {
                         Source::File(folder.join(name).into()),
                     )
                 };
-                let mut names: BTreeSet<String> = external.iter().cloned().collect();
-                if *format == ReadyFormat::Onnx {
-                    names.extend(ready::external_names(path));
-                }
+                let names = ready::external_names(*format, path, external);
                 sources.extend(names.iter().map(file));
                 if *format == ReadyFormat::Openvino {
                     sources.push((

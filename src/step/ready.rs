@@ -69,12 +69,17 @@ struct Names {
     outputs: Vec<String>,
 }
 
-/// The files of external data that an ONNX file names; none where it cannot be read, which its step reports.
-pub fn external_names(file: &Path) -> BTreeSet<String> {
-    let names = onnx_external::names(file).unwrap_or_default();
-    // What names no file of its own folder is refused when it is brought.
-    let is_inside = |name: &String| onnx_file::is_inside(name);
-    names.into_iter().filter(is_inside).collect()
+/// The files of external data that a model needs: those that its row lists, and those that an ONNX file names itself.
+///
+/// A file that cannot be read names none here; its step reports why.
+pub fn external_names(format: ReadyFormat, file: &Path, listed: &[String]) -> BTreeSet<String> {
+    let named = match format {
+        ReadyFormat::Onnx => onnx_external::names(file).unwrap_or_default(),
+        _ => BTreeSet::new(),
+    };
+    // What lies outside of the model's folder is refused when it is brought.
+    let named = named.into_iter().filter(|name| onnx_file::is_inside(name));
+    named.chain(listed.iter().cloned()).collect()
 }
 
 /// The name of the input that is a file of external data.
