@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoConfig, AutoTokenizer
+import numpy as np
+from transformers import CONFIG_MAPPING, AutoConfig, AutoFeatureExtractor, AutoTokenizer
+from transformers.models.auto import modeling_auto
 
 from orch_py import torch_model
 from orch_py.protocol import Refused, first_line
-from orch_py.zoo import derive, families
+from orch_py.zoo import derive, families, headers
 from orch_py.zoo.rows import Document
 
 SENTENCE = "The quick brown fox jumps over the lazy dog."
@@ -29,6 +32,8 @@ _TOKENIZERS = (
     "sentencepiece.bpe.model",
 )
 _PROCESSOR = "preprocessor_config.json"
+# Of an adapter, which peft writes.
+_ADAPTER = "adapter_config.json"
 # What an input may be filled with in the place of noise, where a processor is there.
 _FILES = {"pixel_values": "picture: [own.png]"} | dict.fromkeys(("input_values", "input_features"), "sound: [own.wav]")
 
@@ -36,6 +41,7 @@ _FILES = {"pixel_values": "picture: [own.png]"} | dict.fromkeys(("input_values",
 def row(source: str, written: str) -> Document:
     """The row of a folder in `save_pretrained` layout, whose path the spec has as `written`, or of an id of the Hub."""
     folder, weights = _weights(source, written)
+    _require_plain(source, folder)
     try:
         config = AutoConfig.from_pretrained(folder)
     except (OSError, ValueError, KeyError) as error:
@@ -49,9 +55,11 @@ def row(source: str, written: str) -> Document:
     family, _ = families.family(config.model_type)
     task = _task(config.model_type, classes[0])
     inputs, dims = _inputs(cls, config, folder)
+    unused = headers.unused(cls, config, headers.of(source, folder, weights))
     return {
         "class": classes[0],
         **weights,
+        **({"unused_weights": unused} if unused else {}),
         "family": family,
         "task": task,
         "pipeline": families.pipeline(family, task),
@@ -74,6 +82,13 @@ def hinted(text: str, folder: Path) -> str:
 def _weights(source: str, written: str) -> tuple[Path, Document]:
     folder = Path(source)
     if folder.is_dir():
+        if (folder / _ADAPTER).is_file():
+            base = json.loads((folder / _ADAPTER).read_text("utf-8")).get("base_model_name_or_path")
+            raise Refused(
+                "error",
+                f"`{source}` is an adapter of `{base}` and no model: merge the two (`merge_and_unload()` of peft), "
+                "write that by `save_pretrained`, and give its folder",
+            )
         if not (folder / "config.json").is_file():
             raise Refused("error", f"`{source}` has no config.json: give a folder as `save_pretrained` writes it")
         return folder, {"weights": "path", "path": written}
@@ -90,7 +105,27 @@ def _weights(source: str, written: str) -> tuple[Path, Document]:
     return found, {"weights": "hub", "hub": {"id": source, "revision": found.name}}
 
 
+def _require_plain(source: str, folder: Path) -> None:
+    """Refuses a checkpoint that transformers loads by code or packages that orch does not have."""
+    said = json.loads((folder / "config.json").read_text("utf-8"))
+    if quantised := said.get("quantization_config"):
+        method = quantised.get("quant_method", "an unknown method")
+        raise Refused(
+            "unsupported",
+            f"the weights of `{source}` are quantised by `{method}`, and orch compares with a model in fp32: give the "
+            "checkpoint that they were made of, and choose a target with `precisions: [int8]` or `[int4]`",
+        )
+    if said.get("auto_map") and said.get("model_type") not in CONFIG_MAPPING:
+        raise Refused(
+            "unsupported",
+            f"the class of `{source}` is Python code that comes with its weights (`auto_map` in config.json): write "
+            "its row by hand, with `class: AutoModel…` and `trust_remote_code: true`",
+        )
+
+
 def _task(model_type: str, class_name: str) -> str:
+    if class_name == modeling_auto.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES.get(model_type):
+        return "automatic-speech-recognition"
     tasks = [task for task, name in derive.classes(model_type).items() if name == class_name]
     return tasks[0] if tasks else "feature-extraction"
 
@@ -106,6 +141,8 @@ def _inputs(cls: Any, config: Any, folder: Path) -> tuple[dict[str, Document], D
             recipe["randint"] = [0, getattr(text, "vocab_size", derive.TOKENS[1])]
         if name == "pixel_values" and (sides := _pictured(folder)):
             recipe["shape"][-2:] = sides
+        if name == "input_features" and (shape := _heard(folder)):
+            recipe["shape"][1:] = shape
     ids = inputs.get("input_ids")
     if ids is None:
         return inputs, sizes
@@ -122,6 +159,21 @@ def _inputs(cls: Any, config: Any, folder: Path) -> tuple[dict[str, Document], D
             if name in inputs:
                 inputs[name]["shape"] = ["batch", "seq"]
     return inputs, sizes
+
+
+def _heard(folder: Path) -> list[int] | None:
+    """The shape that the model's own feature extractor makes of a second of sound, without the batch."""
+    if not (folder / _PROCESSOR).is_file():
+        return None
+    try:
+        extractor = AutoFeatureExtractor.from_pretrained(folder)
+        rate = extractor.sampling_rate
+        noise = np.random.default_rng(0).normal(0, 0.1, rate).astype(np.float32)
+        features = extractor(noise, sampling_rate=rate, return_tensors="np")["input_features"]
+    except Exception as error:  # noqa: BLE001 - a processor of another kind, or one that lacks a package.
+        print(f"the feature extractor makes no `input_features`: {first_line(error)}", file=sys.stderr)
+        return None
+    return [int(size) for size in np.shape(features)[1:]]
 
 
 def _pictured(folder: Path) -> list[int] | None:

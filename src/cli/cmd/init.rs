@@ -19,6 +19,9 @@ pub(in crate::cli) struct InitArgs {
     /// A folder in `save_pretrained` layout, an id of the Hugging Face Hub, or an ONNX file
     #[arg(long, value_name = "FOLDER|ID|FILE.onnx")]
     model: Option<String>,
+    /// The row's name [default: that of the folder or file]
+    #[arg(long, requires = "model")]
+    name: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -77,7 +80,9 @@ pub(super) fn init(args: &Args, init: &InitArgs, printer: &Printer) -> anyhow::R
         None => (FIRST.to_owned(), String::new()),
         Some(model) => {
             let mut session = Session::open(&args.locations())?;
-            let own = session.own(model, None, &init.dir, &|text| printer.note(text))?;
+            let own = session.own(model, init.name.as_deref(), &init.dir, &|text| {
+                printer.note(text)
+            })?;
             let (text, targets) = on_targets_here(&session, &init.dir, &own)?;
             (text, format!(": {} on {}", own.name, targets.join(", ")))
         }

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
 
+use crate::base::fs as bfs;
 use crate::base::text::last_line;
 use crate::session::{Session, Settings, Tell, absolute, usage};
 use crate::step::Requirement;
@@ -80,22 +81,46 @@ impl Session {
     }
 }
 
-/// A name that no shell and no glob takes for something else.
+/// The name by which people know the model, without what a shell or a glob takes for something else.
+///
+/// A file that is called `model.onnx` or `model_int8.onnx`, as exporters call it, is known by its folder, and a snapshot in the
+/// Hub's cache by its repository.
 fn name_of(source: &Path) -> String {
-    let stem = source
-        .file_stem()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .to_lowercase();
-    stem.chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() || "-_.".contains(c) {
-                c
-            } else {
-                '-'
+    let is_file = source
+        .extension()
+        .is_some_and(|extension| extension == "onnx");
+    let name = if is_file {
+        let stem = source.file_stem().unwrap_or_default().to_string_lossy();
+        match stem.strip_prefix("model") {
+            Some("") => name_of_folder(bfs::parent(source)),
+            Some(rest) if rest.starts_with(['_', '-']) => {
+                name_of_folder(bfs::parent(source)) + &rest.replacen('_', "-", 1)
             }
-        })
+            _ => stem.into_owned(),
+        }
+    } else {
+        name_of_folder(source)
+    };
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    name.chars()
+        .map(|c| if is_plain(c) { c } else { '-' })
         .collect()
+}
+
+/// The name of the nearest folder above that tells something, the folder itself included.
+fn name_of_folder(folder: &Path) -> String {
+    // `.` and `..` have no name of their own.
+    let whole = absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let whole = whole.canonicalize().unwrap_or(whole);
+    let names = whole.iter().rev().map(|name| name.to_string_lossy());
+    let is_commit = |name: &str| name.len() == 40 && name.chars().all(|c| c.is_ascii_hexdigit());
+    let mut telling =
+        names.filter(|name| !is_commit(name) && !["onnx", "snapshots"].contains(&&**name));
+    let name = telling.next().unwrap_or_default();
+    match name.strip_prefix("models--") {
+        Some(id) => id.rsplit("--").next().unwrap_or(id).to_owned(),
+        None => name.into_owned(),
+    }
 }
 
 /// A path as a file in `folder` has it: relative, unless nothing leads there but the root.
@@ -134,6 +159,24 @@ mod tests {
             Path::new("../models/x.onnx")
         );
         assert_eq!(written("/p/specs", "/q/x.onnx"), Path::new("/q/x.onnx"));
-        assert_eq!(name_of(Path::new("models/My Model.onnx")), "my-model");
+        let commit = "0123456789abcdef0123456789abcdef01234567";
+        for (source, name) in [
+            ("models/My Model.onnx", "My-Model"),
+            ("Qwen/Qwen2.5-0.5B", "Qwen2.5-0.5B"),
+            ("/m/Llama-3.2-1B/", "Llama-3.2-1B"),
+            ("/m/bert/onnx/model.onnx", "bert"),
+            ("/m/bert/model_quantized.onnx", "bert-quantized"),
+            (
+                &format!("/hub/models--me--Tiny.1B/snapshots/{commit}"),
+                "Tiny.1B",
+            ),
+        ] {
+            assert_eq!(name_of(Path::new(source)), name, "{source}");
+        }
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(
+            name_of(Path::new(".")),
+            here.file_name().unwrap().to_str().unwrap()
+        );
     }
 }
