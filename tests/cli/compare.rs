@@ -216,6 +216,32 @@ fn the_base_comes_from_the_repository_of_the_folder_whatever_a_hook_set() {
         .stderr_lacks("is not in there");
 }
 
+/// The base's commit lacks the model's file.
+#[test]
+fn a_side_that_cannot_be_measured_again_is_no_pass() {
+    let sandbox = sandbox(RIGHT);
+    for line in ["init -q", "add specs", "commit -qm base"] {
+        git(&sandbox, ".", line);
+    }
+    sandbox
+        .run(["run", "specs/all.yaml", "-t", "cpu"])
+        .success();
+    let report = sandbox.read("orch-out/report/matrix.json");
+    let mut base: Value = serde_json::from_str(&report).unwrap();
+    base["run"]["started"] = json!("2026-01-01T00:00:00.000Z");
+    for round in base["cases"][0]["metrics"]["rounds"]
+        .as_array_mut()
+        .unwrap()
+    {
+        round["min_ms"] = json!(1e-6);
+    }
+    sandbox.write("base.json", base.to_string());
+    sandbox
+        .run(["compare", "base.json", "--confirm", "HEAD", "--gate"])
+        .code(2)
+        .stderr_has("the base of linear:cpu-fp32 could not be measured again");
+}
+
 /// Measures both sides anew, at one commit and the next.
 #[test]
 #[ignore = "deep, and slow: `cargo test --test '*' -- --ignored`, as CI does"]
