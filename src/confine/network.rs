@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 /// The namespace, or None where this process may not make one.
 pub(super) fn isolated() -> Option<&'static File> {
     static MADE: LazyLock<Option<File>> = LazyLock::new(|| {
-        // Of a thread that ends: to leave a namespace changes nothing for the process's other threads.
+        // A thread that leaves its namespace changes nothing for the process's other threads, and this one ends here.
         let made = std::thread::spawn(|| {
             // SAFETY: the call takes no pointer.
             let code = unsafe { libc::unshare(libc::CLONE_NEWNET) };

@@ -168,7 +168,7 @@ impl CaseResult {
         (!counted.is_empty()).then(|| counted.join(", "))
     }
 
-    /// By which exporter its model was exported, and at which opset, where the first one that was tried failed.
+    /// The exporter that exported its model, with the opset, where the first one that was tried failed.
     pub fn other_export_route(&self) -> Option<String> {
         let facts = self
             .facts_of("convert:")
