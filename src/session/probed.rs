@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::base::{Digest, fs as bfs};
 use crate::device::Backend;
-use crate::store::stat::Stamp;
+use crate::store::stat::{Moment, Stamp};
 
 /// A GPU may be taken away or break while the machine runs; nobody should look at yesterday's.
 const LONGEST: Duration = Duration::from_secs(15 * 60);
@@ -56,14 +56,12 @@ pub(super) fn or_ask(
 
 fn key(name: &str, params: &Value) -> Digest {
     let mut lines = vec![name.to_owned(), params.to_string()];
-    let exe = std::env::current_exe()
-        .ok()
-        .and_then(|exe| Stamp::of(&exe).ok());
+    let exe = std::env::current_exe().ok().and_then(|exe| installed(&exe));
     lines.push(format!("{exe:?}"));
     lines.extend(
         paths(params)
             .into_iter()
-            .map(|path| format!("{path} {:?}", Stamp::of(path.as_ref()).ok())),
+            .map(|path| format!("{path} {:?}", installed(path.as_ref()))),
     );
     lines.extend(
         FILES
@@ -81,6 +79,15 @@ fn key(name: &str, params: &Value) -> Digest {
     variables.sort();
     lines.extend(variables);
     Digest::of(lines.join("\n").as_bytes())
+}
+
+/// What tells an installed file from another one: size, time of modification and inode.
+///
+/// The time of change is left out, for another name of a file changes it, and installers give files of one cache to
+/// many environments by hard links.
+fn installed(path: &Path) -> Option<(u64, Moment, u64)> {
+    let stamp = Stamp::of(path).ok()?;
+    Some((stamp.size, stamp.modified, stamp.inode))
 }
 
 /// Absolute paths anywhere in the parameters: the libraries that will be asked.
@@ -161,6 +168,9 @@ mod tests {
             "it would be an old figure"
         );
         assert!(kept.facts.contains_key("probed_seconds_ago"));
+        std::fs::hard_link(&library, folder.path().join("other.so")).unwrap();
+        ask(Err("not asked".to_owned())).unwrap();
+        assert_eq!(asked.get(), 3, "another name is no other library");
         std::fs::write(&library, "22").unwrap();
         ask(good()).unwrap();
         assert_eq!(asked.get(), 4, "another library is another question");
