@@ -26,8 +26,9 @@ STEADY = {"atol": 1e-4, "rtol": 1e-4, "budget": 0.0, "cosine": 0.99999, "snr": 7
 _MEMORY_SHARE = 0.5
 # As many layers are tried, spread over all of them.
 _MOST_LAYERS = 8
-# Each of them costs a forward pass.
-_MOST_PARAMETERS = 1_000_000_000
+# Each of them costs a forward pass: of models with more parameters than that, fewer are tried.
+_LARGE = 1_000_000_000
+_FEW_LAYERS = 3
 # As many rows of a batch are exchanged alone.
 _MOST_ROWS = 8
 # A model of more parameters is not loaded twice.
@@ -142,10 +143,31 @@ def require_repeatable(load: Callable[[], PreTrainedModel], inputs: Named, refer
         )
 
 
+def require_without_effect(model: PreTrainedModel, names: list[str], inputs: Named, reference: Tensors) -> None:
+    """Refuses a reference that depends on these parameters or buffers, all of which are zeros.
+
+    Each is tried alone with random values in its place.
+    """
+    state = model.state_dict(keep_vars=True)
+    generator = torch.Generator().manual_seed(_OTHER_SEED)
+    for name in names:
+        value = state[name]
+        with torch.no_grad():
+            value.copy_(torch.rand(value.shape, generator=generator) + 1.0)
+        try:
+            got = computed(model, inputs, reference)
+        finally:
+            torch_model.zero(model, [name])
+        if _moved(got, reference):
+            raise Refused(
+                "error",
+                f"the checkpoint lacks `{name}`, which `missing_weights` names, but the outputs of "
+                f"{type(model).__name__} depend on it: take the class that the checkpoint was made by",
+            )
+
+
 def idle(model: PreTrainedModel, inputs: Named, control: Tensors, reference: Tensors) -> tuple[list[str], list[int]]:
     """Inputs, and rows of the batch, of which the control's values change no output: nothing shows that they matter."""
-    if sum(parameter.numel() for parameter in model.parameters()) > _MOST_PARAMETERS:
-        return [], []
     other = {name: torch.from_numpy(value) for name, value in control.items()}
     changed = [name for name, value in inputs.items() if name in other and not torch.equal(value, other[name])]
 
@@ -271,12 +293,12 @@ def least_layer(
     model: PreTrainedModel, run: Callable[[], Tensors], reference: Tensors
 ) -> tuple[str | None, Tensors | None, str | None]:
     """The same of a model that is a part of what `run` computes."""
-    if sum(parameter.numel() for parameter in model.parameters()) > _MOST_PARAMETERS:
-        return None, None, f"not tried, as the model has more than {_MOST_PARAMETERS:.0e} parameters"
     layers = _layers(model)
     if not layers:
         return None, None, "the model has no list of layers"
-    chosen = sorted({round(place) for place in np.linspace(0, len(layers) - 1, min(len(layers), _MOST_LAYERS))})
+    is_large = sum(parameter.numel() for parameter in model.parameters()) > _LARGE
+    most = min(len(layers), _FEW_LAYERS if is_large else _MOST_LAYERS)
+    chosen = sorted({round(place) for place in np.linspace(0, len(layers) - 1, most)})
     yardstick = Yardstick(reference)
     least, found = np.inf, (None, None, "no layer that was tried has an effect on the outputs")
     for name, layer in (layers[place] for place in chosen):
