@@ -14,6 +14,7 @@ from orch_py.protocol import Refused, listed
 
 # Types whose checkpoints hold all of another type's model beside more, as transformers itself says when it loads them.
 _HOLDS = {"sam2_video": {"sam2"}, "edgetam_video": {"edgetam"}, "sam3_video": {"sam3", "sam3_tracker"}}
+_IF_WITHOUT_EFFECT = "; if no output depends on them, name them in `missing_weights`"
 
 
 def same_type(cls: Any, source: str, **where: Any) -> None:
@@ -41,32 +42,44 @@ def _fits(kind: type[PreTrainedConfig], own: str, given: str, told: dict[str, An
     return bool(given == own or is_part or shares or own in _HOLDS.get(given, ()))
 
 
-def complete(cls: Any, info: dict[str, Any], unused: list[str] | None) -> None:
-    """Refuses a checkpoint that leaves weights of the model to chance; and, if `unused` is given, one that has others
-    than those which the class, or the user by these globs, says to do without."""
-    _none(info, "missing_keys", f"the checkpoint lacks {{}} weights of {cls.__name__}: ")
-    _none(info, "mismatched_keys", f"the checkpoint has other shapes for {{}} weights of {cls.__name__}: ")
+def complete(cls: Any, info: dict[str, Any], unused: list[str] | None, missing: list[str]) -> list[str]:
+    """The weights of the class that the checkpoint lacks, all of which the globs `missing` name.
+
+    Refuses a checkpoint that lacks others, for they would be left to chance; and, if `unused` is given, one that has
+    weights besides those that the class uses and those that these globs name.
+    """
+    lacking = reported(info, "missing_keys")
+    for glob in missing:
+        if not fnmatch.filter(lacking, glob):
+            raise Refused("error", f"`missing_weights` has `{glob}`, but the checkpoint lacks no such weight")
+    _none(_unnamed(lacking, missing), f"the checkpoint lacks {{}} weights of {cls.__name__}: ", _IF_WITHOUT_EFFECT)
+    _none(reported(info, "mismatched_keys"), f"the checkpoint has other shapes for {{}} weights of {cls.__name__}: ")
     if unused is None:
-        return
-    left = _names(info, "unexpected_keys")
+        return lacking
+    left = reported(info, "unexpected_keys")
     for glob in unused:
         if not fnmatch.filter(left, glob):
             raise Refused("error", f"`unused_weights` has `{glob}`, but {cls.__name__} leaves no such weight unused")
-    left = [name for name in left if not any(fnmatch.fnmatchcase(name, glob) for glob in unused)]
+    left = _unnamed(left, unused)
     if left:
         raise Refused(
             "error",
             f"the checkpoint has {len(left)} weights that {cls.__name__} does not use: {_first(left)}; take the class "
             "that it was made by, or name them in `unused_weights`",
         )
+    return lacking
 
 
-def _none(info: dict[str, Any], key: str, what: str) -> None:
-    if names := _names(info, key):
-        raise Refused("error", what.format(len(names)) + _first(names))
+def _unnamed(names: list[str], globs: list[str]) -> list[str]:
+    return [name for name in names if not any(fnmatch.fnmatchcase(name, glob) for glob in globs)]
 
 
-def _names(info: dict[str, Any], key: str) -> list[str]:
+def _none(names: list[str], what: str, hint: str = "") -> None:
+    if names:
+        raise Refused("error", what.format(len(names)) + _first(names) + hint)
+
+
+def reported(info: dict[str, Any], key: str) -> list[str]:
     """transformers reports some as names, and some as a name with two shapes."""
     return sorted(name if isinstance(name, str) else str(name[0]) for name in info.get(key) or [])
 

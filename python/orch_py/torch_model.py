@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import difflib
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,11 +91,21 @@ def takes_remote_code(cls: Any) -> bool:
     return hasattr(cls, "_model_mapping")
 
 
-def from_pretrained(cls: Any, source: str, unused: list[str] | None = None, **more: Any) -> PreTrainedModel:
-    """Loads fp32 weights, with the library's own choice of attention and experts unless `more` says otherwise.
+def from_pretrained(cls: Any, source: str, **more: Any) -> PreTrainedModel:
+    """Loads fp32 weights of a tree that the class itself has written, with the library's own choice of attention and
+    experts unless `more` says otherwise. Refuses a tree that lacks some.
+    """
+    model, _ = from_checkpoint(cls, source, None, [], **more)
+    return model
 
-    Refuses a checkpoint that is not the model's whole and only one, but for weights that the globs `unused` name. A
-    tree of orch's own was written by the class itself: it gives none.
+
+def from_checkpoint(
+    cls: Any, source: str, unused: list[str] | None, missing: list[str], **more: Any
+) -> tuple[PreTrainedModel, list[str]]:
+    """Loads fp32 weights that any class may have written, and the names of those that they lack.
+
+    Refuses a checkpoint that is not the model's whole and only one, but for weights that the globs `unused` name (all,
+    where that is None), and for those that it lacks by the globs `missing`, which become zeros.
     """
     if not takes_remote_code(cls):
         more.pop("trust_remote_code", None)
@@ -108,10 +118,18 @@ def from_pretrained(cls: Any, source: str, unused: list[str] | None = None, **mo
         ignore_mismatched_sizes=True,
         **more,
     )
-    checkpoint.complete(cls, info, unused)
+    lacking = checkpoint.complete(cls, info, unused, missing)
+    zero(model, lacking)
     plain(model.config)
-    result: PreTrainedModel = model.eval()
-    return result
+    return model.eval(), lacking
+
+
+def zero(model: PreTrainedModel, names: Iterable[str]) -> None:
+    """Sets these parameters and buffers of the model to zeros."""
+    state = model.state_dict(keep_vars=True)
+    with torch.no_grad():
+        for name in names:
+            state[name].zero_()
 
 
 @dataclass

@@ -23,6 +23,9 @@ BERT = {
 }
 LLAMA = BERT | {"num_key_value_heads": 2}
 GPT2 = {"vocab_size": 32, "n_positions": 16, "n_embd": 16, "n_layer": 1, "n_head": 2, "bos_token_id": 1}
+WAV2VEC2 = {"vocab_size": 32, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+WAV2VEC2 |= {"intermediate_size": 32, "conv_dim": [16, 16], "conv_kernel": [10, 3], "conv_stride": [5, 2]}
+WAV2VEC2 |= {"num_feat_extract_layers": 2, "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 2}
 SIGLIP = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
 
 
@@ -197,6 +200,45 @@ class ClassChecks(unittest.TestCase):
         other = self.saved("BertForPreTraining", BERT, vocab_size=48)
         said = "has other shapes for [0-9]+ weights of BertForPreTraining: `bert.embeddings.word_embeddings.weight`"
         self.refused(said, {"class": "BertForPreTraining", "weights": {"kind": "path", "path": other}})
+
+    def test_weights_that_no_output_depends_on_may_lack(self) -> None:
+        folder = self.saved("BertForMaskedLM", BERT)
+        self.without(folder, "bert.embeddings.token_type_embeddings.weight")
+        weights: dict[str, Any] = {"kind": "path", "path": folder}
+        params = {"class": "BertForMaskedLM", "weights": weights}
+        self.refused("lacks 1 weights of .*token_type.*; if no output depends on them, name them in `missing", params)
+        weights["missing"] = ["*.token_type_embeddings.weight"]
+        output, _ = self.worker.do("materialise", params, inputs=self.inputs("input_ids", "attention_mask"))
+        said = "`bert.embeddings.token_type_embeddings.weight`, which `missing_weights` names, but the outputs of "
+        self.assertRegex(output["reason"], f"{said}BertForMaskedLM depend on it")
+        weights["missing"] = ["*.token_type_embeddings.weight", "bert.other"]
+        self.refused("`missing_weights` has `bert.other`, but the checkpoint lacks no such weight", params)
+
+    def test_what_is_for_training_only_may_lack_and_is_zeros(self) -> None:
+        import numpy as np
+        from safetensors.numpy import load_file
+
+        from orch_py import trees
+
+        name = "wav2vec2.masked_spec_embed"
+        folder = self.saved("Wav2Vec2ForCTC", WAV2VEC2)
+        self.without(folder, name)
+        weights = {"kind": "path", "path": folder, "missing": [name]}
+        samples = np.random.default_rng(0).standard_normal((1, 1600)).astype(np.float32)
+        inputs = self.worker.root / "samples"
+        inputs.mkdir()
+        trees.write_tensors(inputs, trees.INPUTS, {"input_values": samples})
+        output, tree = self.worker.do("materialise", {"class": "Wav2Vec2ForCTC", "weights": weights}, inputs=inputs)
+        self.assertEqual((output["status"], output["reason"]), ("ok", None))
+        self.assertFalse(load_file(tree / "model.safetensors")[name].any())
+
+    def without(self, folder: str, name: str) -> None:
+        from safetensors.numpy import load_file, save_file
+
+        path = Path(folder) / "model.safetensors"
+        tensors = load_file(path)
+        del tensors[name]
+        save_file(tensors, path, metadata={"format": "pt"})
 
     def test_a_model_larger_than_was_allowed_is_refused_with_both_figures(self) -> None:
         params = {"class": "BertForMaskedLM", "config": BERT, "max_parameters": 1000}

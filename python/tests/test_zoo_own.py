@@ -40,6 +40,19 @@ class OwnRows(unittest.TestCase):
         ]
         self.assertEqual(self.row()["unused_weights"], names)
 
+    def test_weights_for_training_that_lack_are_named(self) -> None:
+        from safetensors.numpy import load_file, save_file
+        from transformers import Wav2Vec2Config, Wav2Vec2ForCTC
+
+        small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+        Wav2Vec2ForCTC(Wav2Vec2Config(vocab_size=32, **small)).save_pretrained(self.folder)
+        self.assertNotIn("missing_weights", self.row())
+        path = self.folder / "model.safetensors"
+        tensors = load_file(path)
+        del tensors["wav2vec2.masked_spec_embed"]
+        save_file(tensors, path, metadata={"format": "pt"})
+        self.assertEqual(self.row()["missing_weights"], ["wav2vec2.masked_spec_embed"])
+
     def test_many_unused_weights_are_globs(self) -> None:
         from orch_py.zoo import headers
 

@@ -3,31 +3,26 @@
 mod commands;
 mod composed;
 mod facts;
+mod generate;
 mod own;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::catalogue::{Artefact, From, Wanted, onnx, qnn, with_tokens};
+use crate::catalogue::{Artefact, From, Wanted, onnx, qnn};
 use crate::matrix::{Case, Fallback, Instead, Matrix};
 use crate::plan::build::facts::facts;
 use crate::plan::build::own::{Made, Purpose};
 use crate::plan::clock::Clock;
 use crate::plan::graph::Graph;
-use crate::plan::sizes::{processed, recipes, resolved_inputs, texts};
+use crate::plan::sizes::texts;
 use crate::plan::{CycleError, ModelFacts, Plan, PlannedCase, PlannedFallback};
-use crate::spec::{
-    Measure, Model, Precision, ReadyFormat, Source as ModelSource, Spec, Target, Tolerance, Weights,
-};
+use crate::spec::{Measure, Model, Precision, Spec, Target, Tolerance};
 use crate::step::{
     self, Inputs, JudgeParams, Params, RunParams, Source, Stage, Step, StepId, StepKind,
-    TestMeasure, ready, test_context,
+    TestMeasure, test_context,
 };
-
-/// Conversions may import whole frameworks and compile; an hour is a hang.
-const CONVERT_TIMEOUT: u64 = 3600;
 
 /// Makes the plan. Fails only where the user's own `commands:` refer to each other in a circle or to nothing.
 pub fn build(spec: &Spec, matrix: &Matrix) -> Result<Plan, BuildError> {
@@ -238,150 +233,6 @@ impl Builder<'_> {
         made
     }
 
-    /// `inputs:` and `generate:` of a model at the case's sizes.
-    fn model(&mut self, case: &Case) -> Made {
-        let model = &self.spec.models[&case.model];
-        let instance = case.instance();
-        let resolved = resolved_inputs(model, case);
-        let recipe = recipes(&resolved);
-        let inputs = (!recipe.is_empty()).then(|| {
-            let params = json!({"seed": model.seed, "inputs": recipe});
-            self.add(
-                format!("inputs:{instance}"),
-                Stage::Generate,
-                &step::INPUTS,
-                params,
-                vec![],
-                600,
-            )
-        });
-        let mut sources: Inputs = inputs
-            .map(|id| ("inputs".into(), Source::Step(id)))
-            .into_iter()
-            .collect();
-        let name = format!("generate:{instance}");
-        match &model.source {
-            ModelSource::Transformers {
-                class,
-                config,
-                weights,
-                hub,
-                trust_remote_code,
-                unused_weights,
-                max_parameters,
-            } => {
-                let seed = (*weights == Weights::Seeded).then_some(model.seed);
-                let mut weights = match weights {
-                    Weights::Seeded => json!({"kind": "seeded"}),
-                    Weights::Hub => {
-                        let hub = hub
-                            .as_ref()
-                            .expect("BUG: checked: hub weights have a hub id");
-                        json!({"kind": "hub", "id": hub.id, "revision": hub.revision})
-                    }
-                    Weights::Path(path) => {
-                        sources.push(("weights".into(), Source::File(path.as_path().into())));
-                        json!({"kind": "path"})
-                    }
-                };
-                if !unused_weights.is_empty() {
-                    weights["unused"] = json!(unused_weights);
-                }
-                let processed = processed(&resolved, &mut sources);
-                let mut params = json!({
-                    "class": class, "config": config, "weights": weights, "seed": seed,
-                    "trust_remote_code": trust_remote_code, "outputs": model.outputs, "inputs": processed, "task": model.task,
-                });
-                // The default is the machine's: it decides whether there is an output, and never which.
-                if let Some(most) = max_parameters {
-                    params["max_parameters"] = json!(most);
-                }
-                if let Some(tokens) = model.generate {
-                    params["generate"] = json!(tokens);
-                }
-                let params = with_tokens(params, self.spec.tokens(model, &case.pipeline));
-                let kind: &'static dyn StepKind = if seed.is_some() {
-                    &step::MATERIALISE
-                } else {
-                    &step::MATERIALISE_OWN
-                };
-                let made = self.add(
-                    name,
-                    Stage::Generate,
-                    kind,
-                    params,
-                    sources,
-                    CONVERT_TIMEOUT,
-                );
-                Made {
-                    model: made,
-                    ready: None,
-                }
-            }
-            ModelSource::Composed { how, config, .. } => self.composed(*how, config, case, sources),
-            ModelSource::Ready {
-                format,
-                path,
-                external,
-                inputs_from,
-                expected,
-            } => {
-                sources.push(("file".into(), Source::File(path.as_path().into())));
-                for (label, path) in [("inputs_from", inputs_from), ("expected", expected)] {
-                    let file = path
-                        .as_ref()
-                        .map(|path| Source::File(path.as_path().into()));
-                    sources.extend(file.map(|file| (label.into(), file)));
-                }
-                let folder = path.parent().unwrap_or(Path::new(""));
-                let file = |name: &String| {
-                    (
-                        ready::external(name).into(),
-                        Source::File(folder.join(name).into()),
-                    )
-                };
-                let names = ready::external_names(*format, path, external);
-                sources.extend(names.iter().map(file));
-                if *format == ReadyFormat::Openvino {
-                    sources.push((
-                        "weights".into(),
-                        Source::File(path.with_extension("bin").into()),
-                    ));
-                }
-                // An ONNX file tells its names and their order itself.
-                let names: Vec<_> = match format {
-                    ReadyFormat::Onnx => vec![],
-                    _ => model.inputs.keys().collect(),
-                };
-                let params = json!({"format": format, "inputs": names, "outputs": model.outputs});
-                let made = self.add(
-                    name.clone(),
-                    Stage::Generate,
-                    &step::READY,
-                    params,
-                    sources,
-                    CONVERT_TIMEOUT,
-                );
-                // A runtime computes what the user does not give, and says which second input the model takes.
-                let name = format!("{name}:reference");
-                let inputs = vec![("artefact".into(), Source::Step(made))];
-                let params = json!({"format": format});
-                let model = self.add(
-                    name,
-                    Stage::Generate,
-                    &step::REFERENCE,
-                    params,
-                    inputs,
-                    CONVERT_TIMEOUT,
-                );
-                Made {
-                    model,
-                    ready: Some(*format),
-                }
-            }
-        }
-    }
-
     /// The step that makes an artefact, and those that make what it is made of.
     fn artefact(
         &mut self,
@@ -418,7 +269,7 @@ impl Builder<'_> {
             conversion,
             params,
             inputs,
-            CONVERT_TIMEOUT,
+            self.spec.models[&case.model].timeout_seconds,
         )
     }
 

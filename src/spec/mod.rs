@@ -107,6 +107,8 @@ pub struct Model {
     pub calibration_sets: u32,
     /// Bytes that each step on it takes by the user's word.
     pub memory: Option<NonZeroU64>,
+    /// How long each step that makes or converts it may take.
+    pub timeout_seconds: u64,
     /// How many tokens are generated besides; None: no text.
     pub generate: Option<u32>,
 }
@@ -178,6 +180,8 @@ pub enum Source {
         trust_remote_code: bool,
         /// Globs over weights of the checkpoint that the class is known not to use.
         unused_weights: Vec<String>,
+        /// Globs over weights of the class that the checkpoint is known to lack and that no output depends on.
+        missing_weights: Vec<String>,
         /// None: what the machine's memory allows.
         max_parameters: Option<u64>,
     },

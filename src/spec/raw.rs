@@ -93,6 +93,9 @@ shape! {
         /// With hub or path weights: globs over weights of the checkpoint that the class does not use, e.g.
         /// `cls.seq_relationship.*`. Any other that it leaves unused is an error.
         unused_weights: List<String>,
+        /// With hub or path weights: globs over weights of the class that the checkpoint lacks, e.g. `wav2vec2.masked_spec_embed`,
+        /// which is for training only. They become zeros, and it is an error if an output depends on them.
+        missing_weights: List<String>,
         /// With `class`: how many parameters it may have, instead of the general `max_parameters`.
         max_parameters: u64,
         /// With hub or path weights: lets transformers execute Python code that comes with the weights. Default: false.
@@ -128,6 +131,8 @@ shape! {
         generate: u32,
         /// How much main memory each step on it takes, e.g. `12 GiB`: kept free for it, instead of orch's estimate. No limit.
         memory: Memory,
+        /// Making the model and its reference, and each conversion of it, is killed after this many seconds. Default: 3600.
+        timeout_seconds: u64,
     }
 }
 

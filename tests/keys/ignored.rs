@@ -212,6 +212,11 @@ fn words_that_only_describe() {
             &[],
         ),
         row(
+            "how long making and converting a model may take",
+            |w| w.edit("tags: [key]", "tags: [key]\n    timeout_seconds: 30"),
+            &[],
+        ),
+        row(
             "how long runs on a target may take",
             |w| {
                 w.edit(

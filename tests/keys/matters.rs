@@ -66,6 +66,19 @@ fn a_models_own_inputs() {
             )],
         ),
         row(
+            "weights that lack on purpose",
+            |w| {
+                w.edit(
+                    "weights: path\n",
+                    "weights: path\n    missing_weights: [pooler.*]\n",
+                )
+            },
+            &[(
+                "generate:local",
+                r#"param.weights.missing absent => ["pooler.*"]"#,
+            )],
+        ),
+        row(
             "how large the models may be",
             |w| {
                 w.edit(

@@ -48,7 +48,7 @@ def run(job: Job, made: Made = ({}, [])) -> Output:
         _examine(job, cls, weights, made[0])
 
     started = time.perf_counter()
-    model = _load(job, cls, weights)
+    model, lacking = _load(job, cls, weights)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     torch_model.plain(model.config)
     model.save_pretrained(job.out, max_shard_size=_ONE_FILE)
@@ -63,6 +63,7 @@ def run(job: Job, made: Made = ({}, [])) -> Output:
     started = time.perf_counter()
     model = torch_model.from_pretrained(cls, str(job.out), local_files_only=True, **_remote_code(job))
     reference, named = _outputs(model, inputs, job.param("outputs", []))
+    steady.require_without_effect(model, lacking, named, reference)
     seconds["reference"] = time.perf_counter() - started
     started = time.perf_counter()
     trees.write_tensors(job.out, trees.INPUTS, inputs)
@@ -276,7 +277,8 @@ def together(kinds: list[list[trees.Tensors]]) -> list[trees.Tensors]:
     return [{name: value for one in candidate for name, value in one.items()} for candidate in each]
 
 
-def _load(job: Job, cls: Any, weights: dict[str, Any]) -> transformers.PreTrainedModel:
+def _load(job: Job, cls: Any, weights: dict[str, Any]) -> tuple[transformers.PreTrainedModel, list[str]]:
+    """The model, and the names of weights that its checkpoint lacks, all of which the row names; they are zeros."""
     kind = weights.get("kind")
     if kind == "seeded":
         torch.manual_seed(int(job.param("seed", 0)))
@@ -284,11 +286,12 @@ def _load(job: Job, cls: Any, weights: dict[str, Any]) -> transformers.PreTraine
         torch_model.plain(config)
         model = cls._from_config(config, dtype=torch.float32)
         seeded.fill(model, int(job.param("seed", 0)))
-        return model.eval()  # type: ignore[no-any-return]
+        return model.eval(), []
     source, where = _source(weights)
     with _loading(source):
-        unused = weights.get("unused") or []
-        return torch_model.from_pretrained(cls, source, unused=unused, **where, **_remote_code(job))
+        return torch_model.from_checkpoint(
+            cls, source, weights.get("unused") or [], weights.get("missing") or [], **where, **_remote_code(job)
+        )
 
 
 def _examine(job: Job, cls: Any, weights: dict[str, Any], made: trees.Tensors) -> None:

@@ -14,12 +14,15 @@ import torch
 import transformers
 from safetensors import safe_open
 
+from orch_py import checkpoint
 from orch_py.zoo.rows import Document
 
 # Names of weights with their shapes.
 Headers = dict[str, list[int]]
 # A class of more parameters would take too much memory to find out what it uses.
 _MOST_PARAMETERS = 1_000_000_000
+# What stands for hidden parts of an input while a speech or vision model is trained; checkpoints come without it.
+_FOR_TRAINING = ("masked_spec_embed", "mask_token")
 # More names than these are written as globs.
 _MOST_NAMES = 6
 
@@ -42,20 +45,30 @@ def of(source: str, folder: Path, weights: Document) -> Headers:
     return found
 
 
-def unused(cls: Any, config: Any, headers: Headers) -> list[str]:
-    """Names, or globs where they are many, of weights that the class does not use: of a head that it does not have."""
+def unlike(cls: Any, config: Any, headers: Headers) -> dict[str, list[str]]:
+    """What a row says of weights that only one of class and checkpoint has.
+
+    `unused_weights`: names, or globs where they are many, of those that the class does not use, of a head that it does
+    not have. `missing_weights`: names of the few that the checkpoint lacks and that are for training only.
+    """
     if not headers:
-        return []
+        return {}
     # One value, shown at each place of the shape.
     tensors = {name: torch.zeros(()).expand(shape) for name, shape in headers.items()}
     with torch.device("meta"):
         known = set(cls._from_config(config).state_dict())
     # Where all names are the class's own, nothing has to be loaded to know that none is left.
-    if known >= set(tensors) or sum(map(math.prod, headers.values())) > _MOST_PARAMETERS:
-        return []
-    said = _loading_info(cls, config, tensors)
-    left = sorted(name if isinstance(name, str) else name[0] for name in said.get("unexpected_keys") or [])
-    return left if len(left) <= _MOST_NAMES else _globs(left, set(headers) - set(left))
+    is_plain = known >= set(tensors) and not any(name.endswith(_FOR_TRAINING) for name in known - set(tensors))
+    if is_plain or sum(map(math.prod, headers.values())) > _MOST_PARAMETERS:
+        return {}
+    info = _loading_info(cls, config, tensors)
+    left = checkpoint.reported(info, "unexpected_keys")
+    for_training = [name for name in checkpoint.reported(info, "missing_keys") if name.endswith(_FOR_TRAINING)]
+    found = {
+        "unused_weights": left if len(left) <= _MOST_NAMES else _globs(left, set(headers) - set(left)),
+        "missing_weights": for_training,
+    }
+    return {key: names for key, names in found.items() if names}
 
 
 def _loading_info(cls: Any, config: Any, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:

@@ -55,11 +55,11 @@ def row(source: str, written: str) -> Document:
     family, _ = families.family(config.model_type)
     task = _task(config.model_type, classes[0])
     inputs, dims = _inputs(cls, config, folder)
-    unused = headers.unused(cls, config, headers.of(source, folder, weights))
+    unlike = headers.unlike(cls, config, headers.of(source, folder, weights))
     return {
         "class": classes[0],
         **weights,
-        **({"unused_weights": unused} if unused else {}),
+        **unlike,
         "family": family,
         "task": task,
         "pipeline": families.pipeline(family, task),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::Builder;
 use super::own::Made;
-use super::{Builder, CONVERT_TIMEOUT};
 use crate::matrix::Case;
 use crate::spec::{Compose, Model, Target};
 use crate::step::{self, Inputs, Source, Stage, StepId};
@@ -31,7 +31,7 @@ impl Builder<'_> {
             &step::COMPOSE,
             params,
             sources,
-            CONVERT_TIMEOUT,
+            model.timeout_seconds,
         );
         Made {
             model: made,

@@ -38,6 +38,8 @@ const DEFAULT_OPSET: u32 = 17;
 const DEFAULT_CALIBRATION_SETS: u32 = 16;
 /// Each lies in memory while a model is calibrated; ranges are stable long before the most.
 const CALIBRATION_SETS: std::ops::RangeInclusive<u32> = 1..=4096;
+/// Conversions may import whole frameworks and compile; an hour is a hang, except for the largest models.
+const DEFAULT_TIMEOUT_SECONDS: u64 = 3600;
 /// Opsets that current exporters can write; a given version may support fewer, and says so itself.
 const OPSETS: std::ops::RangeInclusive<u32> = 9..=30;
 
@@ -75,6 +77,7 @@ fn model(
     let tolerances = targets::own_tolerances(&raw.tolerances, general, sink);
     repeated(raw.outputs.items(), |name| format!("output `{name}`"), sink);
     names(raw, sink);
+    super::at_least_one(&raw.timeout_seconds, "timeout_seconds", sink);
     let (family, task, pipeline) = usage?;
     Some(Model {
         name: row.name.value.clone(),
@@ -94,6 +97,7 @@ fn model(
         untimed: raw.measure.value().is_some(),
         calibration_sets: calibration_sets(raw, sink),
         memory: raw.memory.value().map(|memory| memory.0),
+        timeout_seconds: raw.timeout_seconds.or(DEFAULT_TIMEOUT_SECONDS),
         generate,
     })
 }

@@ -21,6 +21,7 @@ const OF_CLASSES: &[&str] = &[
     "config",
     "trust_remote_code",
     "unused_weights",
+    "missing_weights",
     "max_parameters",
     "export",
     "generate",
@@ -275,6 +276,7 @@ fn class(row: &Row<'_, raw::Model>, most: Option<u64>, sink: &mut Sink) -> Optio
         hub,
         trust_remote_code: raw.trust_remote_code.or(false),
         unused_weights: texts(&raw.unused_weights),
+        missing_weights: texts(&raw.missing_weights),
         max_parameters: raw.max_parameters.cloned().or(most),
     })
 }
@@ -324,13 +326,17 @@ fn weights_agree(row: &Row<'_, raw::Model>, weights: RawWeights, sink: &mut Sink
             hint,
         );
     }
-    if let (true, Some(unused)) = (weights == RawWeights::Seeded, span(&raw.unused_weights)) {
-        let hint = "seeded weights are made for the class; remove it";
-        sink.error_hint(
-            unused,
-            "`unused_weights` has an effect with hub and path weights only",
-            hint,
-        );
+    for (key, names) in [
+        ("unused_weights", &raw.unused_weights),
+        ("missing_weights", &raw.missing_weights),
+    ] {
+        if let (true, Some(at)) = (weights == RawWeights::Seeded, span(names)) {
+            sink.error_hint(
+                at,
+                format!("`{key}` has an effect with hub and path weights only"),
+                "seeded weights are made for the class; remove it",
+            );
+        }
     }
     if let Some(trust) = raw
         .trust_remote_code
