@@ -10,7 +10,7 @@ mod render;
 mod sizes;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::base::Loc;
 use crate::matrix::{Batch, Case, ExcludedCase};
@@ -196,6 +196,11 @@ impl Plan {
     /// The user's files and folders that steps read; one that several read comes as often.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         self.steps.iter().flat_map(Step::files)
+    }
+
+    /// The user's folders of which steps read files that were found by listing them.
+    pub fn listed_folders(&self) -> BTreeSet<PathBuf> {
+        self.steps.iter().flat_map(Step::listed_folders).collect()
     }
 
     /// The steps whose output this one reads.

@@ -141,6 +141,11 @@ fn load(
     } else {
         first
     };
+    // Which files a model's folder has, and where an ONNX file keeps its weights, is read when the plan is made.
+    let loaded = match loaded {
+        Ok(first) => lay_out_inputs(revision, &first.plan).and_then(|()| load()),
+        Err(error) => Err(error),
+    };
     let shown = revision.real(spec);
     let shown = shown
         .strip_prefix(&revision.root)

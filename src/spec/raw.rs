@@ -85,7 +85,8 @@ shape! {
         weights: Weights,
         /// With `class`: the model's id on the Hugging Face Hub. Only documentation for seeded weights.
         hub: Hub,
-        /// With `weights: path`: a folder in `save_pretrained` layout, relative to this spec file.
+        /// With `weights: path`: a folder in `save_pretrained` layout, relative to this spec file. Its files count, but for what
+        /// no loader reads: a README, weights in other formats, folders below it.
         path: String,
         /// With seeded weights: overrides of the class's default config, nested as in the config itself. With `compose`: of the
         /// scheduler's, and `guidance`, how far a picture follows its prompt.

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::catalogue::parts;
 use crate::step::{
     Access, Code, MemoryGuess, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall,
+    model_folder,
 };
 use crate::toolchain::{EnvName, Tool};
 
@@ -86,7 +87,13 @@ impl StepKind for Materialise {
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
         let mut params = step.params.json().clone();
         // A local folder is an input like any other: its content is in the key, its path only here.
-        if let Some(folder) = places.inputs.get("weights") {
+        let folder = places.inputs.iter().find_map(|(label, path)| {
+            let is_folder = label == model_folder::LABEL;
+            is_folder
+                .then(|| path.clone())
+                .or_else(|| model_folder::folder_of(label, path))
+        });
+        if let Some(folder) = folder {
             params["weights"]["path"] = json!(folder);
         }
         let access = access(&params["weights"]);

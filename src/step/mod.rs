@@ -43,6 +43,7 @@ mod convert;
 pub mod generate;
 mod judge;
 mod materialise;
+pub mod model_folder;
 mod own;
 pub mod ready;
 mod recipe;
@@ -51,7 +52,7 @@ mod run;
 mod write;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
@@ -200,6 +201,15 @@ impl Step {
 
     pub fn dependencies(&self) -> impl Iterator<Item = StepId> + '_ {
         self.trees().map(|(_, id)| id)
+    }
+
+    /// The user's folders of which it reads files that were found by listing them.
+    pub fn listed_folders(&self) -> BTreeSet<PathBuf> {
+        let of = |(label, source): &(Arc<str>, Source)| match source {
+            Source::File(path) => model_folder::folder_of(label, path),
+            Source::Step(_) => None,
+        };
+        self.inputs.iter().filter_map(of).collect()
     }
 
     /// The user's files and folders that it reads.

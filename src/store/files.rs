@@ -123,6 +123,26 @@ impl FileDigests {
         self.is_fresh = true;
     }
 
+    /// Adds these folders to what was found, so that another entry in one of them is a change. Entries whose content
+    /// nobody asked for count by their stamps.
+    pub fn watch(&mut self, folders: &BTreeSet<PathBuf>) {
+        for folder in folders {
+            let at = now();
+            let Ok(entries) = fs::read_dir(folder) else {
+                continue;
+            };
+            let stamp = |path: &Path| Stamp::of(path).unwrap_or(Stamp::ABSENT);
+            let seen = Seen::new(stamp(folder), Known::Entries(None), at);
+            self.found.add(folder, seen);
+            for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+                if self.found.get(&path).is_none() {
+                    let seen = Seen::new(stamp(&path), Known::Stamp, at);
+                    self.found.add(path, seen);
+                }
+            }
+        }
+    }
+
     /// From here on time passes: every file is looked at again when it is asked for.
     pub fn time_passes(&mut self) {
         self.is_fresh = false;

@@ -224,6 +224,8 @@ const NO_OUTPUT: &[&str] = &[
     "templates/init/",
     // Written beside the tests of a model after the run, by what it itself says.
     "templates/all.py.j2",
+    // The files that it lists are inputs, each by its name and content.
+    "src/step/model_folder.rs",
     // Sites are made of reports when somebody asks for one.
     "templates/site/",
 ];

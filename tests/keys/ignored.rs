@@ -212,6 +212,14 @@ fn words_that_only_describe() {
             &[],
         ),
         row(
+            "what no loader reads beside path weights",
+            |w| {
+                w.write("weights/README.md", "# A model");
+                w.write("weights/pytorch_model.bin", "pickled");
+            },
+            &[],
+        ),
+        row(
             "how long making and converting a model may take",
             |w| w.edit("tags: [key]", "tags: [key]\n    timeout_seconds: 30"),
             &[],

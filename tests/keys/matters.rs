@@ -29,12 +29,12 @@ fn a_models_own_inputs() {
         row(
             "a file of path weights",
             |w| w.write("weights/model.safetensors", "weightz"),
-            &[("generate:local", "input.weights")],
+            &[("generate:local", "input.weights/model.safetensors")],
         ),
         row(
             "a new file beside path weights",
             |w| w.write("weights/tokenizer.json", "{}"),
-            &[("generate:local", "input.weights")],
+            &[("generate:local", "input.weights/tokenizer.json")],
         ),
         row(
             "code that comes with the weights",
@@ -592,7 +592,13 @@ fn pictures_and_sounds() {
         .collect();
     assert_eq!(
         files,
-        ["inputs", "weights", "picture/0", "picture/1"],
+        [
+            "inputs",
+            "weights/config.json",
+            "weights/model.safetensors",
+            "picture/0",
+            "picture/1"
+        ],
         "one that two inputs take is there once"
     );
     let added: BTreeSet<String> = world

@@ -66,7 +66,11 @@ impl Performer<'_> {
         let mut inputs = Inputs::new();
         let mut files = Vec::new();
         for (number, (name, at)) in task.inputs.iter().enumerate() {
-            let folder = format!("inputs/{number}");
+            // Files that belong together, such as those of a model's folder, lie beside each other.
+            let folder = match name.contains('/') {
+                true => format!("inputs/{name}"),
+                false => format!("inputs/{number}"),
+            };
             match at {
                 InputAt::Tree { from, digest } => {
                     let found = match absent.files(digest) {

@@ -51,6 +51,7 @@ impl<'a> Steps<'a> {
     pub(super) fn new(world: World<'a>) -> Self {
         let mut files = world.store.file_digests();
         files.prefetch(world.plan.files());
+        files.watch(&world.plan.listed_folders());
         Self {
             world,
             keys: Keys::new(world, files),

@@ -10,7 +10,7 @@ use crate::catalogue::with_tokens;
 use crate::matrix::Case;
 use crate::plan::sizes::{processed, recipes, resolved_inputs};
 use crate::spec::{ReadyFormat, Source as ModelSource, Weights};
-use crate::step::{self, Inputs, Source, Stage, StepKind, ready};
+use crate::step::{self, Inputs, Source, Stage, StepKind, model_folder, ready};
 
 impl Builder<'_> {
     /// `inputs:` and `generate:` of a model at the case's sizes.
@@ -56,7 +56,7 @@ impl Builder<'_> {
                         json!({"kind": "hub", "id": hub.id, "revision": hub.revision})
                     }
                     Weights::Path(path) => {
-                        sources.push(("weights".into(), Source::File(path.as_path().into())));
+                        sources.extend(weights_of(path, *trust_remote_code));
                         json!({"kind": "path"})
                     }
                 };
@@ -156,6 +156,19 @@ impl Builder<'_> {
             }
         }
     }
+}
+
+/// The files of a model's folder; the folder itself where it cannot be listed or has none, which the step then says.
+fn weights_of(folder: &Path, has_code: bool) -> Inputs {
+    let names = model_folder::files(folder, has_code).unwrap_or_default();
+    if names.is_empty() {
+        return vec![(model_folder::LABEL.into(), Source::File(folder.into()))];
+    }
+    let input = |name: &String| {
+        let path = folder.join(name);
+        (model_folder::label(name).into(), Source::File(path.into()))
+    };
+    names.iter().map(input).collect()
 }
 
 /// Adds globs over names of weights to what a step knows of its weights; none are left out.
