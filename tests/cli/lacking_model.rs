@@ -24,6 +24,6 @@ fn a_model_that_the_hub_does_not_give_is_named() {
     let told = sandbox.run(["run", "specs/all.yaml"]).code(3);
     told.stdout_has("— bert unavailable: eager-fp32 (1 case)")
         .stdout_has("nobody/has-this-model")
-        .stdout_has("HTTPS_PROXY")
+        .stdout_has("it is not in the Hub's cache (HF_HOME)")
         .stdout_lacks("cpu unavailable");
 }

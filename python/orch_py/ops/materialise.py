@@ -22,7 +22,7 @@ from typing import Any
 import torch
 import transformers
 
-from orch_py import class_checks, excerpt, generation, seeded, steady, text_inputs, torch_model, trees
+from orch_py import class_checks, excerpt, generation, hub_errors, seeded, steady, text_inputs, torch_model, trees
 from orch_py.protocol import Job, Output, Refused, first_line, listed
 
 # Larger than any file: one model.safetensors, never shards.
@@ -288,7 +288,7 @@ def _load(job: Job, cls: Any, weights: dict[str, Any]) -> tuple[transformers.Pre
         seeded.fill(model, int(job.param("seed", 0)))
         return model.eval(), []
     source, where = _source(weights)
-    with _loading(source):
+    with _loading(source, weights):
         return torch_model.from_checkpoint(
             cls, source, weights.get("unused") or [], weights.get("missing") or [], **where, **_remote_code(job)
         )
@@ -304,7 +304,7 @@ def _examine(job: Job, cls: Any, weights: dict[str, Any], made: trees.Tensors) -
         if weights["kind"] == "path":
             _refuse_pickles(Path(source))
         remote = _remote_code(job)
-        with _loading(source):
+        with _loading(source, weights):
             config = class_checks.config_of(cls, source, where, **remote)
     torch_model.plain(config)
     # Texts become tensors when the tokenizer is there.
@@ -315,7 +315,7 @@ def _examine(job: Job, cls: Any, weights: dict[str, Any], made: trees.Tensors) -
 
 
 @contextmanager
-def _loading(source: str) -> Iterator[None]:
+def _loading(source: str, weights: dict[str, Any]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -323,7 +323,8 @@ def _loading(source: str) -> Iterator[None]:
             raise Refused(
                 "error", f"`{source}` has no safetensors weights; pickled weights can run code and are refused"
             ) from error
-        raise Refused("unavailable", f"`{source}` cannot be loaded: {str(error).splitlines()[0]}") from error
+        why = hub_errors.reason(error, source, weights.get("revision"))
+        raise Refused("unavailable", f"`{source}` cannot be loaded: {why}") from error
 
 
 def _source(weights: dict[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -104,8 +104,9 @@ def _given(job: Job) -> set[str]:
 
 
 def _tokenizer(job: Job) -> Any:
-    source, where = materialise._source(job.required("weights"))
-    with materialise._loading(source):
+    weights = job.required("weights")
+    source, where = materialise._source(weights)
+    with materialise._loading(source, weights):
         return AutoTokenizer.from_pretrained(source, **where, **materialise._remote_code(job))
 
 

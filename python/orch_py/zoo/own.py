@@ -15,7 +15,7 @@ import numpy as np
 from transformers import CONFIG_MAPPING, AutoConfig, AutoFeatureExtractor, AutoTokenizer
 from transformers.models.auto import modeling_auto
 
-from orch_py import torch_model
+from orch_py import hub_errors, torch_model
 from orch_py.protocol import Refused, first_line
 from orch_py.zoo import derive, families, headers
 from orch_py.zoo.rows import Document
@@ -100,7 +100,9 @@ def _weights(source: str, written: str) -> tuple[Path, Document]:
         found = Path(huggingface_hub.snapshot_download(source, allow_patterns=_DESCRIPTION))
     except Exception as error:
         # The client fails in many ways: no network, no such id, no leave.
-        raise Refused("unavailable", f"`{source}` cannot be had from the Hub: {first_line(error)}") from error
+        raise Refused(
+            "unavailable", f"`{source}` cannot be had from the Hub: {hub_errors.reason(error, source)}"
+        ) from error
     # The client names a snapshot after its commit.
     return found, {"weights": "hub", "hub": {"id": source, "revision": found.name}}
 

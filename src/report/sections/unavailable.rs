@@ -3,7 +3,6 @@
 use indexmap::IndexSet;
 
 use super::{CaseResult, Item, Outcome, Place, View, counted, one_line};
-use crate::record::Weights;
 use crate::report::cause::Cause;
 
 pub(super) fn unavailable<'a>(view: &View<'a>) -> Vec<Item<'a>> {
@@ -30,17 +29,13 @@ fn backend<'a>(view: &View<'a>, cause: &Cause<'a>) -> Item<'a> {
     );
     if lacks_model(first) {
         // The hardware may be there: it is the model that is not.
-        let mut item = Item {
+        return Item {
             label: &first.model,
             whose: Some(whose),
             stage: None,
             repro: None,
             ..Item::of(cause)
         };
-        let remedy = "remedy: reach the Hub (HTTPS_PROXY names a proxy), or fill its cache (HF_HOME) and set HF_HUB_OFFLINE=1";
-        item.lines
-            .extend((first.weights == Some(Weights::Hub)).then(|| remedy.to_owned()));
-        return item;
     }
     // A backend that is there is not what a case lacks: a target may name a machine that nobody offers.
     let missing = view.backend(first).filter(|backend| !backend.available);
@@ -76,7 +71,6 @@ mod tests {
             case.status = Outcome::SkipUnavailable;
             case.stage = Some("generate".to_owned());
             case.reason = Some(format!("`org/{}` cannot be loaded: no network", case.model));
-            case.weights = Some(Weights::Hub);
             case.metrics = None;
         }
         let page = text::render(&doc, &text::Styles::plain());
@@ -84,8 +78,6 @@ mod tests {
             "— bert unavailable: ",
             "— vit unavailable: ",
             "`org/bert` cannot be loaded",
-            "HTTPS_PROXY",
-            "HF_HUB_OFFLINE",
         ] {
             assert!(page.contains(told), "{told}: {page}");
         }

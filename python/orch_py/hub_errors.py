@@ -1,0 +1,63 @@
+"""Why the Hugging Face Hub gave nothing, by what its client says of it.
+
+transformers hides the client's errors behind sentences of its own, which are the same for a Hub that is down, one that
+refuses too many requests, and a machine without a network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from huggingface_hub import constants, errors, get_token
+
+from orch_py.protocol import first_line
+
+_OFFLINE = "it is not in the Hub's cache (HF_HOME), and HF_HUB_OFFLINE is set"
+_LOG_IN = "log in by `hf auth login`, or set HF_TOKEN"
+_UNAUTHORISED, _FORBIDDEN, _TOO_MANY, _SERVER = 401, 403, 429, 500
+
+
+def reason(error: BaseException, source: str, revision: str | None = None) -> str:
+    """Why `source` could not be had; the first line of the error itself, where the Hub has no part in it."""
+    causes = list(_causes(error))
+    for cause in causes:
+        if isinstance(cause, errors.GatedRepoError):
+            page = f"{constants.ENDPOINT}/{source}"
+            if get_token() is None:
+                return f"it is gated: ask for access at {page}, and {_LOG_IN}"
+            return f"it is gated, and the token that is used has no access: ask for it at {page}"
+        if isinstance(cause, errors.RevisionNotFoundError):
+            return f"it has no revision `{revision}`" if revision else "it has no such revision"
+        if isinstance(cause, errors.RepositoryNotFoundError):
+            return f"{_hub()} has no such repository, or it is private: check the id, or {_LOG_IN}"
+        if isinstance(cause, errors.OfflineModeIsEnabled):
+            return _OFFLINE
+        if (said := _of_status(getattr(getattr(cause, "response", None), "status_code", None))) is not None:
+            return said
+    if any(isinstance(cause, errors.LocalEntryNotFoundError) for cause in causes):
+        if constants.HF_HUB_OFFLINE:
+            return _OFFLINE
+        return f"{_hub()} cannot be reached ({first_line(causes[-1])}); HTTPS_PROXY names a proxy"
+    return first_line(error)
+
+
+def _of_status(status: int | None) -> str | None:
+    if status in (_UNAUTHORISED, _FORBIDDEN):
+        return f"{_hub()} refuses the token that is used ({status}): {_LOG_IN}"
+    if status == _TOO_MANY:
+        return f"{_hub()} takes no more requests for now ({status}): wait, or {_LOG_IN}"
+    if status is not None and status >= _SERVER:
+        return f"{_hub()} is out of order ({status}): try again later"
+    return None
+
+
+def _hub() -> str:
+    """The Hub, by its address where that is another one than usual."""
+    return "the Hub" if constants.ENDPOINT == "https://huggingface.co" else f"the Hub at {constants.ENDPOINT}"
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    current: BaseException | None = error
+    while current is not None:
+        yield current
+        current = current.__cause__ or current.__context__
