@@ -10,45 +10,61 @@ from collections.abc import Iterator
 
 from huggingface_hub import constants, errors, get_token
 
-from orch_py.protocol import first_line
+from orch_py.protocol import Refused, first_line
 
 _OFFLINE = "it is not in the Hub's cache (HF_HOME), and HF_HUB_OFFLINE is set"
+_PROXY = "HTTPS_PROXY names a proxy, and HF_ENDPOINT another Hub"
 _LOG_IN = "log in by `hf auth login`, or set HF_TOKEN"
 _UNAUTHORISED, _FORBIDDEN, _TOO_MANY, _SERVER = 401, 403, 429, 500
 
 
-def reason(error: BaseException, source: str, revision: str | None = None) -> str:
-    """Why `source` could not be had; the first line of the error itself, where the Hub has no part in it."""
+def refusal(error: BaseException, source: str, what: str, revision: str | None = None) -> Refused:
+    """Why `source` could not be had: `what`, such as "cannot be loaded", and the Hub's answer.
+
+    What the Hub refuses is an error. What it, the network or the cache does not give today is unavailable; so is what
+    the Hub has no part in, by the first line of the error itself.
+    """
     causes = list(_causes(error))
-    for cause in causes:
-        if isinstance(cause, errors.GatedRepoError):
-            page = f"{constants.ENDPOINT}/{source}"
-            if get_token() is None:
-                return f"it is gated: ask for access at {page}, and {_LOG_IN}"
-            return f"it is gated, and the token that is used has no access: ask for it at {page}"
-        if isinstance(cause, errors.RevisionNotFoundError):
-            return f"it has no revision `{revision}`" if revision else "it has no such revision"
-        if isinstance(cause, errors.RepositoryNotFoundError):
-            return f"{_hub()} has no such repository, or it is private: check the id, or {_LOG_IN}"
-        if isinstance(cause, errors.OfflineModeIsEnabled):
-            return _OFFLINE
-        if (said := _of_status(getattr(getattr(cause, "response", None), "status_code", None))) is not None:
-            return said
-    if any(isinstance(cause, errors.LocalEntryNotFoundError) for cause in causes):
-        if constants.HF_HUB_OFFLINE:
-            return _OFFLINE
-        return f"{_hub()} cannot be reached ({first_line(causes[-1])}); HTTPS_PROXY names a proxy"
-    return first_line(error)
+    why = next((why for cause in causes if (why := _refused(cause, source, revision)) is not None), None)
+    if why is not None:
+        return Refused("error", f"`{source}` {what}: {why}")
+    why = next((why for cause in causes if (why := _not_given(cause)) is not None), None)
+    if why is None and any(isinstance(cause, errors.LocalEntryNotFoundError) for cause in causes):
+        why = (
+            _OFFLINE if constants.HF_HUB_OFFLINE else f"{_hub()} cannot be reached ({first_line(causes[-1])}); {_PROXY}"
+        )
+    return Refused("unavailable", f"`{source}` {what}: {why or first_line(error)}")
 
 
-def _of_status(status: int | None) -> str | None:
-    if status in (_UNAUTHORISED, _FORBIDDEN):
+def _refused(cause: BaseException, source: str, revision: str | None) -> str | None:
+    if isinstance(cause, errors.GatedRepoError):
+        page = f"{constants.ENDPOINT}/{source}"
+        if get_token() is None:
+            return f"it is gated: ask for access at {page}, and {_LOG_IN}"
+        return f"it is gated, and the token that is used has no access: ask for it at {page}"
+    if isinstance(cause, errors.RevisionNotFoundError):
+        return f"it has no revision `{revision}`" if revision else "it has no such revision"
+    if isinstance(cause, errors.RepositoryNotFoundError):
+        return f"{_hub()} has no such repository, or it is private: check the id, or {_LOG_IN}"
+    if (status := _status(cause)) in (_UNAUTHORISED, _FORBIDDEN):
         return f"{_hub()} refuses the token that is used ({status}): {_LOG_IN}"
+    return None
+
+
+def _not_given(cause: BaseException) -> str | None:
+    status = _status(cause)
+    if isinstance(cause, errors.OfflineModeIsEnabled):
+        return _OFFLINE
     if status == _TOO_MANY:
         return f"{_hub()} takes no more requests for now ({status}): wait, or {_LOG_IN}"
     if status is not None and status >= _SERVER:
         return f"{_hub()} is out of order ({status}): try again later"
     return None
+
+
+def _status(cause: BaseException) -> int | None:
+    status = getattr(getattr(cause, "response", None), "status_code", None)
+    return status if isinstance(status, int) else None
 
 
 def _hub() -> str:

@@ -32,7 +32,8 @@ for name in sys.argv[1:]:
     try:
         AutoConfig.from_pretrained(f"me/{name}", revision="a" * 40)
     except OSError as error:
-        said[name] = hub_errors.reason(error, f"me/{name}", "a" * 40)
+        refused = hub_errors.refusal(error, f"me/{name}", "is not had", "a" * 40)
+        said[name] = f"{refused.status}: {refused}"
 print(json.dumps(said))
 """
 
@@ -77,14 +78,17 @@ class HubErrors(unittest.TestCase):
         said = self.said(list(ANSWERS), HF_ENDPOINT=hub)
         self.assertIn(f"it is gated: ask for access at {hub}/me/gated, and log in", said["gated"])
         self.assertIn(f"the Hub at {hub} has no such repository, or it is private", said["absent"])
-        self.assertEqual(said["revision"], f"it has no revision `{'a' * 40}`")
+        self.assertEqual(said["revision"], f"error: `me/revision` is not had: it has no revision `{'a' * 40}`")
         self.assertIn("refuses the token that is used (401)", said["token"])
+        self.assertTrue(all(why.startswith("error: ") for why in said.values()), "nobody lacks what was refused")
         gated = self.said(["gated"], HF_ENDPOINT=hub, HF_TOKEN="hf_x")["gated"]
         self.assertIn("it is gated, and the token that is used has no access", gated)
 
     def test_without_a_network_the_cache_is_named(self) -> None:
         said = self.said(["any"], HF_HUB_OFFLINE="1")["any"]
-        self.assertEqual(said, "it is not in the Hub's cache (HF_HOME), and HF_HUB_OFFLINE is set")
+        self.assertEqual(
+            said, "unavailable: `me/any` is not had: it is not in the Hub's cache (HF_HOME), and HF_HUB_OFFLINE is set"
+        )
 
     def test_a_status_is_named_and_another_error_is_its_own(self) -> None:
         from orch_py import hub_errors
@@ -93,5 +97,6 @@ class HubErrors(unittest.TestCase):
             error = OSError("it failed")
             error.__cause__ = ValueError("a status")
             error.__cause__.response = SimpleNamespace(status_code=status)  # type: ignore[attr-defined]
-            self.assertIn(words, hub_errors.reason(error, "me/any"))
-        self.assertEqual(hub_errors.reason(OSError("no space\nleft"), "me/any"), "OSError: no space")
+            self.assertIn(words, str(hub_errors.refusal(error, "me/any", "is not had")))
+        own = hub_errors.refusal(OSError("no space\nleft"), "me/any", "is not had")
+        self.assertEqual((own.status, str(own)), ("unavailable", "`me/any` is not had: OSError: no space"))

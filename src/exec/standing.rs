@@ -36,12 +36,13 @@ const FROM_OUTSIDE: &[&str] = &["SIGKILL", "SIGTERM", "signal "];
 /// | the user's own commands | they may read what they do not declare |
 /// | steps in a Python of the user's | packages that are in no key may come and go |
 /// | runs on a phone | so may the phone |
+/// | steps that fetch from the Hub | so may access to a repository, and a token |
 pub(super) fn surroundings(
     step: &Step,
     fingerprint: &str,
     provision: &Provision,
 ) -> Option<Digest> {
-    if step.stage == Stage::Command {
+    if step.stage == Stage::Command || step.kind.fetches(step) {
         return None;
     }
     if step.kind.runs_on_device() && !step.run().runtime.failures_stand {
@@ -112,7 +113,7 @@ mod tests {
 
     use super::*;
     use crate::key::KeyDoc;
-    use crate::step::{COMMAND, RENDER};
+    use crate::step::{COMMAND, MATERIALISE_OWN, RENDER};
     use crate::toolchain::Locks;
     use crate::worker::Cancel;
 
@@ -175,6 +176,19 @@ mod tests {
             Stage::Run,
             true
         ));
+    }
+
+    #[test]
+    fn what_the_hub_refused_is_asked_of_it_again() {
+        let provision = Provision::new("envs".into(), None, Cancel::default()).unwrap();
+        let stands = |kind: &str| {
+            let params = json!({"weights": {"kind": kind}});
+            let step = Step::new("x", Stage::Generate, &MATERIALISE_OWN, params, vec![], 1);
+            let refused = record(Outcome::Fail, "it is gated", "k");
+            standing(&refused, false, None, &step, "machine", &provision).is_some()
+        };
+        assert!(!stands("hub"));
+        assert!(stands("path"));
     }
 
     #[test]

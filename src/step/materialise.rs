@@ -76,6 +76,10 @@ impl StepKind for Materialise {
         Some(EnvName::Torch)
     }
 
+    fn fetches(&self, step: &Step) -> bool {
+        is_of_the_hub(&step.params.json()["weights"])
+    }
+
     /// How large the model becomes is known when it is there; from then on its records tell.
     fn memory(&self) -> Option<MemoryGuess> {
         Some(MemoryGuess {
@@ -104,9 +108,13 @@ impl StepKind for Materialise {
     }
 }
 
+fn is_of_the_hub(weights: &Value) -> bool {
+    weights["kind"] == "hub"
+}
+
 /// The Hub's client keeps what it fetches.
 fn access(weights: &Value) -> Access {
-    if weights["kind"] != "hub" {
+    if !is_of_the_hub(weights) {
         return Access::default();
     }
     let of = |name: &str| std::env::var_os(name).map(PathBuf::from);

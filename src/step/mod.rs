@@ -400,6 +400,10 @@ pub trait StepKind: Sync {
     fn is_timed(&self, _step: &Step) -> bool {
         false
     }
+    /// Whether it fetches what it needs from elsewhere, which may refuse it today and give it tomorrow.
+    fn fetches(&self, _step: &Step) -> bool {
+        false
+    }
     /// Native artefacts differ by target triple.
     fn is_native(&self) -> bool {
         false

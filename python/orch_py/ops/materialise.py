@@ -323,8 +323,7 @@ def _loading(source: str, weights: dict[str, Any]) -> Iterator[None]:
             raise Refused(
                 "error", f"`{source}` has no safetensors weights; pickled weights can run code and are refused"
             ) from error
-        why = hub_errors.reason(error, source, weights.get("revision"))
-        raise Refused("unavailable", f"`{source}` cannot be loaded: {why}") from error
+        raise hub_errors.refusal(error, source, "cannot be loaded", weights.get("revision")) from error
 
 
 def _source(weights: dict[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -100,9 +100,7 @@ def _weights(source: str, written: str) -> tuple[Path, Document]:
         found = Path(huggingface_hub.snapshot_download(source, allow_patterns=_DESCRIPTION))
     except Exception as error:
         # The client fails in many ways: no network, no such id, no leave.
-        raise Refused(
-            "unavailable", f"`{source}` cannot be had from the Hub: {hub_errors.reason(error, source)}"
-        ) from error
+        raise hub_errors.refusal(error, source, "cannot be had from the Hub") from error
     # The client names a snapshot after its commit.
     return found, {"weights": "hub", "hub": {"id": source, "revision": found.name}}
 
