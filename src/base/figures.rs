@@ -26,6 +26,16 @@ fn scaled(value: u64, base: f64, units: &[&str], fine: f64) -> String {
     format!("{size:.digits$}{}", units[unit])
 }
 
+/// A span of time, rounded as one that is expected may be: `3.9 s`, `48 s`, `35 min`, `5.2 h`.
+pub fn duration(seconds: f64) -> String {
+    match seconds {
+        ..9.95 => format!("{seconds:.1} s"),
+        ..119.5 => format!("{seconds:.0} s"),
+        ..7_170.0 => format!("{:.0} min", seconds / 60.0),
+        _ => format!("{:.1} h", seconds / 3600.0),
+    }
+}
+
 /// `1 case`, `2 cases`.
 pub fn counted(count: impl Count, noun: &str) -> String {
     format!("{count} {noun}{}", plural(count, "", "s"))
@@ -66,6 +76,14 @@ pub fn today() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn spans_are_rounded_as_they_grow() {
+        assert_eq!(
+            [0.04, 3.94, 48.2, 119.6, 18_720.0].map(duration),
+            ["0.0 s", "3.9 s", "48 s", "2 min", "5.2 h"]
+        );
+    }
 
     #[test]
     fn figures_are_as_people_read_them() {

@@ -6,6 +6,7 @@
 mod chain;
 mod content;
 mod evidence;
+mod forecast;
 mod held;
 
 use serde::Serialize;
@@ -16,6 +17,7 @@ use crate::key::{Change, MissReason};
 use crate::step::StepId;
 
 pub use evidence::{Evidence, FileChange};
+pub use forecast::{Forecast, Total, forecasts};
 pub use held::{history, runs_dir};
 
 /// One link of the chain: what is the matter with a step, and what that comes from.

@@ -80,11 +80,11 @@ impl StepKind for Materialise {
         is_of_the_hub(&step.params.json()["weights"])
     }
 
-    /// How large the model becomes is known when it is there; from then on its records tell.
+    /// A Python with torch; the weights as they are read, as they are loaded back from the tree, and in fp64.
     fn memory(&self) -> Option<MemoryGuess> {
         Some(MemoryGuess {
             base: 1 << 30,
-            factor: 0,
+            factor: 3,
         })
     }
 

@@ -7,13 +7,14 @@ use indexmap::IndexMap;
 use serde_json::json;
 
 use crate::base::figures::{counted, plural};
+use crate::base::fs;
 use crate::cli::args::{ScopeArgs, SpecArgs};
 use crate::cli::cmd::graph::{self, GraphFormat};
 use crate::cli::cmd::warnings;
 use crate::cli::printer::{BOLD, DIM, WARN};
 use crate::cli::{Args, Exit, Printer};
 use crate::exec::{self, Options, Preview};
-use crate::explain;
+use crate::explain::{self, Forecast, Total};
 use crate::key::MissReason;
 use crate::plan::Plan;
 use crate::record::Record;
@@ -70,6 +71,7 @@ pub(super) fn plan(args: &Args, plan: &PlanArgs, printer: &Printer) -> anyhow::R
             printer,
         )
     };
+    let forecasts = explain::forecasts(&context, &previews);
     match if plan.json {
         PlanFormat::Json
     } else {
@@ -82,6 +84,7 @@ pub(super) fn plan(args: &Args, plan: &PlanArgs, printer: &Printer) -> anyhow::R
                 options,
                 &previews,
                 &groups(&previews, &origins),
+                &forecasts,
                 plan.all,
             ));
         }
@@ -90,9 +93,15 @@ pub(super) fn plan(args: &Args, plan: &PlanArgs, printer: &Printer) -> anyhow::R
             options,
             &previews,
             &explain::origins(&context, &previews),
+            &forecasts,
         )),
         PlanFormat::Dot => draw(GraphFormat::Dot),
         PlanFormat::Mermaid => draw(GraphFormat::Mermaid),
+    }
+    let total = Total::of(&project.plan, &forecasts);
+    let space = fs::free_bytes(session.store.root());
+    for told in total.too_much(session.host.report.memory_bytes, space) {
+        printer.note(&format!("warning: {told}"));
     }
     let broken = cannot_begin(&project.plan, &previews);
     broken
@@ -170,6 +179,7 @@ fn text(
     options: &Options,
     previews: &[Preview],
     groups: &IndexMap<String, Group>,
+    forecasts: &[Option<Forecast>],
     all: bool,
 ) -> String {
     let mut out = String::new();
@@ -190,9 +200,14 @@ fn text(
                 let Preview::WouldRun { reason, .. } = &previews[id.0 as usize] else {
                     continue;
                 };
+                let takes = forecasts[id.0 as usize].map(|forecast| forecast.text());
+                let takes = takes.filter(|takes| !takes.is_empty());
+                let takes = takes
+                    .map(|takes| format!("  ({takes})"))
+                    .unwrap_or_default();
                 let _ = writeln!(
                     out,
-                    "{WARN}run {WARN:#} {:width$}  {DIM}{reason}{DIM:#}",
+                    "{WARN}run {WARN:#} {:width$}  {DIM}{reason}{takes}{DIM:#}",
                     name(*id)
                 );
             }
@@ -253,6 +268,9 @@ fn text(
         let _ = writeln!(out, "{}", part(scope));
     }
     causes(&mut out, groups, &name);
+    if let Some(expected) = Total::of(&project.plan, forecasts).text() {
+        let _ = writeln!(out, "{expected}");
+    }
     let hidden = groups
         .values()
         .any(|group| group.begin.len() > most || group.wait.len() > most);
@@ -333,6 +351,7 @@ fn document(
     options: &Options,
     previews: &[Preview],
     origins: &[StepId],
+    forecasts: &[Option<Forecast>],
 ) -> serde_json::Value {
     let name = |id: StepId| project.plan.step(id).name.as_str();
     let steps: Vec<_> = project
@@ -354,6 +373,7 @@ fn document(
             if let Preview::WouldRun { reason, .. } = preview {
                 row["why"] = json!(reason);
                 row["cause"] = name(origins[id.0 as usize]).into();
+                row["expected"] = json!(forecasts[id.0 as usize]);
             }
             row
         })
@@ -384,5 +404,5 @@ fn document(
             Some(json!({"case": planned.case.id(), "half": planned.case.half.as_ref()?}))
         })
         .collect();
-    json!({"half": half, "spec": project.name, "scope": options.scope, "steps": steps, "causes": causes, "cases": project.plan.cases.len(), "excluded": excluded})
+    json!({"half": half, "spec": project.name, "scope": options.scope, "steps": steps, "causes": causes, "cases": project.plan.cases.len(), "excluded": excluded, "expected": Total::of(&project.plan, forecasts)})
 }
