@@ -403,12 +403,13 @@ fn carried(target: &Target) -> &'static [Precision] {
     (target.artefact.precisions)(target.half.is_some())
 }
 
-/// Literal values have the model's own size; another batch or seq would need other values.
+/// Literal values, pictures and sounds have the model's own size; another batch or seq would need others. Texts are
+/// repeated ([`crate::plan`]).
 fn fixed_values(model: &Model, dims: &BTreeMap<String, u64>) -> Option<String> {
     let literal = model
         .inputs
         .iter()
-        .filter(|(_, input)| matches!(input.fill, Fill::Data(_)) || input.fill.is_processed());
+        .filter(|(_, input)| matches!(input.fill, Fill::Data(_)) || input.fill.files().is_some());
     let mut sized =
         literal.flat_map(|(name, input)| named(&input.shape).map(move |dim| (name, dim)));
     let (input, dim) = sized.find(|(_, dim)| changed(model, dims).any(|(name, _)| name == dim))?;

@@ -15,15 +15,48 @@ pub(super) fn resolved_inputs(model: &Model, case: &Case) -> IndexMap<String, In
     let sizes = |input: &Input| {
         recipe::sizes(&input.shape, &case.dims).expect("BUG: a case has all sizes of its model")
     };
-    let resolve = |input: &Input| Input {
-        shape: sizes(input).into_iter().map(Dim::Fixed).collect(),
-        ..input.clone()
+    let resolve = |input: &Input| {
+        let sizes = sizes(input);
+        let own = recipe::sizes(&input.shape, &model.dims).unwrap_or_default();
+        let fill = match &input.fill {
+            Fill::Text(texts) if own != sizes => Fill::Text(of_size(texts, &own, &sizes)),
+            fill => fill.clone(),
+        };
+        Input {
+            shape: sizes.into_iter().map(Dim::Fixed).collect(),
+            fill,
+            ..input.clone()
+        }
     };
     model
         .inputs
         .iter()
         .map(|(name, input)| (name.clone(), resolve(input)))
         .collect()
+}
+
+/// Texts for another batch and length than they were written for.
+///
+/// A text that comes again in a larger batch begins with a later word, so that no two rows are the same. For a greater
+/// length each is repeated: the tokenizer cuts off what is too much, and little is padding, at which a model's outputs
+/// mean nothing.
+fn of_size(texts: &[String], own: &[u64], sizes: &[u64]) -> Vec<String> {
+    let (&[batch, length], &[_, own_length]) = (sizes, own) else {
+        return texts.to_vec();
+    };
+    let times = if length > own_length {
+        length.div_ceil(own_length.max(1)) + 1
+    } else {
+        1
+    };
+    let row = |at: u64| {
+        let at = at as usize;
+        let mut words: Vec<&str> = texts[at % texts.len()].split_whitespace().collect();
+        let later = at / texts.len() % words.len().max(1);
+        words.rotate_left(later);
+        words.repeat(times as usize).join(" ")
+    };
+    (0..batch).map(row).collect()
 }
 
 pub(super) fn sizes(input: &Input) -> Vec<u64> {
@@ -103,5 +136,21 @@ pub(super) fn texts(model: &Model) -> &[String] {
             ..
         }) => texts,
         _ => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_fill_other_sizes_and_no_two_rows_are_the_same() {
+        let texts = ["a b c".to_owned(), "x y".to_owned()];
+        assert_eq!(of_size(&texts, &[2, 4], &[1, 4]), ["a b c"]);
+        assert_eq!(
+            of_size(&texts, &[2, 4], &[4, 2]),
+            ["a b c", "x y", "b c a", "y x"]
+        );
+        assert_eq!(of_size(&texts, &[2, 4], &[1, 6]), ["a b c a b c a b c"]);
     }
 }

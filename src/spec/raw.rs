@@ -169,6 +169,7 @@ shape! {
         data: List<Scalar>,
         /// With hub or path weights: one string per batch row, tokenized by the model's own tokenizer and padded to the shape. For
         /// `input_ids` of a row without an `attention_mask`, the mask and what else the tokenizer makes are filled as well.
+        /// In another `batch` or `seq` of a sweep texts are repeated.
         text: List<String>,
         /// With hub or path weights: PNG or JPEG files, relative to this spec file, of which the model's own image processor makes
         /// the input of this name, e.g. `pixel_values` or `pixel_mask`.
