@@ -18,7 +18,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::base::{Loc, glob};
-use crate::spec::{Dim, Expect, Fill, Model, Precision, ReadyFormat, Rule, Source, Spec, Target};
+use crate::spec::{
+    Dim, Expect, Fill, Input, Model, Precision, ReadyFormat, Rule, Source, Spec, Target,
+};
 
 pub use auto::{ANY, AUTO, Known};
 pub use expect::IdleExpectation;
@@ -395,7 +397,22 @@ fn impossible(
             "the runtime `{runtime}` holds one model at a time in orch, and this one is a loop over {parts}"
         ));
     }
-    fixed_values(model, dims)
+    fixed_values(model, dims).or_else(|| shorter_prompt(model, dims))
+}
+
+/// A text and the tokens that follow it need the length that the row gives them.
+fn shorter_prompt(model: &Model, dims: &BTreeMap<String, u64>) -> Option<String> {
+    let is_text = |input: &Input| matches!(input.fill, Fill::Text(_));
+    if !model.generates() || !model.inputs.values().any(is_text) {
+        return None;
+    }
+    let own = |name: &String| model.dims.get(name).filter(|_| name != "batch");
+    let (name, _) =
+        changed(model, dims).find(|(name, length)| own(name).is_some_and(|own| *length < own))?;
+    Some(format!(
+        "its prompt and the tokens that are generated need `{name}` {}",
+        model.dims[name]
+    ))
 }
 
 /// The precisions that a target's artefact really has when orch makes it.

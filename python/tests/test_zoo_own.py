@@ -71,6 +71,23 @@ class OwnRows(unittest.TestCase):
         self.assertEqual(row["inputs"]["input_features"]["shape"], ["batch", 80, 3000])
         self.assertEqual(row["task"], "automatic-speech-recognition")
 
+    def test_a_language_model_generates_after_the_turn_of_a_user(self) -> None:
+        from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+        from orch_py.zoo import own
+
+        small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+        LlamaForCausalLM(LlamaConfig(vocab_size=64, **small)).save_pretrained(self.folder)
+        tokenizer = PreTrainedTokenizerFast(tokenizer_object=words_after("<s>"), bos_token="<s>", eos_token="</s>")
+        tokenizer.save_pretrained(self.folder)
+        row = self.row()
+        self.assertEqual((row["inputs"]["input_ids"]["text"], row["generate"]), ([own.SENTENCE], 16))
+        tokenizer.chat_template = "<s> user {{ messages[0]['content'] }} assistant"
+        tokenizer.save_pretrained(self.folder)
+        row = self.row()
+        self.assertEqual(row["inputs"]["input_ids"]["text"], [f" user {own.SENTENCE} assistant"], "one first token")
+        self.assertEqual(row["dims"]["seq"], len(tokenizer(f"user {own.SENTENCE} assistant")["input_ids"]) + 15)
+
     def test_what_is_no_model_in_fp32_is_refused_by_its_name(self) -> None:
         from orch_py.protocol import Refused
 
@@ -83,6 +100,17 @@ class OwnRows(unittest.TestCase):
         (self.folder / "adapter_config.json").write_text('{"base_model_name_or_path": "me/base"}')
         with self.assertRaisesRegex(Refused, "an adapter of `me/base`"):
             self.row()
+
+
+def words_after(first: str) -> Any:
+    """A tokenizer of whole words, which begins each text with a token of its own."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    words = "<s> </s> [UNK] user assistant The quick brown fox jumps over the lazy dog .".split()
+    made = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="[UNK]"))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    made.post_processor = processors.TemplateProcessing(single=f"{first} $A", special_tokens=[(first, 0)])
+    return made
 
 
 SIDES = {"layers": 1, "attention_heads": 2, "ffn_dim": 16}

@@ -19,7 +19,9 @@ pub(super) fn resolved_inputs(model: &Model, case: &Case) -> IndexMap<String, In
         let sizes = sizes(input);
         let own = recipe::sizes(&input.shape, &model.dims).unwrap_or_default();
         let fill = match &input.fill {
-            Fill::Text(texts) if own != sizes => Fill::Text(of_size(texts, &own, &sizes)),
+            Fill::Text(texts) if own != sizes => {
+                Fill::Text(of_size(texts, &own, &sizes, model.generates()))
+            }
             fill => fill.clone(),
         };
         Input {
@@ -39,15 +41,16 @@ pub(super) fn resolved_inputs(model: &Model, case: &Case) -> IndexMap<String, In
 ///
 /// A text that comes again in a larger batch begins with a later word, so that no two rows are the same. For a greater
 /// length each is repeated: the tokenizer cuts off what is too much, and little is padding, at which a model's outputs
-/// mean nothing.
-fn of_size(texts: &[String], own: &[u64], sizes: &[u64]) -> Vec<String> {
+/// mean nothing. Where tokens follow a text (`generates`), the whole of it fits.
+fn of_size(texts: &[String], own: &[u64], sizes: &[u64], generates: bool) -> Vec<String> {
     let (&[batch, length], &[_, own_length]) = (sizes, own) else {
         return texts.to_vec();
     };
-    let times = if length > own_length {
-        length.div_ceil(own_length.max(1)) + 1
-    } else {
-        1
+    let own_length = own_length.max(1);
+    let times = match length > own_length {
+        true if generates => length / own_length,
+        true => length.div_ceil(own_length) + 1,
+        false => 1,
     };
     let row = |at: u64| {
         let at = at as usize;
@@ -146,11 +149,13 @@ mod tests {
     #[test]
     fn texts_fill_other_sizes_and_no_two_rows_are_the_same() {
         let texts = ["a b c".to_owned(), "x y".to_owned()];
-        assert_eq!(of_size(&texts, &[2, 4], &[1, 4]), ["a b c"]);
+        assert_eq!(of_size(&texts, &[2, 4], &[1, 4], false), ["a b c"]);
         assert_eq!(
-            of_size(&texts, &[2, 4], &[4, 2]),
+            of_size(&texts, &[2, 4], &[4, 2], false),
             ["a b c", "x y", "b c a", "y x"]
         );
-        assert_eq!(of_size(&texts, &[2, 4], &[1, 6]), ["a b c a b c a b c"]);
+        let longer = |generates| of_size(&texts, &[2, 4], &[1, 10], generates);
+        assert_eq!(longer(false), ["a b c a b c a b c a b c"]);
+        assert_eq!(longer(true), ["a b c a b c"]);
     }
 }
