@@ -54,7 +54,8 @@ pub struct Talk {
     pub answer: Value,
     /// What the page posted as `outputs`.
     pub outputs: Option<Vec<u8>>,
-    /// From the start of the program, or in one that has shown other pages from the order, to its asking for the page.
+    /// The time from the start of the program, or of the order in a program that has shown other pages, to the request
+    /// for the page.
     pub start: Duration,
     pub processes: Processes,
     /// How many pages the browser had shown before; None of one that is for this page alone.

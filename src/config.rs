@@ -33,7 +33,7 @@ pub struct RemoteConfig {
     pub mode: Option<Mode>,
     /// Settings of the service, by the names that opendal gives them.
     pub options: BTreeMap<String, String>,
-    /// Within this an answer must begin, retries included.
+    /// The time within which an answer must begin, retries included.
     pub timeout: Duration,
     /// How often a request is repeated after an error that may pass.
     pub retries: u32,
@@ -41,7 +41,7 @@ pub struct RemoteConfig {
     pub concurrency: usize,
     /// How long the end of a run waits for uploads.
     pub wait: Duration,
-    /// With it, results are signed, and those of others are believed only if they are.
+    /// The key with which results are signed; those of others are believed only if they are signed with it.
     pub key: Option<Secret>,
 }
 
@@ -79,7 +79,7 @@ pub fn remote(
     parse(&read(dir)?, variables)
 }
 
-/// Where steps execute besides here, if `orch.toml` in `dir`, the variables or the command line (`said`) say so.
+/// The place of remote execution, if `orch.toml` in `dir`, the variables or the command line (`said`) name one.
 pub fn executor(
     dir: &Path,
     variables: impl Iterator<Item = (String, String)>,
@@ -147,7 +147,7 @@ fn parse(
     }))
 }
 
-/// Where a section's server is. It must be said in a section that is there (`is_named`); an empty one switches that off.
+/// The server of a section. A section that is there (`is_named`) must name one; an empty name switches it off.
 fn address(section: &str, url: Option<String>, is_named: bool) -> Result<Option<String>, String> {
     match url {
         None if is_named => Err(format!("{FILE}: [{section}] has no `url`")),

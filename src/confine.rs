@@ -1,4 +1,4 @@
-//! What a child process may change: the folders that it is given, and no network unless that was asked for.
+//! What a child process may change: the folders that it is given, and no network unless that was requested.
 //!
 //! The kernel holds the child and all that it starts to that, root too (Landlock, Linux 5.13). Reading stays free. What
 //! Landlock does not see is in docs/security.md: modes and times of files, hard links inside a granted folder. UDP ends in a
@@ -87,7 +87,8 @@ impl Grants {
     }
 }
 
-/// With the seccomp program, as code, two jumps and a number for each instruction: Python installs what Rust wrote.
+/// Serialises the grants with the seccomp program as code, two jumps and a number for each instruction: Python installs
+/// what Rust wrote.
 impl Serialize for Grants {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[cfg(target_os = "linux")]
@@ -111,7 +112,7 @@ impl Serialize for Grants {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Enforced {
-    /// By this version of Landlock.
+    /// The version of Landlock that confines.
     Landlock(u32),
     Nothing(Why),
 }

@@ -39,7 +39,7 @@ pub enum Event {
         step: String,
         reason: MissReason,
         slot: Slot,
-        /// Since its inputs were there.
+        /// The time since its inputs were there.
         waited: Duration,
         /// What it had to wait for last, e.g. `memory`; None if it did not have to wait.
         waited_for: Option<String>,
@@ -71,7 +71,7 @@ pub enum Event {
     /// Another machine had made it, and the remote store gave its result.
     Fetched {
         step: String,
-        /// When that machine began it, RFC 3339.
+        /// The moment when that machine began it, RFC 3339.
         made: String,
         host: String,
     },
@@ -86,7 +86,7 @@ pub enum Event {
     Interrupted,
 }
 
-/// Where a step executes. Shown, and no more than that: steps do not know it.
+/// The place where a step executes. It is only shown: steps do not know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Slot {
     /// One of the slots that `--jobs` gives; the lowest, if it takes more than one.
@@ -141,7 +141,7 @@ pub struct Load {
     pub ready: u32,
 }
 
-/// When a job thread worked on a step, as that thread saw it.
+/// The time that a job thread worked on a step, as that thread measured it.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Span {
     #[serde(skip)]
@@ -156,7 +156,7 @@ pub struct Execution {
     pub span: Span,
 }
 
-/// For the tests of listeners.
+/// Constructors for the tests of listeners.
 #[cfg(test)]
 impl Event {
     /// A step begins that was ready for 5 ms.

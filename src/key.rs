@@ -52,7 +52,7 @@ pub use change::{Change, Hidden};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeyDoc {
     text: String,
-    /// Where the name stands in the last line.
+    /// The range of the name in the last line.
     last: Range<usize>,
 }
 
@@ -257,7 +257,7 @@ impl Serialize for KeyDoc {
 
 impl<'de> Deserialize<'de> for KeyDoc {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        /// Without a copy where the JSON has no escape in it.
+        /// A text that is borrowed where the JSON has no escape in it.
         #[derive(Deserialize)]
         struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
         struct Lines;

@@ -56,7 +56,7 @@ pub struct Case {
     pub name: String,
     /// How the spec expects it to end, if it expects it not to pass.
     pub expect: Option<Arc<Expect>>,
-    /// Why this target, where orch was asked to choose one.
+    /// Why this target, where orch chose one.
     pub chosen: Option<String>,
     /// What its target's `half` came to, once that is resolved.
     pub half: Option<HalfChoice>,
@@ -188,7 +188,7 @@ impl Matrix {
             .collect()
     }
 
-    /// The spec's targets of which nothing is asked for these models.
+    /// The spec's targets that the matrix has for none of these models.
     pub fn not_asked<'a>(&self, spec: &'a Spec, models: &[String]) -> Vec<&'a str> {
         let all = self
             .cases

@@ -19,11 +19,11 @@ use crate::runtime::RawMeasure;
 )]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Outcome {
-    /// It ran where it was asked to, and its outputs are right.
+    /// It ran on the requested device, and its outputs are right.
     Pass,
     /// It passed at a later attempt, after failures that were taken for transient.
     Flaky,
-    /// The device that was asked for did not do it, and another one did. Of cases only.
+    /// The device that was requested did not do it, and another one did. Of cases only.
     PassFallback,
     /// It failed, as the spec expects. Of cases only.
     Xfail,
@@ -114,7 +114,7 @@ pub enum Weights {
     Random,
     Hub,
     Folder,
-    /// In the ready file itself.
+    /// Part of the ready file itself.
     File,
 }
 
@@ -169,7 +169,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// From when it began, which is kept in whole seconds.
+    /// The time from the step's beginning, which is kept in whole seconds, to `moment`.
     pub fn seconds_until(&self, moment: SystemTime) -> Option<f64> {
         let began = self.started.parse::<Timestamp>().ok()?;
         let moment = Timestamp::try_from(moment).ok()?;

@@ -200,7 +200,7 @@ impl Locks {
         &self.0[env as usize].text
     }
 
-    /// Of the whole lock.
+    /// The digest of an environment's whole lock.
     pub fn digest(&self, env: EnvName) -> Digest {
         *self.0[env as usize]
             .digest

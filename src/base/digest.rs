@@ -133,7 +133,7 @@ impl Hasher {
 pub struct Secret([u8; 32]);
 
 impl Secret {
-    /// From what people share, for one purpose: the same words make another key for another `purpose`.
+    /// The key for one purpose, from words that people share: another `purpose` makes another key of the same words.
     pub fn of(purpose: &'static str, words: &str) -> Self {
         Self(blake3::derive_key(purpose, words.as_bytes()))
     }

@@ -14,7 +14,7 @@ pub fn amount(value: u64) -> String {
     scaled(value, 1000.0, &["", " k", " M", " B"], 99.95)
 }
 
-/// In the unit that leaves three digits, with a tenth below `fine`.
+/// The value in the unit that leaves three digits, with a tenth below `fine`.
 fn scaled(value: u64, base: f64, units: &[&str], fine: f64) -> String {
     let mut size = value as f64;
     let mut unit = 0;

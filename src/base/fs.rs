@@ -197,7 +197,7 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
 }
 
-/// When anything about a file changed last, its name and permissions included.
+/// The moment when anything about a file changed last, its name and permissions included.
 pub fn changed(meta: &fs::Metadata) -> SystemTime {
     UNIX_EPOCH + Duration::new(meta.ctime().max(0) as u64, meta.ctime_nsec() as u32)
 }
@@ -331,7 +331,7 @@ pub fn remove_left(path: &Path) -> io::Result<()> {
     remove_dir(path)
 }
 
-/// Without `.` and `..`; symbolic links are not looked at.
+/// The path without `.` and `..`; symbolic links are not looked at.
 pub fn normal(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {

@@ -14,7 +14,7 @@ const LARGEST_HEAD: usize = 16 << 10;
 const MOST_HEADERS: usize = 64;
 /// Open connections; browsers open six at a time.
 const MOST_CONNECTIONS: usize = 64;
-/// For a client to close what was answered, before this end does.
+/// The time for a client to close what was answered, before this end does.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// What a client may do.
@@ -22,7 +22,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 pub struct Limits {
     /// Bytes of a request's body.
     pub body: u64,
-    /// For a request's head to arrive, and for each piece of a body or an answer to move on.
+    /// The time for a request's head to arrive, and for each piece of a body or an answer to move on.
     pub patience: Duration,
 }
 
@@ -80,7 +80,7 @@ impl Request {
 }
 
 impl Server {
-    /// On a port of 127.0.0.1; 0 stands for any that is free.
+    /// Opens a port of 127.0.0.1; 0 stands for any that is free.
     pub fn open(port: u16, limits: Limits) -> io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", port))?;
         let address = listener.local_addr()?;

@@ -30,7 +30,7 @@ pub enum Named {
     Open(fs::File),
 }
 
-/// Where a regular file is to lie. A link was followed: it stays one.
+/// The place where a regular file is to lie. A link was followed: it stays one.
 pub struct Target(pub PathBuf, Option<fs::Metadata>);
 
 impl Named {
@@ -140,7 +140,7 @@ pub fn try_named(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Where a link to nothing leads in the end, by way of others; anything else is where it leads itself.
+/// The end of a chain of links of which the last leads to nothing; any other path is its own end.
 fn link_target(path: &Path) -> io::Result<PathBuf> {
     let mut target = path.to_owned();
     // As many as the kernel follows.

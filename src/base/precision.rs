@@ -10,12 +10,12 @@ pub enum Precision {
     Fp32,
     Fp16,
     Bf16,
-    /// By weights alone, or with the activations as they come.
+    /// Whole numbers of 8 bits for weights alone, or for the activations as they come as well.
     Int8,
     /// Weights and activations, the latter by ranges that calibration found.
     #[serde(rename = "int8-static")]
     Int8Static,
-    /// As [`Self::Int8Static`], with activations of 16 bits. The vendors of NPUs call it so.
+    /// [`Self::Int8Static`] with activations of 16 bits. The vendors of NPUs call it so.
     A16w8,
     /// Weights of 4 bits in groups that share a scale; what they are multiplied by stays as it is.
     Int4,

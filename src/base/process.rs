@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// So much of what a program prints is kept; nobody who is asked for a few lines says more.
+/// So much of what a program prints is kept; no program that prints a few lines prints more.
 const LONGEST: u64 = 64 << 20;
 
 /// Runs `command` to its end, with nothing on its stdin. None if it was killed because `limit` passed. With a process
@@ -110,7 +110,7 @@ pub fn family_cpu_seconds() -> Option<f64> {
     Some(own + living.map(|stat| stat.cpu as f64).sum::<f64>() / ticks_per_second()?)
 }
 
-/// In the kernel's tables.
+/// The length of a tick in the kernel's tables of processes.
 pub fn ticks_per_second() -> Option<f64> {
     // SAFETY: sysconf takes no pointers.
     let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
@@ -209,7 +209,7 @@ pub struct Stat {
     pub parent: i32,
     /// CPU time of it and of the children that it has waited for, in the kernel's ticks.
     pub cpu: u64,
-    /// Since the machine started, in the kernel's ticks: it tells a process from a later one of its number.
+    /// Ticks of the kernel from the machine's start to the process's: they tell it from a later one of its number.
     pub started: u64,
 }
 
@@ -282,7 +282,7 @@ fn listed(pid: i32) -> Vec<i32> {
     lists.flat_map(|list| numbers(&list)).collect()
 }
 
-/// Of a list of children. Each number is followed by a space; one that is cut off is left for the next look.
+/// The numbers in a list of children. Each is followed by a space; one that is cut off is left for the next look.
 pub fn numbers(list: &str) -> Vec<i32> {
     list.split_inclusive(' ')
         .filter_map(|word| word.strip_suffix(' ')?.parse().ok())

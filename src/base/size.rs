@@ -11,7 +11,7 @@ pub struct Size(pub u64);
 impl FromStr for Size {
     type Err = String;
 
-    /// As other programs do: `G` and `GiB` are of 1024, `GB` is of 1000.
+    /// Reads a size as other programs do: `G` and `GiB` are of 1024, `GB` is of 1000.
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = || format!("`{text}` is no size\n  hint: {REMEDY}");
         let text = text.trim();

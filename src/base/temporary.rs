@@ -10,7 +10,7 @@ use std::time::Duration;
 use tempfile::NamedTempFile;
 
 const PREFIX: &str = ".orch-tmp-";
-/// Of orchs that locked none, and of folders that are being filled.
+/// The beginning of names of earlier versions, which locked none, and of folders that are being filled.
 const OLDER: &str = ".tmp-";
 /// What lies in a folder of orch's own for so long, and is locked by nobody, is no longer being written.
 const LONG: Duration = Duration::from_secs(24 * 3600);
@@ -22,7 +22,7 @@ pub fn make(dir: &Path) -> io::Result<NamedTempFile> {
     make_ending(dir, "")
 }
 
-/// As [`make`], with a name that ends so.
+/// [`make`] with a name that ends in `suffix`.
 pub fn make_ending(dir: &Path, suffix: &str) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     // The user's umask decides who may read it, as for every other file; left alone, only its owner could.

@@ -90,7 +90,7 @@ pub fn last_line(text: &str) -> Option<&str> {
     text.lines().map(str::trim).rfind(|line| !line.is_empty())
 }
 
-/// At most so many characters, and an ellipsis where there were more.
+/// The first `most` characters, and an ellipsis where there were more.
 pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     match text.char_indices().nth(most) {
         None => Cow::Borrowed(text),
@@ -111,7 +111,7 @@ pub fn with_causes(said: String, error: &dyn Error) -> String {
     })
 }
 
-/// For records and messages: one of [`printable`] and [`without_secrets`] is not enough.
+/// A text for records and messages, both [`printable`] and [`without_secrets`]: one of them is not enough.
 pub fn shown(text: &str) -> String {
     without_secrets(&printable(text)).into_owned()
 }

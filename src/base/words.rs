@@ -12,7 +12,7 @@ macro_rules! words {
         impl $type {
             $vis const WORDS: &'static [(&'static str, Self)] = &[$(($word, Self::$variant)),*];
 
-            /// In the same order.
+            /// All variants, in the order of their words.
             #[allow(dead_code, reason = "not every set is gone through")]
             $vis const ALL: [Self; Self::WORDS.len()] = [$(Self::$variant),*];
 
@@ -21,7 +21,7 @@ macro_rules! words {
                 Self::WORDS.iter().find(|(known, _)| *known == word).map(|(_, value)| *value)
             }
 
-            /// As written in a spec.
+            /// The word as a spec has it.
             $vis fn word(self) -> &'static str {
                 match self { $(Self::$variant => $word),* }
             }

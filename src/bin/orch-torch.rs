@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use tch::{CModule, Cuda, Device, IValue, Kind, Tensor, jit, utils};
 
 unsafe extern "C" {
-    /// Of libtorch's C interface for compiled models: the release as `major << 56 | minor << 48 | patch << 40`.
+    /// The release of libtorch's C interface for compiled models: `major << 56 | minor << 48 | patch << 40`.
     safe fn aoti_torch_abi_version() -> u64;
 }
 
@@ -265,7 +265,7 @@ fn placed(manifest: &Manifest, inputs: &Tensors, device: Device) -> Result<Vec<I
     placed.collect()
 }
 
-/// What the module returned, under the manifest's names, from the device that was asked for.
+/// What the module returned, under the manifest's names, from the device that was requested.
 fn named(outputs: IValue, manifest: &Manifest, device: Device) -> Result<Tensors> {
     let outputs = flat(outputs)?;
     ensure!(

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::Trouble;
 
-/// Where a browser with `--remote-debugging-pipe` reads commands, and where it writes.
+/// The descriptors from which a browser with `--remote-debugging-pipe` reads commands and to which it writes answers.
 const COMMANDS: i32 = 3;
 const EVENTS: i32 = 4;
 /// A browser that leaves a command unanswered for so long is none that a page should be opened in.

@@ -13,7 +13,7 @@ use super::serve::{KEEPER, Page, Port, Server};
 use super::{Api, Launch, Talk, Trouble, ask_version, broken, hear};
 use crate::base::process::{held_now, high_water_mark};
 
-/// Below it every page has a name of its own; browsers know that what ends in `.localhost` is this machine.
+/// The host below which every page has a name of its own; browsers know that what ends in `.localhost` is this machine.
 const SITE: &str = "orch.localhost";
 
 pub struct Pages {

@@ -22,7 +22,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// Last words of a browser that are shown, in lines and in letters.
 const WORDS: (usize, usize) = (6, 800);
 
-/// Of what a browser writes so much is kept for them, bytes.
+/// Bytes of a browser's output that are kept.
 const TAIL: usize = 64 << 10;
 /// How long is waited for words that are still on their way.
 const DRAINED: Duration = Duration::from_millis(300);
@@ -114,7 +114,7 @@ impl Child {
         trouble
     }
 
-    /// Of a page that is about to be opened nothing is known yet.
+    /// Forgets what is known of the GPU process, before another page is opened.
     pub(super) fn forget_gpu(&mut self) {
         self.gpu = None;
     }
@@ -137,7 +137,7 @@ impl Child {
         })
     }
 
-    /// From now on the page needs the GPU process that lives now: another one would not have its device.
+    /// Ties the page to the GPU process that lives now: another one would not have its device.
     pub(super) fn watch_gpu(&mut self) {
         if self.gpu.is_none() {
             let found = family(self.child.id())
@@ -266,7 +266,7 @@ impl Log {
         Ok((Self { tail, reader }, writer))
     }
 
-    /// Until all is read that was written, if everybody who could write is gone.
+    /// Reads until everything is read that was written, if all who could write are gone.
     fn drain(&self) {
         let clock = Instant::now();
         while !self.reader.is_finished() && clock.elapsed() < DRAINED {

@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use crate::base::loopback::{self, Answer, Content, Limits, Request};
 
 const PAGE: &str = include_str!("page.html");
-/// Where in the page the import map stands.
+/// The place of the import map in the page.
 const IMPORTS: &str = "IMPORTS";
-/// Below the address of a page, the page that keeps what it compiles.
+/// The name, below a page's address, of the page that keeps what it compiles.
 pub(super) const KEEPER: &str = "keeper";
 const ISOLATING: [&str; 2] = [
     "Cross-Origin-Opener-Policy: same-origin",
@@ -35,7 +35,7 @@ pub struct Page<'a> {
     /// `answer`. What it does not catch goes to `onTrouble`, which posts it unless the module puts its own in the place.
     pub script: &'a str,
     pub params: &'a Value,
-    /// By the names under which the script asks for them.
+    /// The files by the names under which the script requests them.
     pub files: BTreeMap<String, Served>,
     /// Modules that scripts import by a bare name: the files that are meant.
     pub imports: &'a [(&'a str, &'a str)],

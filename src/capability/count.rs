@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use super::{Asserted, Case, Cell, Measured, Row, Subjects, Table};
 
-/// By subject and backend.
+/// Figures by subject and backend.
 type Figures = BTreeMap<(String, String), Vec<Measured>>;
 
 impl Table {
-    /// With the figures that its runs give, and no others.
+    /// The cell with the figures that its runs give, and no others.
     pub(super) fn counted(mut self) -> Self {
         let families = self.figures(|row| Some(&row.family));
         let mut types = self.figures(|row| row.model_type.as_deref());

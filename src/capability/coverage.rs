@@ -11,7 +11,7 @@ use crate::spec;
 pub struct Coverage {
     /// The version that the types are of.
     pub transformers: &'static str,
-    /// By family; `all` is the last.
+    /// Coverage by family; `all` is the last.
     pub families: Vec<OfFamily>,
 }
 
@@ -19,18 +19,18 @@ pub struct Coverage {
 pub struct OfFamily {
     pub family: &'static str,
     pub types: usize,
-    /// By backend, and by what stands in for it: `qnn (emulated)`.
+    /// Coverage by backend, and by what stands in for it: `qnn (emulated)`.
     pub backends: BTreeMap<String, Covered>,
 }
 
-/// Of the types of a family.
+/// How many types of a family a backend covers.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Covered {
     /// Types with at least one run.
     pub asked: usize,
     /// Types with at least one right model, at any precision.
     pub right: usize,
-    /// Of all types of the family.
+    /// The share of all types of the family, in percent.
     pub percent: f64,
 }
 

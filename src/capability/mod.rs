@@ -43,14 +43,14 @@ pub struct Table {
     pub runs: Vec<Run>,
 }
 
-/// By family or model type, then by backend.
+/// Cells by family or model type, then by backend.
 pub type Subjects = BTreeMap<String, BTreeMap<String, Cell>>;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
     pub document: String,
-    /// When it was written.
+    /// The day on which it was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub date: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -151,7 +151,8 @@ pub struct Row {
     /// How many it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<u64>,
-    /// By the form that was exported, the exporter that worked, or `none`: `onnx: legacy`. Eager runs need no exporter.
+    /// The exporter that worked, or `none`, by the form that was exported: `onnx: legacy`. Eager runs need no
+    /// exporter.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub exporters: BTreeMap<String, String>,
     /// The columns that ended so.
@@ -296,7 +297,7 @@ impl Table {
 }
 
 impl Case<'_> {
-    /// Ran where it was asked to, and other outputs would not have been taken for right.
+    /// It ran on the requested device, and other outputs would not have been taken for right.
     fn is_right(&self) -> bool {
         matches!(
             self.outcome,

@@ -112,7 +112,7 @@ fn cell_words<'a>(
     }
 }
 
-/// Leaves the cells that are asked for themselves, or that have cases which are.
+/// Leaves the cells that are requested themselves, or that have cases which are.
 fn narrow(subjects: &mut Subjects, asked: &Subjects, of: Facet, queries: &[Query]) {
     let has_cases = |name: &str, backend: &str| {
         asked

@@ -32,7 +32,7 @@ pub struct Asked {
 }
 
 impl Table {
-    /// For each family on each backend what is here now, and what was measured; then coverage.
+    /// The page: for each family on each backend what is here now and what was measured, then coverage.
     pub fn page(&self, here: &[Backend], asked: &Asked) -> String {
         let mut page = String::new();
         let coverage = self.coverage();

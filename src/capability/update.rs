@@ -213,7 +213,8 @@ fn date(case: &CaseResult) -> Option<&String> {
         .max(case.ended.as_ref())
 }
 
-/// By the conversions that tell which way they took, or that none led anywhere. What a loop calls may take several: `dynamo, legacy`.
+/// The exporters of the conversions that name the one they took, or that none worked. What a loop calls may take
+/// several: `dynamo, legacy`.
 fn exporters(case: &CaseResult) -> BTreeMap<String, String> {
     let mut found: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for (step, facts) in &case.facts {

@@ -13,7 +13,7 @@ use crate::toolchain::EnvName;
 
 /// One form of a model.
 pub struct Artefact {
-    /// In YAML and in keys.
+    /// The name in YAML and in keys.
     pub name: &'static str,
     /// What a generated test says that it loads.
     pub title: &'static str,
@@ -58,7 +58,7 @@ pub struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// At fp32 it is what the exporters make, and the others are made of that.
+    /// The usual label: `fp32` is what the exporters make, and the other precisions are made of that.
     pub(super) fn usual_label(&self, artefact: &Artefact) -> String {
         match self.precision {
             Precision::Fp32 => artefact.name.to_owned(),
@@ -78,10 +78,10 @@ impl Wanted<'_> {
 pub struct Conversion {
     /// Stable; stands in keys and plans.
     pub name: &'static str,
-    /// By the names under which it knows them.
+    /// The inputs by the names under which the conversion knows them.
     pub inputs: &'static [(&'static str, From)],
     pub env: fn(&Value) -> EnvName,
-    /// Of that environment, those whose versions can change the output.
+    /// The packages of that environment whose versions can change the output.
     pub packages: fn(&Value) -> &'static [&'static str],
     pub code: Code,
     pub by: Converter,
@@ -93,7 +93,7 @@ pub enum From {
     Model,
     /// The fp32 ONNX model.
     Onnx,
-    /// The ONNX model as QNN's compiler reads it at the precision that is asked for.
+    /// The ONNX model as QNN's compiler reads it at the precision that is requested.
     Qdq,
     /// Further sets of the model's inputs. Absent where no recipe makes any: its own inputs have to do then.
     Calibration,

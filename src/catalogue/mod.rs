@@ -60,9 +60,9 @@ pub static ARTEFACTS: &[&Artefact] = &[
 
 /// What executes models.
 pub struct Runtime {
-    /// In YAML and in keys.
+    /// The name in YAML and in keys.
     pub name: &'static str,
-    /// Where it runs, and what it loads there.
+    /// The backends on which it runs, and what it loads there.
     pub pairs: &'static [Pair],
     /// What `orch worker` of this name does. None if orch starts something else for it.
     pub execute: Option<Execute>,
@@ -107,9 +107,9 @@ pub struct Pair {
 pub enum Half {
     /// A small computation on it shows that.
     Shown(&'static HalfProbe),
-    /// By asking another runtime, which has the same library under it.
+    /// The answer of another runtime, which has the same library under it.
     AskedOf(&'static Runtime),
-    /// In no way: the runtime does not tell it. A sentence that says so.
+    /// No answer: the runtime does not give one. A sentence that says so.
     Untold(&'static str),
     /// orch has no probe for it.
     Unprobed,
@@ -150,7 +150,7 @@ fn one_device(found: &Backend) -> Vec<String> {
     vec![found.name.clone()]
 }
 
-/// Where the precision says all.
+/// Nothing besides the precision, which says all.
 fn by_precision(_: Precision, _: bool) -> Option<&'static str> {
     None
 }

@@ -58,7 +58,7 @@ static EXPORT: Conversion = Conversion {
     by: Converter::Python("export_onnx"),
 };
 
-/// At another precision, from the fp32 one.
+/// The conversion of the fp32 file to another precision.
 static PRECISION: Conversion =
     from_fp32("convert.onnx-precision", &[("onnx", From::Onnx)], |_| TOOLS);
 /// Weights and activations int8, by ranges that further inputs showed.
@@ -95,7 +95,7 @@ const fn from_fp32(
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Int8Range {
-    /// Within ±64: the sum of two products with uint8 fits 16 bits, in which x86 CPUs without VNNI add them.
+    /// Weights within ±64: the sum of two products with uint8 fits 16 bits, in which x86 CPUs without VNNI add them.
     #[default]
     Reduced,
     /// All of the eight bits.

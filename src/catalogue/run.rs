@@ -1,4 +1,4 @@
-//! What a run is told, all of it in its key.
+//! The parameters of a run, all of it in its key.
 
 use std::collections::BTreeMap;
 
@@ -91,7 +91,7 @@ impl RunParams {
         }
     }
 
-    /// Of a run on the machine's own CPU.
+    /// What a run on the machine's own CPU needs.
     pub(super) fn host_needs(&self) -> Needs {
         if self.measure.is_timed() {
             Needs::Exclusive

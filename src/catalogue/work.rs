@@ -29,7 +29,7 @@ pub enum Needs {
     Device {
         /// Whose prober knows it: `cuda`
         backend: String,
-        /// As the target names it: `cuda`, `cuda:1`, `GPU.0`
+        /// The device as the target names it: `cuda`, `cuda:1`, `GPU.0`.
         device: String,
         timed: bool,
     },
@@ -89,7 +89,7 @@ pub struct WorkerCall {
 }
 
 impl WorkerCall {
-    /// Of a worker that needs no library and reaches nothing but its own folders.
+    /// A call of a worker that needs no library and reaches nothing but its own folders.
     pub fn of(worker: Worker, op: &'static str, params: Value) -> Self {
         Self {
             worker,
@@ -127,14 +127,14 @@ pub enum Worker {
 /// One file of a tree, verified.
 #[derive(Debug, Clone)]
 pub struct StoredFile {
-    /// In the tree.
+    /// The path in the tree.
     pub path: String,
     pub at: PathBuf,
     /// Read by other steps too, from a folder to which no step may write; laid in as a link.
     pub is_lent: bool,
 }
 
-/// Where a step's inputs lie and where its output goes, during one execution.
+/// The folders of one execution: those of a step's inputs, and that of its output.
 #[derive(Default)]
 pub struct Places {
     pub inputs: BTreeMap<String, PathBuf>,

@@ -35,7 +35,7 @@ pub(super) struct Console {
 const LONG: f64 = 1.0;
 /// unless there are no more than these.
 const FEW: u32 = 20;
-/// Where nobody watches, a run that says nothing for so long says how far it is.
+/// The time after which a run that nobody watches says how far it is.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// A run of more steps than this is shown in brief.
@@ -50,15 +50,15 @@ struct State {
     begun: BTreeMap<String, Instant>,
     /// How far an installation is, by its own last word.
     installed: BTreeMap<String, String>,
-    /// Of the last line.
+    /// The moment of the last line.
     spoke: Option<Instant>,
     running: BTreeMap<String, ProgressBar>,
-    /// Of a run that is told in short: what was told of why some steps did not pass.
+    /// The reasons why some steps did not pass, as far as a brief run has printed them; None for other runs.
     brief: Option<HashSet<String>>,
 }
 
 impl State {
-    /// At every twentieth part of a run that is told in short.
+    /// A line at every twentieth part of a brief run.
     fn part(&self) -> Option<String> {
         let is_due = self.brief.is_some() && self.done.is_multiple_of(self.steps / 20);
         is_due.then(|| format!("{} of {} steps", self.done, self.steps))
@@ -120,7 +120,7 @@ impl Drop for Heart {
     }
 }
 
-/// In one write: anstream's own stream hands on each piece between two colours by itself.
+/// Writes a text in one call: anstream's own stream hands on each piece between two colours by itself.
 fn write(text: &str) {
     use std::io::Write;
     let text = &with_colours(text);

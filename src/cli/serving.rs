@@ -41,7 +41,7 @@ struct Answer {
 }
 
 impl Port {
-    /// On the loopback. 0: any port that is free.
+    /// Opens a port of the loopback; 0 stands for any that is free.
     pub(super) fn open(port: u16) -> io::Result<Self> {
         Server::open(port, LIMITS).map(Self)
     }
@@ -50,7 +50,7 @@ impl Port {
         format!("http://127.0.0.1:{}/", self.0.port())
     }
 
-    /// Until it is cancelled.
+    /// Serves until it is cancelled.
     pub(super) fn serve(&self, live: &mut Live, cancel: &Cancel) -> io::Result<()> {
         while !cancel.is_cancelled() {
             if let Some(request) = self.0.next(TICK)? {

@@ -46,7 +46,7 @@ pub(super) struct Watched {
 #[derive(Default)]
 struct Names {
     files: BTreeSet<OsString>,
-    /// Below a watched folder any name matters.
+    /// Whether any name below a watched folder matters.
     all: bool,
 }
 

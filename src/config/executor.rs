@@ -32,13 +32,13 @@ pub struct ExecutorConfig {
     pub queue: Duration,
     /// How long the server is asked to let a step execute; None for as long as it does by itself.
     pub limit: Option<Duration>,
-    /// Within this an answer must be there, repetitions included.
+    /// The time within which an answer must be there, repetitions included.
     pub timeout: Duration,
     /// How often a request is repeated after an error that may pass, and a step whose worker was lost.
     pub retries: u32,
 }
 
-/// Where steps execute that could execute elsewhere.
+/// The place where steps execute that could execute elsewhere.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Where {
@@ -60,7 +60,7 @@ pub enum Download {
     /// All of it.
     #[default]
     All,
-    /// What no other step reads, and what was asked for by name.
+    /// What no other step reads, and what was requested by name.
     Toplevel,
     None,
 }
@@ -135,7 +135,7 @@ pub(super) fn of(
     }))
 }
 
-/// In a property's name or value; what has it is asked of runs alone.
+/// The placeholder in a property's name or value; a property that has it is required of runs alone.
 pub const DEVICE_PLACE: &str = "{device}";
 
 /// An error if a property has a place that nothing is filled in.

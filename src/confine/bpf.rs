@@ -24,7 +24,7 @@ pub fn load(offset: u32) -> libc::sock_filter {
     statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset)
 }
 
-/// Where the low half of an argument lies.
+/// The offset of the low half of an argument.
 pub fn argument(number: u32) -> u32 {
     16 + 8 * number
 }

@@ -16,7 +16,7 @@ const FAST_OPEN: u32 = 0x2000_0000;
 const I386: (u32, [u32; 5]) = (0x4000_0003, [102, 345, 359, 369, 370]);
 #[cfg(target_arch = "x86_64")]
 const I386_IOCTL: u32 = 54;
-/// From this number on, x86-64 has the calls of its variant with short pointers.
+/// The first number of the calls of x86-64's variant with short pointers.
 #[cfg(target_arch = "x86_64")]
 const X32: u32 = 0x4000_0000;
 
@@ -29,7 +29,8 @@ const fn refuse(errno: libc::c_int) -> u32 {
 /// `TIOCSTI` types a character, `TIOCLINUX` pastes a selection.
 const TYPING: [u32; 2] = [0x5412, 0x541C];
 
-/// Of a call that this architecture numbers so, and whose number is loaded.
+/// The instructions that refuse a call which types into a terminal. This architecture numbers it `ioctl`, and its
+/// number is loaded.
 fn no_typing(ioctl: u32) -> [libc::sock_filter; 6] {
     [
         jump(libc::BPF_JEQ, ioctl, 0, 5),

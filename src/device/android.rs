@@ -21,7 +21,7 @@ pub const SDK: &str = "QNN_SDK_ROOT";
 /// adb's own choice among several phones.
 pub const SERIAL: &str = "ANDROID_SERIAL";
 
-/// Of the SDK: what runs a model on the phone, and the library through which it reaches the HTP.
+/// The programs and libraries of the SDK: one runs a model on the phone, and through one it reaches the HTP.
 pub const RUNNER: &str = "bin/aarch64-android/qnn-net-run";
 pub const LIBRARY: &str = "lib/aarch64-android/libQnnHtp.so";
 /// Reads the runner's profile on this machine. The vendor has it for x86_64.
@@ -159,7 +159,7 @@ pub fn sdk(host: &Host) -> Result<PathBuf, String> {
     Ok(host.at(named))
 }
 
-/// By the SDK's own word: `version: 2.39.0.250926` in `sdk.yaml`.
+/// The version as the SDK itself has it: `version: 2.39.0.250926` in `sdk.yaml`.
 pub fn version(sdk: &Path) -> Option<String> {
     let text = std::fs::read_to_string(sdk.join("sdk.yaml")).ok()?;
     let line = text
@@ -267,7 +267,7 @@ pub struct Properties {
 }
 
 impl Properties {
-    /// Of the answer to [`PROPERTIES`].
+    /// The properties in the answer to [`PROPERTIES`].
     pub fn of(said: &str) -> Self {
         let mut lines = said.lines().map(|line| line.trim().to_owned());
         let mut next = || lines.next().unwrap_or_default();

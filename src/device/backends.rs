@@ -12,7 +12,7 @@ use crate::base::words::rows;
 
 /// One kind of hardware with its driver, and how it is found.
 pub struct BackendRow {
-    /// In YAML, in keys, and in what is found.
+    /// The name in YAML, in keys, and in what is found.
     pub name: &'static str,
     /// Reads files only; if thorough, also runs short tools such as `rocminfo`.
     pub(super) look: fn(&Host, bool) -> Result<Look, Absent>,

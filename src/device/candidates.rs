@@ -5,7 +5,7 @@
 
 use super::{Backend, BackendRow, Device, DeviceKind};
 
-/// The devices that a target's `device:` may mean, each as good as the others. Empty where that cannot be told, so that
+/// The devices that a target's `device:` may mean, each as good as the others. Empty where that cannot be known, so that
 /// nothing may run beside it.
 ///
 /// `cuda` means any of several equal GPUs, and the first of unequal ones: figures must not depend on what was free.

@@ -34,7 +34,8 @@ pub fn counts(host: &Host, folder: &str) -> bool {
     })
 }
 
-/// In a container the path may be the host's; then only the mount's root exists, and it is ours.
+/// The process's own group. In a container the path may be the host's; then only the mount's root exists, and it is
+/// ours.
 fn own_of(host: &Host, controller: &str, mount: &str) -> Option<String> {
     let path = limits::own_group(host, controller)?;
     let path = path.trim_end_matches('/');

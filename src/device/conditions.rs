@@ -52,7 +52,7 @@ pub struct Conditions {
     pub steal: Option<f64>,
     /// How often a core was slowed down, or the control group stopped.
     pub throttled: Option<u64>,
-    /// Of all cores, where they differ with commas between.
+    /// The governors of all cores, with commas between those that differ.
     pub governor: Option<String>,
 }
 
@@ -136,7 +136,7 @@ pub struct DeviceState {
 }
 
 impl DeviceState {
-    /// As [`Conditions::remarks`]: any of it is beyond the bound.
+    /// The remarks of [`Conditions::remarks`] on whatever is beyond the bound.
     pub fn remarks(&self) -> Vec<String> {
         let others = self.other_processes;
         let processes = plural(others, "process", "processes");

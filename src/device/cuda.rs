@@ -9,7 +9,7 @@ use super::{Absent, Backend, Device, DeviceKind, Look, native, pci};
 use crate::base::ensure;
 
 pub(super) const NVML: &str = "libnvidia-ml.so.1";
-/// Where the driver's libraries lie when the loader does not know: distributions, NixOS, WSL, containers.
+/// Folders of the driver's libraries that the loader may not know: distributions, NixOS, WSL, containers.
 pub(super) const FOLDERS: &[&str] = &[
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib/aarch64-linux-gnu",

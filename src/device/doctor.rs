@@ -18,7 +18,7 @@ use super::{Backend, BackendRow, cgroups};
 pub const PYTHON: (u32, u32) = (3, 11);
 /// The environments for torch, OpenVINO, QNN and NNCF, and room for models.
 const WANTED_BYTES: u64 = 8 << 30;
-/// Below this not even the smallest environment installs.
+/// The space below which not even the smallest environment installs.
 const NEEDED_BYTES: u64 = 2 << 30;
 
 /// A program that orch may use.
@@ -44,7 +44,7 @@ pub struct Environment {
     pub damaged: Vec<(String, String)>,
     /// Who reached the package index, or why nobody did; None where nobody asked.
     pub index: Option<Result<String, String>>,
-    /// Where the store is, or will be.
+    /// The folder where the store is, or will be.
     pub store: PathBuf,
     /// None when the file system does not say.
     pub free_bytes: Option<u64>,
@@ -59,7 +59,7 @@ pub struct Environment {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wanted {
     pub spec: PathBuf,
-    /// In words, with sizes; None where all is there.
+    /// What is missing, in words and with sizes; None where all is there.
     pub missing: Option<String>,
     pub bytes: u64,
 }
@@ -341,7 +341,7 @@ fn compiler(environment: &Environment) -> Finding {
     )
 }
 
-/// Without Rust only one worker cannot be built.
+/// The finding on Rust, without which only one worker cannot be built.
 fn cargo(environment: &Environment) -> Finding {
     let without = "not in PATH; it builds the `orch-torch` worker for TorchScript";
     program(

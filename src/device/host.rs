@@ -35,7 +35,7 @@ pub struct Libraries {
     pub swiftshader: Option<PathBuf>,
     /// The browser that orch installed; ORCH_BROWSER goes before it.
     pub browser: Option<PathBuf>,
-    /// Where answers of browsers are kept, because asking one takes more than a second.
+    /// The folder where answers of browsers are kept, because a browser takes more than a second to answer.
     pub answers: Option<PathBuf>,
 }
 
@@ -196,7 +196,8 @@ impl Host {
         self.sysctl.get_or_init(|| super::mac::sysctl(self))
     }
 
-    /// Where a shared library may lie: the loader's own search first (real host only), then well-known folders.
+    /// The paths at which a shared library may lie: the loader's own search first (real host only), then well-known
+    /// folders.
     pub fn libraries_named(&self, soname: &str, folders: &[&str]) -> Vec<PathBuf> {
         let mut found: Vec<PathBuf> = folders
             .iter()

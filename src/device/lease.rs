@@ -13,7 +13,7 @@ use super::Device;
 /// One device, lent to one step for the length of its execution.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
-    /// As the inventory calls it: `cuda:1`
+    /// The name of the inventory: `cuda:1`.
     pub id: String,
     /// The vendor's name.
     pub name: String,

@@ -258,7 +258,8 @@ pub fn inventory_cheap(host: &Host) -> Vec<Backend> {
     BACKENDS.iter().map(|row| probe(row, host, None)).collect()
 }
 
-/// As [`inventory_cheap`], with short tools, and native libraries through the given child. The probers run in parallel.
+/// [`inventory_cheap`] with short tools as well, and native libraries through the given child. The probers run in
+/// parallel.
 pub fn probe_all(host: &Host, child: ChildProbe<'_>) -> Vec<Backend> {
     thread::scope(|scope| {
         let running: Vec<_> = BACKENDS

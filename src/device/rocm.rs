@@ -163,7 +163,8 @@ fn gpu(host: &Host, node: &str, ordinal: usize) -> Result<Option<Device>, String
     Ok(Some(device))
 }
 
-/// As the rest of the kernel writes a place on the bus. Partitions of a card, which the uppermost bits tell apart, have one place.
+/// A place on the bus as the rest of the kernel writes it. Partitions of a card, which the uppermost bits tell apart,
+/// have one place.
 fn address(domain: u64, location: u64) -> String {
     let bus = location >> 8 & 0xff;
     let device = location >> 3 & 0x1f;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::Backend;
 use super::host::{Host, field};
 
-/// By UUID, as the tools print it (`GPU-…`): the name on the box.
+/// Names on the box by UUID, as the tools print it (`GPU-…`).
 type Names = BTreeMap<String, String>;
 
 /// Adds the tools' names, and marks a GPU that they do not see.

@@ -86,12 +86,12 @@ impl Chip {
     }
 }
 
-/// By the kernel's number.
+/// The chip of this number of the kernel's.
 pub fn by_id(soc_id: u32) -> Option<&'static Chip> {
     CHIPS.iter().find(|chip| chip.soc_id == soc_id)
 }
 
-/// By what Android says. A faster bin of a chip adds a suffix: `SM8550-AC`, `SM8750P`.
+/// The chip that Android names. A faster bin of a chip adds a suffix: `SM8550-AC`, `SM8750P`.
 pub fn by_soc(soc: &str) -> Option<&'static Chip> {
     CHIPS.iter().find(|chip| {
         let rest = soc.strip_prefix(chip.soc);
@@ -99,7 +99,7 @@ pub fn by_soc(soc: &str) -> Option<&'static Chip> {
     })
 }
 
-/// By QNN's number.
+/// The chip of this number of QNN's.
 pub fn by_model(soc_model: u64) -> Option<&'static Chip> {
     CHIPS.iter().find(|chip| {
         chip.soc_model

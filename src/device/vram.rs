@@ -30,7 +30,7 @@ pub struct Meter<'a> {
 }
 
 impl<'a> Meter<'a> {
-    /// Before anything is loaded onto the GPU. `is_alone`: no other step uses it meanwhile.
+    /// Starts before anything is loaded onto the GPU. `is_alone`: no other step uses it meanwhile.
     pub fn start(lease: &'a Lease, is_alone: bool) -> Self {
         let uuid = lease
             .uuid

@@ -79,7 +79,7 @@ impl Asked {
         })
     }
 
-    /// In the child: opens the page. An answer of the page is kept; a browser that does not start may start next time.
+    /// Opens the page, in the child. An answer of the page is kept; a browser that does not start may start next time.
     pub(super) fn ask(&self, params: &Value) -> Result<Backend, Absent> {
         let program = PathBuf::from(params["browser"].as_str().unwrap_or_default());
         let adapter =
@@ -196,7 +196,7 @@ fn find(host: &Host, name: &str) -> Result<Option<(PathBuf, &'static str)>, Abse
         .into())
 }
 
-/// Where the answer is kept: by everything that could change it.
+/// The file in which the answer is kept, named by everything that could change it.
 fn memory(host: &Host, asked: &Asked, program: &Path) -> Option<PathBuf> {
     let folder = host.libraries.answers.as_ref()?;
     let meta = fs::metadata(program).ok()?;

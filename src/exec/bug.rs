@@ -52,7 +52,7 @@ impl<'a> Bugs<'a> {
         })
     }
 
-    /// As [`Self::caught`], for work that is not a step. The error names the log.
+    /// [`Self::caught`] for work that is not a step. The error names the log.
     pub(super) fn caught_aside<T>(
         &self,
         name: &str,
@@ -88,7 +88,7 @@ pub(super) fn is_bug(error: &anyhow::Error) -> bool {
         .any(|cause| cause.to_string().starts_with(BUG))
 }
 
-/// Where a thread panicked, e.g. ` at src/x.rs:1`, and its backtrace.
+/// The place at which a thread panicked, e.g. ` at src/x.rs:1`, and its backtrace.
 type Place = (String, String);
 
 thread_local! {

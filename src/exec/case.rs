@@ -23,9 +23,9 @@ use crate::spec::Expect;
 use crate::step::{MATERIALISE, Stage, StepId, StepKind as _};
 use crate::worker::tail;
 
-/// In how many of the last executions a figure of the requested target is looked for.
+/// How many of the last executions are searched for a figure of the requested target.
 const MEMORY: usize = 50;
-/// Of a failure's log so many lines are shown, and so many letters.
+/// The lines of a failure's log that are shown, and the characters of each.
 const LINES: usize = 20;
 const LETTERS: usize = 2000;
 /// Records keep whole seconds, s.

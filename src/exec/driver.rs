@@ -104,7 +104,7 @@ fn not_kept(plan: &Plan, scheduler: &Scheduler<'_>) -> String {
     )
 }
 
-/// Before anything is installed.
+/// Reports what is missing, before anything is installed.
 fn tell_missing(context: &Context<'_>, steps: impl Iterator<Item = StepId>) {
     let steps = steps.map(|id| context.plan.step(id));
     let missing = context

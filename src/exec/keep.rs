@@ -20,7 +20,7 @@ use crate::store::{Manifest, StoreError};
 /// What a step made, and its files' names on the server if it stayed there.
 type Made = (Option<Manifest>, Option<Vec<ServerFile>>);
 
-/// When an execution began.
+/// The moment when an execution began.
 #[derive(Clone, Copy)]
 pub(super) struct Begun {
     at: jiff::Timestamp,

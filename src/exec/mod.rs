@@ -66,7 +66,7 @@ pub struct Context<'a> {
     pub host: &'a HostFacts,
     pub options: &'a Options,
     pub cancel: &'a Cancel,
-    /// Where results are shared with other machines.
+    /// The store that is shared with other machines.
     pub remote: Option<&'a dyn crate::store::remote::Remote>,
     /// Who executes what [`Options::routing`] sends away.
     pub away: Option<&'a dyn away::Elsewhere>,
@@ -124,7 +124,7 @@ pub struct Options {
     pub max_age: Option<MaxAge>,
     /// How many seconds of the run may go into measuring again what is not quiet; None leaves it to the spec.
     pub remeasure_seconds: Option<u64>,
-    /// Of the order in which rounds follow each other.
+    /// The seed of the order in which rounds follow each other.
     pub seed: u64,
     /// What part of the spec the plan is, for pages; None for all of it.
     pub scope: Option<String>,
@@ -135,7 +135,7 @@ pub struct Options {
     pub flags: String,
     /// Which steps execute elsewhere; None for none.
     pub routing: Option<away::Routing>,
-    /// Where generated tests and pages are linked for people.
+    /// The folder in which generated tests and pages are linked for people.
     pub out_dir: PathBuf,
 }
 
@@ -171,7 +171,7 @@ pub fn reproducer(again: &str, step: &str) -> String {
 
 /// How a run ended.
 pub struct Finished {
-    /// By step.
+    /// Results by step.
     pub results: Vec<StepResult>,
     pub interrupted: bool,
     /// A bug of orch's own ended a step, an installation or a probe.

@@ -35,7 +35,7 @@ pub(super) struct Performer<'a> {
     pub(super) store: &'a DiskStore,
     pub(super) scratch: &'a Scratch,
     pub(super) laid: LaidTrees<'a>,
-    /// Where commands work.
+    /// The folder in which commands work.
     pub(super) workplace: &'a Workplace,
     pub(super) provision: &'a Provision,
     pub(super) servers: &'a Servers<'a>,
@@ -379,7 +379,7 @@ fn yardstick_threads(task: &Task<'_>) -> usize {
     said.map_or_else(own, |threads| threads as usize)
 }
 
-/// What a worker is told: its parameters, where its libraries are, and which device was lent to it.
+/// The order of a worker: its parameters, where its libraries are, and which device was lent to it.
 pub(super) fn told(
     call: &WorkerCall,
     lease: Option<&Lease>,
@@ -407,7 +407,7 @@ fn confined(mut judged: Judged) -> Judged {
     judged
 }
 
-/// A run about which its worker reports nothing did not run, nor did a timed one without times. Times that nobody asked for were
+/// A run about which its worker reports nothing did not run, nor did a timed one without times. Times that were not requested were
 /// taken beside other steps, and must stand nowhere.
 pub(super) fn check_measure(done: &mut Done, is_timed: bool) {
     let times = done

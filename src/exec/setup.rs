@@ -59,7 +59,7 @@ pub(super) fn install(
 /// they are loaded. Each is started for its first job, and replaced when it has died or served its time.
 pub(super) struct Servers<'a> {
     provision: &'a Provision,
-    /// Where they work, and leave their logs.
+    /// The folder in which servers work and leave their logs.
     dir: &'a Path,
     started: Mutex<BTreeMap<(EnvName, bool), Arc<Server>>>,
 }

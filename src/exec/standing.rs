@@ -67,7 +67,7 @@ fn digest(fingerprint: &str, requires: &[Requirement], provision: &Provision) ->
     Some(Digest::of(text.as_bytes()))
 }
 
-/// Where a failure stands, if it does. `before` is the step's last execution.
+/// The digest under which a failure stands, if it does. `before` is the step's last execution.
 pub(super) fn standing(
     record: &Record,
     is_transient: bool,

@@ -35,7 +35,7 @@ pub enum How {
     NotNeeded,
 }
 
-/// By default that of a step which nobody needed.
+/// The result of a step; by default that of one which nobody needed.
 #[derive(Debug, Clone, Default)]
 pub struct StepResult {
     pub how: How,
@@ -51,7 +51,7 @@ pub struct StepResult {
     pub failed_before: bool,
     /// Hits have theirs only once a report needs it.
     pub record: Option<Box<Record>>,
-    /// Where the unread record of a hit is.
+    /// The place of a hit's record that is not read yet.
     pub(super) held: Option<Hit>,
 }
 

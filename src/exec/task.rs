@@ -33,11 +33,11 @@ pub(super) struct Task<'a> {
     pub(super) attempts: Vec<Attempt>,
     /// The device that it holds.
     pub(super) lease: Option<Lease>,
-    /// What orch chose for it, if it was asked to.
+    /// What orch chose for it, if that was requested.
     pub(super) chosen: Option<Choices>,
-    /// No other step reads what it makes, or it was asked for by name.
+    /// No other step reads what it makes, or it was requested by name.
     pub(super) is_top: bool,
-    /// Of a round of several, when it runs among them.
+    /// The round's place in the order of several, when it runs among them.
     pub(super) order: Option<Order>,
 }
 
@@ -71,7 +71,7 @@ pub(super) enum InputAt {
         from: StepId,
         digest: Digest,
     },
-    /// With its stamp when the step was handed out.
+    /// A file, with its stamp when the step was handed out.
     File(PathBuf, Option<Stamp>),
 }
 

@@ -134,7 +134,7 @@ fn has_done_well(ended: &Ended) -> bool {
     )
 }
 
-/// For people who wait.
+/// The sentence for people who wait.
 fn words(ended: &Ended) -> String {
     match ended {
         Ended::Answered(output) => output.reason.clone().unwrap_or_else(|| "it failed".into()),

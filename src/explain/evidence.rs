@@ -33,15 +33,15 @@ pub enum Evidence {
     },
     /// The user's own file or folder.
     File {
-        /// As seen from the working folder, where it lies below it.
+        /// The path relative to the working folder, where it lies below it.
         path: String,
         size: Option<u64>,
         /// RFC 3339, UTC.
         modified: Option<String>,
-        /// Where it differs, if some step published the older version as it was.
+        /// The place at which it differs, if some step published the older version as it was.
         #[serde(skip_serializing_if = "Option::is_none")]
         differs: Option<String>,
-        /// Of a folder: files changed after the last execution began.
+        /// The files of a folder that changed after the last execution began.
         newer: Vec<String>,
     },
 }
@@ -51,7 +51,7 @@ pub struct FileChange {
     pub path: String,
     pub old_size: Option<u64>,
     pub new_size: Option<u64>,
-    /// Where the two versions first differ.
+    /// The place at which the two versions first differ.
     pub differs: Option<String>,
 }
 

@@ -42,7 +42,7 @@ pub struct Forecast {
 pub struct Total {
     /// Added up, as if one ran after the other.
     pub seconds: f64,
-    /// Of the step that holds most.
+    /// The memory of the step that holds most.
     pub memory_bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_step: Option<String>,
@@ -149,7 +149,7 @@ impl Total {
     }
 }
 
-/// By step; None for those that would not run.
+/// Forecasts by step; None for those that would not run.
 pub fn forecasts(context: &Context<'_>, previews: &[Preview]) -> Vec<Option<Forecast>> {
     let plan = context.plan;
     // Bytes of each step's output, as far as they are known; 0 otherwise.

@@ -14,7 +14,7 @@ pub fn history(store: &DiskStore, step: &str) -> Vec<Record> {
     store.history(step, MOST).unwrap_or_default()
 }
 
-/// Where the journals of runs lie.
+/// The folder of the journals of runs.
 pub fn runs_dir(store: &DiskStore) -> PathBuf {
     store.root().join("runs")
 }
@@ -27,7 +27,7 @@ pub(super) fn manifest(store: &DiskStore, tree: &Digest) -> Option<Manifest> {
         .flatten()
 }
 
-/// Where a file of a tree lies, if its content is there as it was published.
+/// The path of a tree's file, if its content is there as it was published.
 pub(super) fn file(store: &DiskStore, file: &ManifestFile) -> Option<PathBuf> {
     store.content(file).ok()
 }

@@ -40,7 +40,7 @@ pub struct Cause {
     pub more: usize,
 }
 
-/// Where a chain begins.
+/// The beginning of a chain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Root {
     pub step: String,

@@ -16,19 +16,19 @@ const SMALLEST: f64 = 0.03;
 const TIMES: f64 = 3.0;
 /// No more figures than these are looked at, the last: the time that it takes grows with their square.
 const MOST: usize = 256;
-/// From the median of absolute deviations to a standard deviation.
+/// The factor from the median of absolute deviations to a standard deviation.
 const NORMAL: f64 = 1.4826;
 
-/// From one place of a series on, it is at another level.
+/// The place of a series from which on it is at another level.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Change {
     /// The first place of the new level.
     pub at: usize,
-    /// By how much it is higher than the one before, as a share of that: 0.1 is 10 % slower.
+    /// The share by which it is higher than the one before: 0.1 is 10 % slower.
     pub by: f64,
 }
 
-/// Where a series of positive figures changed its level, first to last.
+/// The places where a series of positive figures changed its level, first to last.
 pub fn changes(series: &[f64]) -> Vec<Change> {
     let skipped = series.len().saturating_sub(MOST);
     let logs = logarithms(&series[skipped..]);
@@ -75,7 +75,7 @@ fn prune(logs: &[f64], threshold: f64, cuts: &mut Vec<usize>) {
     }
 }
 
-/// From the level before a cut to the one after it.
+/// The rise from the level before a cut to the one after it.
 fn rise(logs: &[f64], cuts: &[usize], at: usize) -> f64 {
     median(&logs[cuts[at]..cuts[at + 1]]) - median(&logs[cuts[at - 1]..cuts[at]])
 }

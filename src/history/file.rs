@@ -30,7 +30,7 @@ pub struct RunFile {
     /// None where the run looked at nothing again, because nothing had changed since [`About::same_as`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub doc: Option<ReportDoc>,
-    /// By case: what the report does not say of the execution whose figures it shows.
+    /// What the report does not say of the execution whose figures it shows, by case.
     #[serde(default)]
     pub executions: BTreeMap<String, Execution>,
     /// The steps that this run executed.
@@ -41,7 +41,7 @@ pub struct RunFile {
 /// A run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct About {
-    /// When it began, and what tells it from other runs of that moment: the file's name.
+    /// The moment when it began, with what tells it from other runs of that moment: the file's name.
     pub run: String,
     /// RFC 3339, UTC.
     pub started: String,
@@ -62,7 +62,7 @@ pub struct About {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Execution {
-    /// Of the step that ran.
+    /// The key of the step that ran.
     pub key: Digest,
     /// The name of the machine that executed it, which may be another where a remote store has its result.
     pub host: String,
@@ -201,7 +201,7 @@ fn is_name(run: &str) -> bool {
     !run.starts_with('.') && run.chars().all(is_plain) && tree_path::fault(run).is_none()
 }
 
-/// Where the file of a run lies.
+/// The path of a run's file.
 pub(super) fn path(dir: &Path, run: &str) -> PathBuf {
     dir.join(format!("{run}{ENDING}"))
 }

@@ -42,7 +42,7 @@ pub struct History {
 /// A history that is open for reading. As long as it lives, nothing is taken into it.
 pub struct Reader {
     connection: Connection,
-    /// Where results are written; nothing else of the disk can be reached from a query.
+    /// The folder in which results are written; a query reaches nothing else of the disk.
     scratch: temporary::Folder,
     _lock: Option<File>,
 }
@@ -205,7 +205,7 @@ impl History {
     }
 }
 
-/// From now on the connection reaches nothing of the disk but the folder for results.
+/// A reader whose connection reaches nothing of the disk but the folder for results.
 fn reader(connection: Connection, lock: Option<File>) -> Result<Reader> {
     let temporary = std::env::temp_dir();
     // An interrupted query ends where it is.

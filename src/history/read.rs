@@ -30,7 +30,7 @@ pub struct RunRow {
     pub host: Option<String>,
     pub host_fingerprint: Option<String>,
     pub interrupted: Option<bool>,
-    /// Where it had nothing to do: the run whose results were still valid.
+    /// The run whose results were still valid, where it had nothing to do.
     pub same_as: Option<String>,
     pub steps_executed: Option<u32>,
     pub cases: Option<u32>,
@@ -38,7 +38,7 @@ pub struct RunRow {
     pub failed: Option<u32>,
     /// Its cases that were executed by itself.
     pub measured: u32,
-    /// What its models compute with, a line each; only where that was asked for ([`Reader::models`]).
+    /// What its models compute with, a line each; only where that was requested ([`Reader::models`]).
     #[serde(default)]
     pub weights: Vec<String>,
 }

@@ -151,7 +151,7 @@ fn execution_name(case: &CaseResult, host: &str, began: &str) -> Option<String> 
     Some(Digest::of(identity.to_string().as_bytes()).short())
 }
 
-/// When a case was executed. One that failed without leaving a record of it did so in this run.
+/// The moment when a case was executed. One that failed without leaving a record of it did so in this run.
 fn moment<'c>(case: &'c CaseResult, began: &'c str) -> Option<&'c str> {
     let is_executed = !matches!(
         case.status,

@@ -213,7 +213,8 @@ tables! {
     }
 }
 
-/// In the shape of the first documents. A fallback's figures are another device's, so they are none of the hardware's.
+/// The views in the shape of the first documents. A fallback's figures are another device's, so they are none of the
+/// hardware's.
 const VIEWS: &str = "
 CREATE VIEW hardware_results AS
 SELECT id,
@@ -290,7 +291,7 @@ impl Table {
     }
 }
 
-/// As a text of SQL's.
+/// The text as a literal of SQL.
 pub(super) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }

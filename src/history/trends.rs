@@ -9,7 +9,7 @@ use super::{Point, Reader};
 use crate::report::{Executed, Trends};
 
 impl Reader {
-    /// Of each case on each machine: its executions on the basis of the last one.
+    /// The executions of each case on each machine, on the basis of the last one.
     pub fn trends(&self) -> Result<Trends> {
         let mut series: BTreeMap<(String, String), Vec<Point>> = BTreeMap::new();
         for point in self.points()? {

@@ -44,7 +44,7 @@ pub struct Head {
     pub started: String,
     /// The command line, quoted for a shell.
     pub command: String,
-    /// Where it was given.
+    /// The folder in which the command was given.
     pub folder: String,
     pub host: String,
     pub jobs: u32,

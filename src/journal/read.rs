@@ -13,7 +13,7 @@ use crate::record::Outcome;
 /// A run as its journal tells it.
 pub struct Run {
     pub head: Head,
-    /// In the order in which they ended.
+    /// The steps in the order in which they ended.
     pub steps: Vec<Ran>,
     pub setups: Vec<Installed>,
     /// Steps that began and did not end, by name.

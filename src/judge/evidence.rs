@@ -225,7 +225,7 @@ impl Evidence<'_> {
 /// The verdict and, unless it is a pass, the reason.
 type Decided = (Verdict, Option<String>);
 
-/// What is wrong with the outputs comes first. Tokens that prove nothing take a pass back: they were asked for.
+/// What is wrong with the outputs comes first. Tokens that prove nothing take a pass back, for they were requested.
 fn with_generation((verdict, reason): Decided, generation: Option<&Generation>) -> Decided {
     let told = |reason: &String| Some(format!("generated text: {reason}"));
     match (verdict, generation) {

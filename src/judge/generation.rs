@@ -10,11 +10,11 @@ use crate::spec::Tolerance;
 /// Tokens against those of PyTorch's own greedy decoding.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Generation {
-    /// How many tokens were asked for, in all rows.
+    /// How many tokens were requested, in all rows.
     pub asked: u64,
     /// How many agree before the first other one of their row; None where this runtime is not asked to generate.
     pub agreed: Option<u64>,
-    /// With a cache, or why without one; None where nothing was generated.
+    /// How it was decoded with a cache, or why without one; None where nothing was generated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decoded: Option<Decoded>,
     /// Rows that end in a tie.
@@ -31,11 +31,11 @@ pub struct Generation {
     pub undecided: Option<String>,
 }
 
-/// Where a row leaves the reference.
+/// The place at which a row leaves the reference.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OtherToken {
     pub row: u64,
-    /// From 1.
+    /// The number of the step, from 1.
     pub step: u64,
     pub token: i64,
     pub expected: i64,

@@ -46,7 +46,7 @@ pub enum Verdict {
 pub struct Numerics {
     /// What the reference is, e.g. `torch 2.13.0 cpu fp32`.
     pub reference: String,
-    /// What was asked for.
+    /// What was requested.
     pub tolerance: Option<Tolerance>,
     /// Bounds of it that are looser than orch's own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -63,7 +63,7 @@ pub struct Numerics {
     #[serde(default)]
     pub worst: f64,
     pub passed: bool,
-    /// Per output tensor that could be compared.
+    /// The numerics of each output tensor that could be compared.
     pub tensors: BTreeMap<String, TensorNumerics>,
     /// Slices of outputs that are so small beside others that they are judged by their own magnitude, by axis.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -10,7 +10,7 @@ const LEAST: f64 = 9e3;
 const GAP: f64 = 1e3;
 /// A mask is one number, to which a small one may have been added.
 const SPREAD: f64 = 1.01;
-/// Where half precision ends.
+/// The largest value that half precision holds, about.
 const HALF: f64 = 65500.0;
 
 /// The places of a reference that hold sentinels.

@@ -30,7 +30,7 @@ pub struct Slices {
     /// Indices of slices that are wrong.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wrong: Vec<usize>,
-    /// Indices of slices that cannot be told from a wrong answer.
+    /// Indices of slices that a wrong answer could equal.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undecided: Vec<usize>,
     /// The wrong answer that the first of them could be.

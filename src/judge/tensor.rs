@@ -6,7 +6,7 @@ use super::ids;
 use super::sentinel::Sentinels;
 use crate::spec::Tolerance;
 
-/// Where a budget lets values beyond the bound, none may be further than so many times the bound.
+/// How many times the bound a value may be off at most, where a budget lets values beyond the bound.
 const FURTHEST: f64 = 4.0;
 /// What is beyond the bound lies scattered: of a column no more than half.
 pub(super) const COLUMN: f64 = 0.5;
@@ -29,7 +29,7 @@ pub struct TensorNumerics {
     pub max_abs: f64,
     /// mean |a − b|
     pub mae: f64,
-    /// Of the whole tensor; None where fewer than two values were computed.
+    /// The cosine of the whole tensor; None where fewer than two values were computed.
     pub cosine: Option<f64>,
     /// The typical magnitude of the reference's values, which `atol` is multiplied by.
     pub scale: f64,
@@ -46,7 +46,7 @@ pub struct TensorNumerics {
     pub snr_db: Option<f64>,
     pub row_cosine: Option<Rows>,
     pub row_snr_db: Option<Rows>,
-    /// Of an output of tokens the share of equal places.
+    /// The share of equal places of an output of tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,6 +1,6 @@
 //! `-t auto`: one target for each model, out of those that the matrix has, with all its precisions and sizes there.
 //!
-//! Pure: which devices are here and what was measured on this kind of machine is told by the caller.
+//! Pure: which devices are here and what was measured on this kind of machine is given by the caller.
 
 use indexmap::IndexMap;
 

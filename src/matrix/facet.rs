@@ -1,4 +1,4 @@
-//! What cases can be asked for by.
+//! The properties by which cases are selected.
 
 use crate::base::words::words;
 use crate::spec::{Precision, Priority, Spec};
@@ -15,7 +15,7 @@ words! {
         "task" => Task,
         "pipeline" => Pipeline,
         "priority" => Priority,
-        /// Of the model and of the target.
+        /// A tag of the model or of the target.
         "tag" => Tag,
         "target" => Target,
         "backend" => Backend,

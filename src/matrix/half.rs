@@ -1,7 +1,7 @@
 //! `half:` of a target: which of its precisions a case has on this machine.
 //!
 //! Until then a matrix has a case for each that it may come to, the same on every host. Pure: what the devices compute in
-//! is told by the caller.
+//! is given by the caller.
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -12,13 +12,13 @@ use crate::spec::{Half, Precision, Spec, Target};
 /// What a target computes in, by a probe on its device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Computes {
-    /// In that precision, and how it was seen.
+    /// It computes in that precision, and how that was seen.
     Yes(String),
     /// Not in that precision, or nobody knows: why.
     No(String),
 }
 
-/// What was asked for, what it came to, and why.
+/// What was requested, what it came to, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HalfChoice {
     /// What the target's row says.

@@ -1,4 +1,4 @@
-//! One of several parts of what is asked for, so that as many machines can share it: `model:1/4`, `hash:1/4`, `slice:1/4`.
+//! One of several parts of what is requested, so that as many machines can share it: `model:1/4`, `hash:1/4`, `slice:1/4`.
 //!
 //! Every id is in exactly one part. With `model` all cases of a model are in one part, so that no part makes or exports it
 //! again, and parts take about as long as each other ([`super::shards`]). With `hash` an id's part depends on nothing else: it is the first 64 bits of the
@@ -15,7 +15,7 @@ use crate::base::words::words;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Partition {
     method: Method,
-    /// From 1.
+    /// The number of the part, from 1.
     part: u64,
     parts: u64,
 }
@@ -31,7 +31,7 @@ impl Partition {
         self.method == Method::Model
     }
 
-    /// From 0.
+    /// The number of the part, from 0.
     pub fn part(&self) -> u64 {
         self.part - 1
     }

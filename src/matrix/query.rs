@@ -86,7 +86,7 @@ impl Query {
     }
 }
 
-/// As an expression that reads back as the same.
+/// Writes an expression that reads back as the same.
 impl fmt::Display for Query {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let joined = |f: &mut fmt::Formatter<'_>, queries: &[Self], mark: &str| {
@@ -116,7 +116,7 @@ impl fmt::Display for Query {
 #[error("{message}\n  {text}\n  {}^", " ".repeat(*column))]
 pub struct Mistake {
     text: String,
-    /// In characters.
+    /// The column, in characters.
     column: usize,
     message: String,
 }
@@ -226,7 +226,7 @@ impl<'a> Reader<'a> {
         self.rest
     }
 
-    /// At the place that was reached.
+    /// A mistake at the place that was reached.
     fn mistake(&self, message: impl Into<String>) -> Mistake {
         let read = &self.text[..self.text.len() - self.rest.len()];
         Mistake {
@@ -241,7 +241,7 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::*;
 
-    /// With all parentheses.
+    /// The query with all parentheses.
     fn shown(query: &Query) -> String {
         let joined =
             |queries: &[Query], mark| queries.iter().map(shown).collect::<Vec<_>>().join(mark);

@@ -33,7 +33,7 @@ impl NothingSelected {
     }
 }
 
-/// As one expression. Nothing, if it takes everything.
+/// Writes one expression; nothing, if it takes everything.
 impl fmt::Display for Selection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", Query::All(self.queries()))
@@ -49,7 +49,7 @@ impl Selection {
 }
 
 impl Matrix {
-    /// The part that is asked for, exclusions included. An error if a glob matches nothing, or if no case is left.
+    /// The part that is requested, exclusions included. An error if a glob matches nothing, or if no case is left.
     pub fn select(&self, spec: &Spec, selection: &Selection) -> Result<Self, NothingSelected> {
         let queries = selection.queries();
         for term in queries.iter().flat_map(Query::terms) {

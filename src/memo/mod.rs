@@ -30,7 +30,7 @@ pub use file::Memo;
 const KEPT: usize = 16;
 const KEPT_BYTES: u64 = 1 << 30;
 
-/// Where the memo of one command line stands.
+/// The file of the memo of one command line.
 #[derive(Debug)]
 pub struct MemoPath(PathBuf);
 

@@ -29,7 +29,7 @@ pub(super) fn telling(text: &str) -> String {
     }
 }
 
-/// Of a line that says where, or that something failed, and not what.
+/// Whether a line says where, or that something failed, and not what.
 fn says_nothing(line: &str) -> bool {
     const BEGINNINGS: [&str; 7] = [
         "Exception from ",

@@ -29,7 +29,8 @@ pub fn build(spec: &Spec, matrix: &Matrix) -> Result<Plan, BuildError> {
     build_with(spec, matrix, Fallback::default(), &Clock::default())
 }
 
-/// As [`build`], with fallbacks for the cases that `fallback` allows them, and times of the runs to which `clock` grants them.
+/// [`build`] with fallbacks for the cases that `fallback` allows them, and times of the runs to which `clock` grants
+/// them.
 pub fn build_with(
     spec: &Spec,
     matrix: &Matrix,
@@ -96,7 +97,7 @@ struct Builder<'a> {
     clock: &'a Clock,
     steps: Vec<Step>,
     index: HashMap<String, StepId>,
-    /// By model and sizes: every case asks for its own, and there are many of each.
+    /// What was made of each model at each size: every case needs its own, and there are many of each.
     made: HashMap<String, Made>,
 }
 
@@ -136,7 +137,7 @@ impl Builder<'_> {
         self.index.get(name).copied()
     }
 
-    /// With its rounds, its fallbacks and its chain yet to be filled in.
+    /// A case whose rounds, fallbacks and chain are yet to be filled in.
     fn case(&mut self, case: &Case) -> PlannedCase {
         let model = &self.spec.models[&case.model];
         let target = &self.spec.targets[&case.target];

@@ -23,7 +23,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// As the devices of a host are.
+    /// The clock with the devices of a host.
     pub fn on(self, inventory: &[Backend]) -> Self {
         let is_stand_in = |found: &&Backend| {
             let mut kinds = found.devices.iter().map(|device| device.kind).peekable();

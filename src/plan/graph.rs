@@ -21,9 +21,9 @@ pub struct CycleError(pub Vec<String>);
 /// Both directions of every edge, each once; a step's neighbours stand in ascending order.
 #[derive(Debug)]
 pub(super) struct Graph {
-    /// From a step to those whose output or record it reads.
+    /// The edges from a step to those whose output or record it reads.
     reads: Csr,
-    /// From a step to those that read its output or record.
+    /// The edges from a step to those that read its output or record.
     readers: Csr,
 }
 

@@ -41,7 +41,7 @@ pub struct Plan {
 
 #[derive(Debug, Clone)]
 pub struct ModelFacts {
-    /// In the locked transformers.
+    /// The model type of the class in the locked transformers.
     pub model_type: Option<&'static str>,
     pub family: String,
     pub task: String,

@@ -1,4 +1,4 @@
-//! A plan as a picture: Graphviz dot, Mermaid. What state a step is in is told by the caller; shape and line say it as
+//! A plan as a picture: Graphviz dot, Mermaid. What state a step is in is given by the caller; shape and line say it as
 //! well as colour does, and a legend says what they mean.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -192,7 +192,7 @@ pub fn mermaid(
     (text, left_out)
 }
 
-/// As many of the first steps as a renderer takes, with the edges among them.
+/// The first steps, as many as a renderer takes with the edges among them.
 fn drawable(plan: &Plan, shown: &BTreeSet<StepId>) -> BTreeSet<StepId> {
     // The legend, the classes and the frames of the stages.
     let mut bytes = 2_000;

@@ -76,7 +76,7 @@ pub(super) fn sizes(input: &Input) -> Vec<u64> {
         .collect()
 }
 
-/// Of the inputs that have one: the model's tokenizer and processors fill the others.
+/// The recipes of the inputs that have one: the model's tokenizer and processors fill the others.
 pub(super) fn recipes(inputs: &IndexMap<String, Input>) -> Map<String, Value> {
     let recipes = inputs
         .iter()

@@ -9,14 +9,14 @@ use crate::toolchain::EnvName;
 
 /// The worker with what its build leaves.
 const TORCH_WORKER: u64 = 80_000_000;
-/// Of two cores.
+/// The minutes that two cores take.
 const BUILD_MINUTES: u64 = 3;
 /// Wheels are archives of about half the size of what is in them, and the line is one of 100 Mbit/s.
 const BYTES_A_MINUTE: u64 = 2 * 60 * 12_500_000;
 
 /// What of the requirements is not there yet.
 pub struct Missing {
-    /// With their sizes once they are installed, where these are known.
+    /// The parts, with their sizes once they are installed, where these are known.
     parts: Vec<(String, Option<u64>)>,
     builds: bool,
 }
@@ -55,7 +55,7 @@ impl Missing {
         self.parts.is_empty()
     }
 
-    /// Of those whose size is known.
+    /// The bytes of the parts whose size is known.
     pub fn bytes(&self) -> u64 {
         self.parts.iter().filter_map(|(_, size)| *size).sum()
     }

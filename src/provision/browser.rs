@@ -23,7 +23,7 @@ const UNPACK: &str = include_str!("../../node/browser/unpack.mjs");
 const ARCHIVES: &str = "node_modules/@sparticuz/chromium/bin";
 /// Archives beside the executable: the software driver of WebGPU, and the libraries that not every system has.
 const TARS: [&str; 2] = ["swiftshader.tar.br", "al2023.tar.br"];
-/// Beside the executable: what leads a Vulkan loader to SwiftShader.
+/// The file beside the executable that leads a Vulkan loader to SwiftShader.
 const DRIVER: &str = "vk_swiftshader_icd.json";
 /// Whether the package has an executable for this machine.
 pub(super) const HAS_CHROMIUM: bool = cfg!(all(target_os = "linux", target_arch = "x86_64"));

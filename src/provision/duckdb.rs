@@ -14,7 +14,7 @@ const LIBRARY: &str = if cfg!(target_os = "macos") {
 } else {
     "libduckdb.so"
 };
-/// Beside it: what Node would load.
+/// The file beside it that Node would load.
 const FOR_NODE: &str = "duckdb.node";
 /// Names a library of the user's own.
 const OWN: &str = "ORCH_DUCKDB";

@@ -44,7 +44,7 @@ use python::Package;
 pub use python::{Interpreter, find_python, find_uv};
 pub use torch_index::FOR_CPUS;
 
-/// Where things are installed and who uses them.
+/// The folder in which things are installed, and what is known of those who use them.
 pub struct Provision {
     /// Folder of the environments; `cache/envs` unless ORCH_ENV_DIR says otherwise.
     dir: PathBuf,
@@ -54,7 +54,7 @@ pub struct Provision {
     own_browser: Option<OwnBrowser>,
     /// What is installed, and named in keys, where there is no environment of the user's own.
     locks: Locks,
-    /// Where a machine without an NVIDIA GPU takes PyTorch from; None for where all others do.
+    /// The index from which a machine without an NVIDIA GPU takes PyTorch; None for the usual one.
     index_for_cpus: Option<String>,
     /// Environments that were found in place: a page asks for one in each of its reproducers.
     found: Mutex<BTreeMap<EnvName, PythonEnv>>,
@@ -91,7 +91,7 @@ impl Provision {
         })
     }
 
-    /// With the browser that ORCH_BROWSER names.
+    /// Takes the browser that ORCH_BROWSER names.
     pub fn opening(self, browser: Option<PathBuf>) -> Self {
         Self {
             own_browser: browser.map(|program| OwnBrowser {
@@ -102,7 +102,7 @@ impl Provision {
         }
     }
 
-    /// With other locks than those in this binary.
+    /// Takes other locks than those in this binary.
     pub fn locked(self, locks: Locks) -> Self {
         Self { locks, ..self }
     }
@@ -134,7 +134,7 @@ impl Provision {
         self.own_for(name).is_some()
     }
 
-    /// Of all that an environment's lock names.
+    /// The digest of all that an environment's lock names.
     pub fn lock(&self, name: EnvName) -> Digest {
         self.locks.digest(name)
     }

@@ -19,7 +19,7 @@ const NODE: u32 = 20;
 /// What is to be there.
 pub(super) struct Packages {
     pub(super) name: EnvName,
-    /// For people.
+    /// The name for people.
     pub(super) title: &'static str,
     /// The text of `package.json`.
     pub(super) manifest: &'static str,

@@ -161,12 +161,12 @@ fn is_newer(meta: &Metadata, installed: Option<SystemTime>) -> bool {
 
 /// What a wheel's own list says of a file.
 struct Wheel {
-    /// In hexadecimal digits.
+    /// The digest in hexadecimal digits.
     sha256: String,
     size: u64,
 }
 
-/// Of all wheels in an environment, by path below its folder.
+/// The wheels in an environment with their hashes, by path below its folder.
 fn wheel_hashes(home: &Path, site: &Path) -> BTreeMap<String, Wheel> {
     let Ok(below) = site.strip_prefix(home) else {
         return BTreeMap::new();
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     const SITE: &str = "lib/python3.12/site-packages";
-    /// Of `x = 1` and a line's end, as a wheel's list has it.
+    /// The digest of `x = 1` and a line's end, as a wheel's list has it.
     const CONTENT_SHA256: &str = "nia_NpkRxFwkPGhBR7I_yeHc_PJX0pmhxjIBam_NM_Q";
 
     /// An environment of one wheel, with an interpreter that starts.

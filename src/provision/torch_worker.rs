@@ -11,7 +11,7 @@ use crate::provision::{Install, PythonEnv, python};
 use crate::runtime::libtorch;
 use crate::toolchain::EnvName;
 
-/// Where this orch was built from. Absent on a machine that only got the binary.
+/// The sources of which this orch was built. Absent on a machine that only got the binary.
 const SOURCES: &str = env!("CARGO_MANIFEST_DIR");
 
 /// The worker speaks this orch's protocol and links that lock's libtorch: either change asks for another build.
@@ -26,7 +26,7 @@ pub(super) fn home(dir: &Path, lock: &str) -> PathBuf {
     ))
 }
 
-/// Where the links to the libtorch that it is built against lie.
+/// The folder of the links to the libtorch against which it is built.
 pub(super) fn links(dir: &Path, lock: &str) -> PathBuf {
     dir.join(format!("libtorch-{}", Digest::of(lock.as_bytes()).short()))
 }

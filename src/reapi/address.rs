@@ -22,7 +22,7 @@ pub struct Address {
     /// The name in the server's certificate, where it is not the host's.
     pub(super) name: Option<String>,
     pub(super) token: Option<Token>,
-    /// As it may be shown.
+    /// The address as it may be shown.
     pub shown: String,
 }
 

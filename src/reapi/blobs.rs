@@ -246,7 +246,7 @@ impl Client {
         .await
     }
 
-    /// Fetches all of them. What is written in the end is what was asked for, or the call fails.
+    /// Fetches all of them. What is written in the end is what was requested, or the call fails.
     pub async fn fetch(&self, wanted: Vec<Wanted>) -> Result<u64, Fault> {
         let abilities = self.abilities().await?;
         let bytes = wanted.iter().map(|one| size(&one.digest)).sum();

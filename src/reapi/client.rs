@@ -29,7 +29,7 @@ pub(super) type Wire = InterceptedService<Channel, Credentials>;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// Within this an answer must be there, repetitions included.
+    /// The time within which an answer must be there, repetitions included.
     pub timeout: Duration,
     /// How often a request is repeated after an error that may pass.
     pub retries: u32,
@@ -132,7 +132,7 @@ impl Client {
     }
 }
 
-/// Between half of it and all: clients that were refused together do not come back together.
+/// A pause between half of it and all: clients that were refused together do not come back together.
 fn jittered(pause: Duration) -> Duration {
     pause.mul_f64(rand::random_range(0.5..=1.0))
 }

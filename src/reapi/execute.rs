@@ -29,11 +29,11 @@ pub(super) type Hears<'a> = &'a (dyn Fn(&str) + Sync);
 /// How long is waited for what.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// For a worker to begin.
+    /// The time for a worker to begin.
     pub queue: Duration,
-    /// For it to end, once it has begun.
+    /// The time for it to end, once it has begun.
     pub execution: Duration,
-    /// For a server that is not reached.
+    /// The time for a server that is not reached.
     pub away: Duration,
     /// How often, in all, a worker may be lost or the execution forgotten. Each such loss begins the other clocks anew, so
     /// that without this bound a server that loses every worker would be waited for without end.
@@ -66,7 +66,7 @@ struct Watched {
     begun: Option<Instant>,
     /// The server says that it waits for a worker; not all of them say anything.
     is_queued: bool,
-    /// Since when the server is not reached.
+    /// The moment since which the server is not reached.
     silent: Option<Instant>,
     /// How often it was begun anew, because its worker was lost or the server forgot it.
     losses: u32,

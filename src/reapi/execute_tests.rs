@@ -39,7 +39,7 @@ enum Says {
     Waits,
     /// Nothing more, and a little later the end.
     Lingers,
-    /// Instead of any answer.
+    /// A refusal instead of any answer.
     No(Status),
 }
 

@@ -37,7 +37,7 @@ impl Fault {
         move |e| Self::Local(format!("failed to {action} {}: {e}", path.display()))
     }
 
-    /// By the number that travels in messages.
+    /// The fault by the number that travels in messages.
     pub(super) fn of_code(code: i32, message: &str) -> Self {
         Self::from(Status::new(Code::from_i32(code), message))
     }

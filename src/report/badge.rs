@@ -11,7 +11,7 @@ const BAD: &str = "#b3261e";
 /// Nothing is claimed.
 const NOTHING: &str = "#6b6b6b";
 
-/// Of the whole report: an SVG of one line, 20 px high.
+/// The badge of the whole report: an SVG of one line, 20 px high.
 pub fn render(doc: &ReportDoc) -> Result<String, TemplateError> {
     let (claim, colour) = claim(&doc.summary);
     let told = doc
@@ -21,7 +21,7 @@ pub fn render(doc: &ReportDoc) -> Result<String, TemplateError> {
     drawn("orch", &told, colour)
 }
 
-/// Of a part of it, by its name.
+/// The badge of a part of it, by its name.
 pub(super) fn of(label: &str, tally: &Tally) -> Result<String, TemplateError> {
     let colour = match tally {
         Tally { failed: 1.., .. } => BAD,

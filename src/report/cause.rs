@@ -22,7 +22,7 @@ const MISSING: &str = "No such file or directory";
 pub(super) struct Cause<'a> {
     pub(super) status: Outcome,
     pub(super) stage: Option<&'a str>,
-    /// In one line, of the first.
+    /// The first case's reason in one line.
     pub(super) reason: String,
     /// Whether the others' reasons are the same to the letter.
     pub(super) is_exact: bool,
@@ -35,7 +35,7 @@ impl<'a> Cause<'a> {
         self.cases[0].1
     }
 
-    /// Of the first case that has one.
+    /// The reproducer of the first case that has one.
     pub(super) fn repro(&self) -> Option<&'a str> {
         self.cases
             .iter()

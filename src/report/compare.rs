@@ -86,7 +86,7 @@ pub struct State {
     pub not_quiet: bool,
 }
 
-/// Before and now: milliseconds, shares of the tolerance that are used, or bytes.
+/// The figures before and now: milliseconds, shares of the tolerance that are used, or bytes.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Figures {
     pub base: f64,
@@ -106,13 +106,13 @@ pub struct Change {
     pub head: Option<State>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub figures: Option<Figures>,
-    /// Of slower, faster, and what cannot be told.
+    /// The verdict on what is slower, faster, or cannot be decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
-    /// Of the same, where the history has enough executions of the case to tell.
+    /// The noise of the case, where the history has enough executions of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise: Option<Noise>,
-    /// Of a change for the worse that is intended.
+    /// The acceptance of a change for the worse that is intended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted: Option<Accepted>,
 }
@@ -148,7 +148,7 @@ impl fmt::Display for Package {
     }
 }
 
-/// Where a report comes from.
+/// The origin of a report.
 #[derive(Debug, Clone, Serialize)]
 pub struct Side {
     pub name: String,
@@ -159,7 +159,7 @@ pub struct Side {
     pub machines: Vec<Host>,
     /// What its models compute with, a line each.
     pub weights: Vec<String>,
-    /// When the run began that it is of, RFC 3339 UTC; None of a report that no run made.
+    /// The moment when its run began, RFC 3339 UTC; None of a report that no run made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
     /// The first and the last time at which something was measured, RFC 3339 UTC.
@@ -389,7 +389,7 @@ impl<'a> Sides<'a> {
         is_right && is_judged && !before.has_cpu_of(&now)
     }
 
-    /// Besides times.
+    /// The differences besides times.
     fn differences(
         &self,
         old: &'a CaseResult,

@@ -17,7 +17,7 @@ pub struct DecodingFigures {
     pub prompt: u32,
     /// Time to first token: the median over the rounds of each one's median.
     pub first_token_ms: f64,
-    /// From a token to the next, likewise; None where the first one is all.
+    /// The time from a token to the next, likewise; None where the first one is all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_token_ms: Option<f64>,
     /// Tokens of all prompts in a second, by the time to first token.

@@ -18,7 +18,7 @@ use crate::record::{Numerics, Outcome};
 #[derive(Default, Serialize)]
 pub(super) struct Part<'a> {
     pub(super) title: &'static str,
-    /// Beside the title.
+    /// The note beside the title.
     pub(super) note: Option<String>,
     pub(super) label: Option<&'static str>,
     pub(super) samples: Option<Samples>,
@@ -26,7 +26,7 @@ pub(super) struct Part<'a> {
     pub(super) facts: Vec<(&'a str, String)>,
 }
 
-/// In the order in which they were taken, ms.
+/// The samples in the order in which they were taken, ms.
 #[derive(Serialize)]
 pub(super) struct Samples {
     pub(super) values: Vec<f64>,

@@ -19,7 +19,7 @@ pub struct FallbackResult {
     pub tried: Vec<Tried>,
     /// Its median over that of the requested target; None where this machine knows no real figure of that target.
     pub slowdown: Option<f64>,
-    /// When that figure was measured, RFC 3339 UTC.
+    /// The moment when that figure was measured, RFC 3339 UTC.
     pub against: Option<String>,
 }
 

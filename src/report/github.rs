@@ -74,14 +74,14 @@ pub fn summary(doc: &ReportDoc) -> String {
     page + told
 }
 
-/// As workflow commands carry a message.
+/// The text as workflow commands carry a message.
 fn message(text: &str) -> String {
     text.replace('%', "%25")
         .replace('\r', "%0D")
         .replace('\n', "%0A")
 }
 
-/// As they carry the value of a property.
+/// The text as workflow commands carry the value of a property.
 fn property(text: &str) -> String {
     message(text).replace(':', "%3A").replace(',', "%2C")
 }

@@ -12,7 +12,7 @@ use crate::record::{Outcome, Weights};
 
 #[derive(Serialize)]
 pub(super) struct Count {
-    /// As [`kind`] has it; `xpass` of unexpected successes, some of which are failures.
+    /// The kind as [`kind`] has it; `xpass` of unexpected successes, some of which are failures.
     pub(super) kind: &'static str,
     pub(super) glyph: &'static str,
     pub(super) count: u32,

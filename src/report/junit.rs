@@ -84,7 +84,7 @@ fn seconds(cell: &Cell<'_>) -> f64 {
     })
 }
 
-/// As attributes: tests, failures, errors, skipped, time.
+/// The totals as attributes: tests, failures, errors, skipped, time.
 fn totals(cells: &[Cell<'_>]) -> [String; 5] {
     let count = |name: &str, wanted| {
         format!(

@@ -124,7 +124,7 @@ impl<'a> Machines<'a> {
         (self.each.len() > 1).then(|| LETTERS.get(at).copied().unwrap_or(BEYOND))
     }
 
-    /// Where the figures were measured; None where all were by the machine that wrote the report.
+    /// The machine of the figures; None where all are of the machine that wrote the report.
     pub(super) fn told(&self) -> Option<String> {
         match &self.each[..] {
             [] => None,

@@ -20,7 +20,7 @@ pub fn render(doc: &ReportDoc) -> String {
     of(doc, |_| true)
 }
 
-/// With these sections only, by the anchors that they have on the HTML page.
+/// Renders these sections only, by the anchors that they have on the HTML page.
 pub fn render_only(doc: &ReportDoc, sections: &[String]) -> String {
     of(doc, |id| sections.iter().any(|section| section == id))
 }

@@ -92,7 +92,7 @@ pub fn merge(documents: &[(String, ReportDoc)]) -> anyhow::Result<ReportDoc> {
     })
 }
 
-/// Of several: when the first began; the commit if they are of one, and whether any was not as committed.
+/// The run of several: when the first began; the commit if they are of one, and whether any was not as committed.
 fn run<'a>(docs: impl Iterator<Item = &'a ReportDoc>) -> Option<Ran> {
     let runs: Vec<&Ran> = docs.map(|doc| doc.run.as_ref()).collect::<Option<_>>()?;
     let first = runs.iter().min_by_key(|run| &run.started)?;

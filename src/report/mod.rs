@@ -136,7 +136,7 @@ impl CaseResult {
             .map(|(_, facts)| &**facts)
     }
 
-    /// Of the process that ran it, bytes.
+    /// The peak of the process that ran it, bytes.
     fn peak_rss(&self) -> Option<u64> {
         self.metrics.as_ref()?.peak_rss_bytes
     }
@@ -294,7 +294,7 @@ pub struct CaseResult {
     pub parameters: Option<u64>,
     pub target: String,
     pub precision: String,
-    /// Why orch chose this target, if it was asked to.
+    /// Why orch chose this target, if that was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chosen: Option<String>,
     /// What its target's `half` came to on this machine, if it has one.
@@ -314,15 +314,15 @@ pub struct CaseResult {
     pub actual_device: Option<String>,
     /// Executed in this run, or a hit from an earlier one.
     pub cached: bool,
-    /// When it ran, RFC 3339 UTC.
+    /// The moment when it ran, RFC 3339 UTC.
     pub measured: Option<String>,
-    /// When the step at which it ended was executed, RFC 3339 UTC; only where its run was not.
+    /// The moment when the step at which it ended was executed, RFC 3339 UTC; only where its run was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
     /// Whether it was checked only: it ran beside other steps, and no times were taken.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub untimed: bool,
-    /// When it failed, if that was in an earlier run and was not met again, RFC 3339 UTC.
+    /// The moment when it failed, if that was in an earlier run and was not met again, RFC 3339 UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known_since: Option<String>,
     /// Name of the machine that executed its run, now or earlier. Reports of older versions name it only where they cover several.
@@ -368,7 +368,7 @@ pub struct CaseResult {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Converted {
     pub bytes: u64,
-    /// Of the folder that it read.
+    /// The bytes of the folder that it read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_bytes: Option<u64>,
 }
@@ -389,7 +389,7 @@ pub struct FlakyStep {
 pub struct Metrics {
     /// Median over the rounds, each of which loads once, in a process of its own.
     pub load_ms: f64,
-    /// As `load_ms`.
+    /// The first inference, in the manner of `load_ms`.
     pub first_ms: f64,
     /// Median of the rounds' medians: what a user may expect.
     pub median_ms: f64,
@@ -406,7 +406,7 @@ pub struct Metrics {
     pub per_second: Option<f64>,
     pub min_ms: f64,
     pub max_ms: f64,
-    /// Of all samples together, and only from 29, 59, 299 of them on.
+    /// The percentile of all samples together, and only from 29, 59, 299 of them on.
     pub p90_ms: Option<f64>,
     pub p95_ms: Option<f64>,
     pub p99_ms: Option<f64>,
@@ -415,20 +415,20 @@ pub struct Metrics {
     /// Why the median may not be read as it stands, where it may not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_quiet: Vec<Doubt>,
-    /// Of all rounds.
+    /// The number of samples of all rounds.
     pub samples: u32,
     /// The samples themselves, in the order in which they were taken, those of one round after those of the one before.
     #[serde(default)]
     pub samples_ms: Vec<f64>,
-    /// Of the first round.
+    /// The warm-up inferences of the first round.
     pub warmup: u32,
     /// The highest of all rounds, by the kernel's own mark, which is read when the last sample was taken.
     pub peak_rss_bytes: Option<u64>,
-    /// Of a GPU's own memory, where its driver tells; asked after the last sample.
+    /// The peak of a GPU's own memory, where its driver gives it; read after the last sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_device_bytes: Option<u64>,
     pub sync: String,
-    /// Of text that is generated with a cache.
+    /// The figures of text that is generated with a cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decoding: Option<DecodingFigures>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -443,7 +443,7 @@ pub struct Metrics {
 pub struct Round {
     /// Counted from 1.
     pub round: u32,
-    /// When it began, RFC 3339 UTC.
+    /// The moment when it began, RFC 3339 UTC.
     pub measured: String,
     pub load_ms: f64,
     pub first_ms: f64,
@@ -454,7 +454,7 @@ pub struct Round {
     /// The median of each of the moments at which it took samples, where there were several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moments_ms: Vec<f64>,
-    /// 10th percentile of the inferring thread's CPU time; None where nobody tells.
+    /// 10th percentile of the inferring thread's CPU time; None where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_p10_ms: Option<f64>,
     /// The inferring thread and those that it and its libraries started.

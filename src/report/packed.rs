@@ -74,7 +74,7 @@ fn packed(text: &str) -> String {
     STANDARD.encode(bytes)
 }
 
-/// As the template does with what it puts into markup.
+/// Makes a value printable as the template does with what it puts into markup.
 fn make_printable(value: &mut Value) {
     match value {
         Value::String(text) => *text = printable(text).into_owned(),

@@ -23,7 +23,7 @@ const MODES: f64 = 1.25;
 const APART: f64 = 1.2;
 /// So many rounds that nothing disturbed make a figure, or all where they are fewer.
 const ENOUGH: usize = 3;
-/// Before a figure that is not quiet.
+/// The mark before a figure that is not quiet.
 pub(super) const MARK: &str = "~";
 
 words! {

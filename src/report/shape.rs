@@ -35,7 +35,7 @@ pub(super) struct Matrix<'a> {
     pub(super) not_quiet: Option<String>,
     /// How many figures come from earlier runs, and from which days.
     pub(super) earlier: Option<String>,
-    /// On which machines they were measured, where it was not the one that wrote the report.
+    /// The machines on which they were measured, where it was not the one that wrote the report.
     pub(super) machines: Option<String>,
     /// What some of its labels mean.
     pub(super) legend: Option<&'static str>,
@@ -66,7 +66,7 @@ pub(super) struct Square<'a> {
     pub(super) at: usize,
     pub(super) kind: &'static str,
     pub(super) glyph: &'static str,
-    /// Where its state stands among all.
+    /// The place of its state among all.
     #[serde(skip)]
     pub(super) order: usize,
     /// Its state.
@@ -81,7 +81,7 @@ pub(super) struct Square<'a> {
 /// One thing to read, however many cases it is about.
 #[derive(Serialize)]
 pub(super) struct Item<'a> {
-    /// As [`kind`](super::format::kind) has it, or empty.
+    /// The kind as [`kind`](super::format::kind) has it, or empty.
     pub(super) kind: &'static str,
     pub(super) glyph: &'static str,
     pub(super) label: &'a str,
@@ -148,9 +148,9 @@ pub(super) struct Cell {
     /// Whose the figure is, or what is odd about it.
     pub(super) aside: Option<String>,
     pub(super) label: Option<&'static str>,
-    /// Where its details are.
+    /// The number of the case whose details are shown.
     pub(super) case: Option<usize>,
-    /// Of the first cell: which cases the row is of, where they are several.
+    /// The first cell's cases that the row is of, where they are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) of: Vec<usize>,
     /// How a page makes it anew of those of them that a reader chose: of which figure of theirs, `median latency`.

@@ -27,14 +27,14 @@ use crate::record::Outcome;
 use crate::template::{self, TemplateError};
 use names::{file, pair};
 
-/// By their paths below the site's folder.
+/// The files by their paths below the site's folder.
 pub type Files = BTreeMap<String, String>;
 
 /// How the cases of a row, a column or a family ended.
 #[derive(Clone, Copy, Default, Serialize)]
 pub(super) struct Tally {
     pub(super) right: usize,
-    /// Of those that ran, or that a vendor's tool refused.
+    /// The number of those that ran, or that a vendor's tool refused.
     pub(super) asked: usize,
     pub(super) failed: usize,
     /// Which colour it has, as [`kind`](super::format::kind).

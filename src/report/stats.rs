@@ -19,7 +19,7 @@ use crate::device::Conditions;
 use crate::device::conditions::DeviceState;
 use crate::runtime::{RawMeasure, Times, UseOfCpu};
 
-/// Below so long a sample escapes pre-emption often enough for the least wall time to be what the model takes, ms.
+/// The longest sample that escapes pre-emption often enough for the least wall time to be what the model takes, ms.
 pub const SHORT_MS: f64 = 2.0;
 
 words! {
@@ -58,7 +58,7 @@ pub fn statistic(rounds: &[Round]) -> Option<Statistic> {
     statistic_on(rounds, basis(rounds))
 }
 
-/// As [`statistic`], on the basis of the rounds that these are compared with. None if a round does not have it.
+/// [`statistic`] on the basis of the rounds that these are compared with. None if a round does not have it.
 pub fn statistic_on(rounds: &[Round], basis: Basis) -> Option<Statistic> {
     let of_rounds: Option<Vec<f64>> = rounds.iter().map(|round| basis.of(round)).collect();
     let ms = of_rounds?.into_iter().min_by(f64::total_cmp)?;
@@ -308,7 +308,7 @@ pub(super) fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
     sorted
 }
 
-/// Of positive figures, at least one.
+/// The geometric mean of positive figures, at least one.
 pub(super) fn geometric_mean(values: &[f64]) -> f64 {
     (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp()
 }
@@ -324,7 +324,7 @@ pub fn quantile(sorted: &[f64], q: f64) -> f64 {
 /// More samples than a picture has pixels are drawn as the extremes of groups.
 const POINTS: usize = 160;
 
-/// At most `POINTS` values: the least and the greatest of each group, so that no outlier is lost.
+/// The least and the greatest of each group, at most `POINTS` values, so that no outlier is lost.
 pub(super) fn thinned(samples: &[f64]) -> Vec<f64> {
     if samples.len() <= POINTS {
         return samples.to_vec();

@@ -80,7 +80,7 @@ pub struct Ran {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Git {
     pub revision: String,
-    /// When it was committed, RFC 3339.
+    /// The moment when it was committed, RFC 3339.
     pub committed: String,
     /// None where no branch was checked out.
     pub branch: Option<String>,

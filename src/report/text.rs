@@ -22,9 +22,9 @@ use super::view::View;
 use super::{ReportDoc, Summary};
 use crate::base::figures::counted;
 
-/// Of a line, where nobody says otherwise.
+/// The width of a line, where nothing else is given.
 pub const WIDTH: usize = 100;
-/// If there are many causes, this many are shown in full,
+/// The number of causes that are shown in full, if there are many.
 const GRAVEST: usize = 3;
 /// and so many in a line each.
 const LINES: usize = 10;
@@ -34,7 +34,7 @@ const NAMES: usize = 4;
 /// How to mark each kind of text, and how wide it may be.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Styles {
-    /// Of a line, in characters.
+    /// The width of a line, in characters.
     pub width: usize,
     pub pass: Style,
     pub fail: Style,
@@ -167,7 +167,7 @@ pub fn summary_line(summary: &Summary, styles: &Styles) -> String {
         .to_owned()
 }
 
-/// Of many items, the gravest in full and the next in a line each. Interrupted steps are not news: lines will do.
+/// Writes many items, the gravest in full and the next in a line each. Interrupted steps are not news: lines will do.
 fn list(out: &mut String, view: &View<'_>, items: &[Item<'_>], styles: &Styles) {
     let full = match items.len() {
         _ if items.iter().all(|item| item.kind == "incomplete") => 0,
@@ -240,7 +240,7 @@ fn more_than(out: &mut String, left: &[Item<'_>], styles: &Styles) {
     );
 }
 
-/// Of the report as a whole.
+/// A sentence on the report as a whole.
 fn sentence(text: &str, style: Style, styles: &Styles) -> String {
     format!("{style}{}{style:#}\n", wrapped("", text, styles).trim_end())
 }
@@ -261,7 +261,7 @@ fn wrapped(indent: &str, text: &str, styles: &Styles) -> String {
     out + "\n"
 }
 
-/// In columns: what only colours takes none.
+/// The width in columns: what only colours takes none.
 fn width(text: &str) -> usize {
     strip_str(text).map(|shown| shown.chars().count()).sum()
 }

@@ -9,7 +9,7 @@ use super::format::ms;
 use super::shape::{Cell, Table};
 use super::stats::median_of;
 
-/// By case and machine. Executions are in their order, on one basis.
+/// Executions by case and machine, in their order and on one basis.
 pub type Trends = BTreeMap<(String, String), Vec<Executed>>;
 
 /// A page shows the last of more.

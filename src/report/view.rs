@@ -97,7 +97,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// With what a history tells of the cases.
+    /// The view with what a history tells of the cases.
     pub(super) fn with(doc: &'a ReportDoc, trends: &'a Trends) -> Self {
         Self {
             trends: Some(trends),
@@ -154,7 +154,7 @@ impl<'a> View<'a> {
         (median > 0.0).then_some(median)
     }
 
-    /// As [`Self::median`], where it may be read as it stands.
+    /// [`Self::median`] where it may be read as it stands.
     pub(super) fn quiet_median(&self, case: &CaseResult) -> Option<f64> {
         self.median(case)
             .filter(|_| case.metrics.as_ref().is_some_and(Metrics::is_quiet))
@@ -182,7 +182,7 @@ impl<'a> View<'a> {
             .find(|backend| backend.name == case.backend)
     }
 
-    /// Of a case, or, counted on after the cases, of an exclusion.
+    /// The place of a case, or, counted on after the cases, of an exclusion.
     pub(super) fn place(&self, at: usize) -> Place<'a> {
         match self.doc.cases.get(at) {
             Some(case) => case.into(),

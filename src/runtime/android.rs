@@ -52,7 +52,7 @@ struct Params {
     device: String,
     #[serde(default)]
     options: Map<String, Value>,
-    /// After these, the job's parent ends this process.
+    /// The seconds after which the job's parent ends this process.
     timeout_seconds: u64,
     #[serde(deserialize_with = "super::measure::asked")]
     measure: Option<MeasureParams>,
@@ -66,7 +66,7 @@ struct Asked {
     /// The beginning of `ro.soc.model` that the phone must have, for the context was prepared for this chip.
     soc: String,
     performance: Option<String>,
-    /// As the compiler had them.
+    /// The options and their values as the compiler had them.
     checked: Vec<(String, String)>,
 }
 

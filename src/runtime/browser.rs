@@ -2,7 +2,7 @@
 //!
 //! It knows nothing of the spec: the browser, the bundle and the options come with the job. The page
 //! (`browser/page.mjs`) makes a session that may not fall back to the CPU, and returns ONNX Runtime's log of where each
-//! node went; here that is compared with what was asked for (docs/design/honesty.md).
+//! node went; here that is compared with what was requested (docs/design/honesty.md).
 
 mod answer;
 mod options;

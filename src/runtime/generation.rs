@@ -19,11 +19,11 @@ use super::{Decoding, Job};
 
 pub use cached::{Decoder, Kept, Take};
 
-/// Of a result: the tokens (row, step).
+/// The file of a result that holds the tokens (row, step).
 pub const GENERATED: &str = "generated.safetensors";
-/// Of a result, beside the tokens: how they were decoded.
+/// The file of a result, beside the tokens, that says how they were decoded.
 pub const DECODED: &str = "generated.json";
-/// Of a model: the reference's tokens, and what its judge needs. Nothing is generated without it.
+/// The file of a model that holds the reference's tokens, and what its judge needs. Nothing is generated without it.
 pub const REFERENCE: &str = "generation.safetensors";
 pub const TOKENS: &str = "tokens";
 

@@ -49,7 +49,7 @@ struct RunParams {
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 struct Options {
-    /// Of XNNPACK; as many as the process may use where nothing is said.
+    /// The threads of XNNPACK; as many as the process may use where nothing is given.
     num_threads: Option<NonZero<usize>>,
 }
 
@@ -184,7 +184,7 @@ struct Session<'a> {
     compiled: Compiled,
 }
 
-/// Where in the model's own order the manifest's inputs and outputs are.
+/// The positions of the manifest's inputs and outputs in the model's own order.
 struct Ports<'a> {
     inputs: Vec<(&'a str, usize)>,
     outputs: Vec<(&'a str, usize)>,
@@ -269,7 +269,8 @@ struct Placed {
 }
 
 impl Placed {
-    /// By the first table of LiteRT's profile, of a line for each operator: its type first, then figures, then who it is of.
+    /// Reads the first table of LiteRT's profile, a line for each operator: its type first, then figures, then whose it
+    /// is.
     fn of(summary: &str) -> Result<Self> {
         let mut placed = Self {
             xnnpack: 0,

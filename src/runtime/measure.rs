@@ -18,7 +18,7 @@ use crate::base::process::{self, Switches, high_water_mark, own_peak, own_thread
 #[serde(deny_unknown_fields)]
 pub struct MeasureParams {
     pub warmup: u32,
-    /// At least 1.
+    /// The number of samples, at least 1.
     pub samples: u32,
     /// Warm-up and samples each stop early after this many seconds; one sample is always taken.
     pub max_seconds: f64,
@@ -38,18 +38,18 @@ pub fn asked<'de, D: Deserializer<'de>>(given: D) -> Result<Option<MeasureParams
     }
 }
 
-/// Warming up goes on for so long even if fewer inferences were asked for: a CPU needs some time to reach its frequency.
+/// Warming up goes on for so long even if fewer inferences were requested: a CPU needs some time to reach its frequency.
 const WARM: Duration = Duration::from_millis(50);
 /// It ends with so many inferences of which none was faster by more than [`FASTER`] than all before.
 const STABLE: u32 = 3;
 const FASTER: f64 = 0.02;
-/// A round samples for so long, or until it has so many samples, even if fewer were asked for: in less, one slice of another
+/// A round samples for so long, or until it has so many samples, even if fewer were requested: in less, one slice of another
 /// process may hold them all.
 const SAMPLED: Duration = Duration::from_millis(40);
 const ENOUGH: u32 = 250;
-/// At so many moments: what is slow at one of them may be fast at another, and one alone does not show it.
+/// The moments at which is measured: what is slow at one may be fast at another, and one alone does not show it.
 const MOMENTS: u32 = 3;
-/// Between two of them the process rests for so long, so that its threads are placed anew,
+/// The rest between two of them, so that the process's threads are placed anew.
 const REST: Duration = Duration::from_millis(40);
 /// and then infers for so long, at least once, before the next sample is taken.
 const REWARM: Duration = Duration::from_millis(5);
@@ -58,7 +58,7 @@ const LONG: Duration = Duration::from_millis(300);
 
 /// What only the runtime knows of what the loop took.
 impl RawMeasure {
-    /// With the times of a text that was decoded afterwards.
+    /// Adds the times of a text that was decoded afterwards.
     pub fn and_decoding(mut self, decoding: Option<Decoding>) -> Self {
         if let Some(times) = &mut self.times {
             times.decoding = decoding;

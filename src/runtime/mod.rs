@@ -54,7 +54,7 @@ pub struct Job {
     pub inputs: BTreeMap<String, PathBuf>,
     /// An empty folder for what the job makes.
     pub out: PathBuf,
-    /// Where a server's forked child writes its stdout and stderr.
+    /// The file to which a server's forked child writes its stdout and stderr.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<PathBuf>,
     /// What a worker, or a server's forked child, has in its environment: which device it was given.
@@ -179,7 +179,7 @@ pub struct RawMeasure {
     /// Most of a GPU's own memory that the process held, bytes; None where no driver tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_device_bytes: Option<u64>,
-    /// The thread that infers and those that it and its libraries started; None where nobody tells.
+    /// The thread that infers and those that it and its libraries started; None where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
     /// What the machine did meanwhile; filled in by orch, not by workers.
@@ -188,7 +188,7 @@ pub struct RawMeasure {
     /// What the device did meanwhile, where its driver tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceState>,
-    /// Of a round of several.
+    /// The round's place in the order, of a round of several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<Order>,
     pub requested_device: String,
@@ -211,10 +211,10 @@ pub struct UseOfCpu {
     pub others_ms: f64,
 }
 
-/// When a round ran among those of all cases.
+/// The place of a round among those of all cases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
-    /// Of the random order.
+    /// The seed of the random order.
     pub seed: u64,
     /// Counted from 0.
     pub place: u32,
@@ -232,16 +232,16 @@ pub struct Times {
     /// How many of them were taken at each of several moments, in their order; empty where all were taken at one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moments: Vec<u32>,
-    /// CPU time of the inferring thread in each sample; empty where nobody tells.
+    /// CPU time of the inferring thread in each sample; empty where it is not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpu_ms: Vec<f64>,
-    /// Beside the samples.
+    /// The use of the CPU beside the samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub use_of_cpu: Option<UseOfCpu>,
     /// How the device is waited for before the clock is read, e.g. `synchronous call`. A page does not say it.
     #[serde(default)]
     pub sync: String,
-    /// Of a model that generates with a cache.
+    /// The decoding of a model that generates with a cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decoding: Option<Decoding>,
 }
@@ -253,9 +253,9 @@ pub struct Decoding {
     pub rows: u32,
     /// Tokens of each one's prompt.
     pub prompt: u32,
-    /// From the prompt to the first token, of each time that the text was decoded.
+    /// The times from the prompt to the first token, one for each time that the text was decoded.
     pub first_token_ms: Vec<f64>,
-    /// From each token to the next.
+    /// The times from each token to the next.
     pub next_token_ms: Vec<f64>,
 }
 

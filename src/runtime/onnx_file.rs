@@ -176,7 +176,7 @@ fn size(dim: &Dimension) -> Size {
     }
 }
 
-/// Of the table from which rows are gathered by this input, or by what it was cast to.
+/// The rows of the table that this input, or what it was cast to, gathers from.
 fn vocabulary(graph: &GraphProto, input: &str) -> Option<u64> {
     let reads = |node: &NodeProto, at: usize, name: &str| {
         node.input.get(at).is_some_and(|input| input == name)

@@ -1,4 +1,4 @@
-//! The OpenVINO runtime: an IR (or ONNX) model on exactly the device that was asked for, at exactly the precision.
+//! The OpenVINO runtime: an IR (or ONNX) model on exactly the device that was requested, at exactly the precision.
 //!
 //! Nothing is left to OpenVINO's defaults that changes what a result means: on a CPU with AVX-512 BF16 it would compute an
 //! fp32 model in bf16. What was asked is read back from the compiled model, and a difference is an error, never a result.
@@ -328,7 +328,7 @@ struct Session {
     compile_seconds: f64,
 }
 
-/// The devices that the compiled model executes on: the one that was asked for.
+/// The devices that the compiled model executes on: the one that was requested.
 fn placed(compiled: &Compiled, device: &str) -> Result<Vec<String>> {
     let devices = execution_devices(compiled)?;
     let is_placed = if options::is_auto(device) {
@@ -344,7 +344,7 @@ fn placed(compiled: &Compiled, device: &str) -> Result<Vec<String>> {
     Ok(devices)
 }
 
-/// As the compiled model reports. AUTO puts a device in brackets that is only temporary.
+/// The devices that the compiled model reports. AUTO puts a device in brackets that is only temporary.
 fn execution_devices(compiled: &Compiled) -> Result<Vec<String>> {
     let list = compiled
         .property("EXECUTION_DEVICES")

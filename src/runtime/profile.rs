@@ -35,7 +35,7 @@ pub struct Operator {
     pub kind: String,
     /// The provider, device or kernel that executed it.
     pub place: String,
-    /// Of one inference.
+    /// The time of one inference.
     pub ms: f64,
     /// How often it ran in one inference.
     pub calls: f64,

@@ -22,7 +22,7 @@ use crate::browser::{Api, Page, Served};
 pub const SCRIPT: &str = "@huggingface/transformers/dist/transformers.web.min.js";
 /// The folder of ONNX Runtime Web's bundles there.
 pub const ORT_WEB: &str = "onnxruntime-web/dist";
-/// Of its bundles the one that Transformers.js imports, and what that loads.
+/// The bundle that Transformers.js imports, and what that loads.
 pub const ORT_FILES: [&str; 3] = [
     "ort.webgpu.min.mjs",
     "ort-wasm-simd-threaded.asyncify.mjs",

@@ -33,7 +33,7 @@ const HOOK_VARIABLES: [&str; 8] = [
 
 /// A revision of the repository that holds some file.
 pub(super) struct Revision {
-    /// As the user named it, and its commit: `main (1a2b3c4d5e6f)`.
+    /// The name that the user gave, and its commit: `main (1a2b3c4d5e6f)`.
     pub(super) name: String,
     /// The repository's folder, without symbolic links.
     pub(super) root: PathBuf,
@@ -127,7 +127,7 @@ impl Revision {
         Ok(())
     }
 
-    /// Lays out the files whose real path is asked for. Where there are symbolic links any file may be read by way of
+    /// Lays out the files whose real path `asked` accepts. Where there are symbolic links any file may be read by way of
     /// another's name, so then it is all of them.
     pub(super) fn lay_out(&self, asked: &dyn Fn(&Path) -> bool) -> anyhow::Result<()> {
         let links = self
@@ -174,7 +174,7 @@ impl Revision {
         Ok(())
     }
 
-    /// Where a real path lies in the laid out revision.
+    /// The path of a real path in the laid out revision.
     pub(super) fn at(&self, real: &Path) -> PathBuf {
         self.below.join(real.strip_prefix("/").unwrap_or(real))
     }

@@ -44,7 +44,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Below the site's folder.
+    /// The files below the site's folder.
     pub fn site(&self) -> Result<&Files, &str> {
         let made = self.site.get_or_init(|| {
             site::site(&self.doc, None, &self.trends).map_err(|error| error.to_string())

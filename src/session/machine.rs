@@ -68,7 +68,7 @@ pub fn provision(locations: &Locations, cancel: Cancel) -> anyhow::Result<Provis
     })
 }
 
-/// Where PyTorch without CUDA is to be had, by ORCH_TORCH_INDEX; None for `pypi`, which has none.
+/// The index of PyTorch without CUDA, by ORCH_TORCH_INDEX; None for `pypi`, which has none.
 fn index_for_cpus() -> Option<String> {
     let named = std::env::var("ORCH_TORCH_INDEX")
         .ok()

@@ -103,7 +103,7 @@ fn ambiguous(given: &str, cases: &[&PlannedCase]) -> anyhow::Error {
     .into()
 }
 
-/// Without what only joins them.
+/// The words without what only joins them.
 fn words(given: &str) -> impl Iterator<Item = &str> {
     given
         .split_whitespace()

@@ -19,7 +19,7 @@ use crate::store::DiskStore;
 use crate::toolchain::EnvName;
 use crate::worker::Cancel;
 
-/// Where the memo of this run stands. None where there can be none.
+/// The path of the memo of this run; None where there can be none.
 fn path(locations: &Locations, request: &Request, settings: &Settings) -> Option<MemoPath> {
     // What runs anew finds what any run would.
     let request = Request {

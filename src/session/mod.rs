@@ -1,4 +1,4 @@
-//! From what is asked for to a finished run: which cases and steps there are here, what of them is to be done, doing it, and
+//! From what is requested to a finished run: which cases and steps there are here, what of them is to be done, doing it, and
 //! laying out what came of it. Whoever runs orch composes it here: the command line, a test, a program that uses the library.
 //!
 //! ```text
@@ -97,12 +97,12 @@ pub struct Session {
 }
 
 impl Session {
-    /// On this machine.
+    /// Opens a session on this machine.
     pub fn open(locations: &Locations) -> anyhow::Result<Self> {
         Self::open_with(locations, Cancel::default())
     }
 
-    /// On this machine, to be ended by `cancel`.
+    /// Opens a session on this machine, to be ended by `cancel`.
     pub fn open_with(locations: &Locations, cancel: Cancel) -> anyhow::Result<Self> {
         let store = Arc::new(locations.store()?);
         let provision = provision(locations, cancel.clone())?;
@@ -119,7 +119,7 @@ impl Session {
         })
     }
 
-    /// On a machine that is described instead of looked at: nothing is probed.
+    /// Opens a session on a machine that is described instead of looked at: nothing is probed.
     pub fn described(
         store: DiskStore,
         provision: Provision,

@@ -15,9 +15,9 @@ const DIGITS: usize = 8;
 
 /// What a part is made of.
 pub(super) enum Part {
-    /// By the id of each case or command.
+    /// A division by the id of each case or command.
     OfIds(Partition),
-    /// By what hangs together.
+    /// A division by what hangs together.
     OfModels {
         partition: Partition,
         division: Division,
@@ -123,7 +123,7 @@ fn take_ids<T>(
 /// What an earlier run tells.
 #[derive(Default)]
 struct Known {
-    /// Of steps, by their names.
+    /// The seconds of steps, by their names.
     seconds: BTreeMap<String, f64>,
     /// The part in which a model was, from 0, and the number of parts.
     parts: BTreeMap<String, (u64, u64)>,
@@ -197,7 +197,7 @@ fn part_in(scope: &str) -> Option<(u64, u64)> {
     Some((part.checked_sub(1)?, parts.parse().ok()?))
 }
 
-/// Which part does what, of a whole plan: what is asked for of it changes nothing.
+/// Which part does what, of a whole plan: what is requested of it changes nothing.
 pub(super) struct Division {
     /// The unit of each step, by the name of its first model or step.
     units: Vec<String>,
@@ -287,7 +287,7 @@ impl Division {
             .map_or_else(|| model.to_owned(), String::clone)
     }
 
-    /// Of which unit is in which part.
+    /// The digest of the assignment of units to parts.
     fn digest(&self) -> String {
         let text: String = self
             .parts

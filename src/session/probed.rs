@@ -30,7 +30,7 @@ const VARIABLES: &[&str] = &[
     "VK_", "WAYLAND", "ZE",
 ];
 
-/// Where in a folder an answer is kept that stands as long as nothing of all that changes.
+/// The path in a folder at which an answer is kept that stands as long as nothing of all that changes.
 pub(super) fn place(folder: &Path, name: &str, params: &Value) -> PathBuf {
     folder.join(format!("{name}-{}.json", key(name, params).short()))
 }

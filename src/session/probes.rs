@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Probes {
     exe: PathBuf,
     scratch: Scratch,
-    /// Where answers are kept.
+    /// The folder in which answers are kept.
     kept: PathBuf,
     cancel: Cancel,
 }

@@ -19,7 +19,7 @@ use crate::store::LaidAs;
 /// A case is told no more names than these.
 const NAMED: usize = 12;
 
-/// Where the time of a case goes.
+/// The profile of a case: what its time is spent on.
 pub struct Profiled {
     pub case: String,
     pub profile: Profile,

@@ -28,12 +28,12 @@ pub struct Project {
 }
 
 impl Project {
-    /// As it is on every host: cases of targets with `half` at each precision that it may come to.
+    /// Loads the project as it is on every host: cases of targets with `half` at each precision that it may come to.
     pub fn load(request: &Request) -> anyhow::Result<Self> {
         Self::of(request, None, |_| request.clock())
     }
 
-    /// As [`Self::load`], for who looks for its results on this host: they are timed where they are here.
+    /// [`Self::load`] for those who look for its results on this host: they are timed where they are here.
     pub fn load_here(request: &Request, session: &Session) -> anyhow::Result<Self> {
         Self::of(request, None, |spec| clock(spec, request, session))
     }

@@ -170,7 +170,7 @@ fn executions(plan: &Plan, finished: &Finished) -> BTreeMap<String, Execution> {
     finished.doc.cases.iter().filter_map(told).collect()
 }
 
-/// Of the run whose figures the case shows: its own, or the one in its place.
+/// The execution of the run whose figures the case shows: its own, or the one in its place.
 fn execution(
     plan: &Plan,
     finished: &Finished,

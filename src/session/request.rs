@@ -1,4 +1,4 @@
-//! What is asked for: where things are kept, which part of which spec, and how it is run.
+//! What is requested: where things are kept, which part of which spec, and how it is run.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use crate::session::{UsageError, absolute};
 use crate::spec::Spec;
 use crate::store::DiskStore;
 
-/// Where generated tests, artefacts and pages are put, unless the caller says otherwise.
+/// The folder for generated tests, artefacts and pages, unless the caller names another.
 pub(super) const OUT_DIR: &str = "orch-out";
 
-/// Where things are kept and installed.
+/// The folders in which things are kept and installed.
 #[derive(Debug, Clone, Default)]
 pub struct Locations {
     pub cache_dir: PathBuf,
@@ -110,7 +110,7 @@ impl Request {
         self.selection.targets.iter().any(|target| target == AUTO)
     }
 
-    /// Whether all of a plan is asked for, so that the run may leave a memo for the next one.
+    /// Whether all of a plan is requested, so that the run may leave a memo for the next one.
     pub(super) fn is_whole(&self) -> bool {
         // What is best may be another target tomorrow.
         let is_part = self.chooses()
@@ -180,14 +180,14 @@ pub struct Settings {
     pub backoff: Backoff,
     /// How many seconds may go into measuring again what is not quiet; None leaves it to the spec.
     pub remeasure_seconds: Option<u64>,
-    /// Of the order in which rounds follow each other; None chooses one.
+    /// The seed of the order in which rounds follow each other; None chooses one.
     pub seed: Option<u64>,
     /// Ask no remote store, and send it nothing.
     pub no_remote: bool,
     /// A server that executes steps; what is None is as it is configured.
     pub executor: Said,
     pub out_dir: PathBuf,
-    /// Where a trace of the run is written.
+    /// The file to which a trace of the run is written.
     pub trace: Option<PathBuf>,
     /// What the journal calls this run, and what it is resumed by.
     pub command: String,

@@ -1,7 +1,7 @@
 //! `--resume`: goes on where the last run of the same command line was cut off.
 //!
 //! What it had done is in the store and hits by itself. What the journal adds is what must not be done twice all the same:
-//! what was asked for with `--rerun` and is done, and what failed.
+//! what was requested with `--rerun` and is done, and what failed.
 
 use std::collections::BTreeMap;
 

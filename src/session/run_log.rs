@@ -1,4 +1,4 @@
-//! What a run writes down about itself while the listener shows it: its journal always, a trace where one is asked for.
+//! What a run writes down about itself while the listener shows it: its journal always, a trace where one is requested.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use crate::plan::Plan;
 use crate::session::{Session, Settings};
 use crate::trace::Recorder;
 
-/// Where it was given.
+/// The folder in which the command was given.
 pub(super) fn folder() -> String {
     std::env::current_dir()
         .unwrap_or_default()
@@ -68,7 +68,7 @@ impl<'a> RunLog<'a> {
     }
 
     /// Closes the journal and writes the trace, also of a run that ended badly. A journal that could not be written is
-    /// a warning; a trace was asked for, so it is an error. `ended`: whether the run was interrupted, and its hits; None if it
+    /// a warning; a trace was requested, so it is an error. `ended`: whether the run was interrupted, and its hits; None if it
     /// ended with an error.
     pub(super) fn finish(&self, plan: &Plan, ended: Option<(bool, u32)>) -> anyhow::Result<()> {
         let (interrupted, hits) = ended.unwrap_or((true, 0));

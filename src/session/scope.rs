@@ -20,17 +20,17 @@ const TOLD: usize = 12;
 /// A plan, and what of it is to be done.
 pub struct Planned {
     pub project: Project,
-    /// Of who looks and does not touch, with what of the plan is to be done.
+    /// The options of those who look and change nothing, with what of the plan is to be done.
     pub options: Options,
     pub(super) fallback: Fallback,
     /// Not of steps chosen by name: they are no report of anything.
     pub(super) has_pages: bool,
-    /// Why nothing is left to do, where that is so: this is no failure, because nothing was asked for.
+    /// Why nothing is left to do, where that is so: this is no failure, because nothing was requested.
     pub nothing: Option<String>,
 }
 
 impl Session {
-    /// Loads the spec and takes the part of it that is asked for.
+    /// Loads the spec and takes the part of it that is requested.
     pub fn plan(&self, request: &Request, ask: Ask<'_>, tell: Tell<'_>) -> anyhow::Result<Planned> {
         let project = self.project(request, ask)?;
         tell_chosen(&project.plan, tell);

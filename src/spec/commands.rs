@@ -14,7 +14,7 @@ pub struct Command {
     pub name: Arc<str>,
     pub loc: Loc,
     pub does: Does,
-    /// By the name under which the program sees them in its working directory.
+    /// The inputs by the names under which the program sees them in its working directory.
     pub inputs: Box<[(Arc<str>, CommandInput)]>,
     pub timeout_seconds: u64,
     /// Bytes that it takes by the user's word.

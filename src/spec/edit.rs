@@ -158,7 +158,7 @@ fn entry<'n, 'a>(node: &'n Node<'a>, name: &str) -> Option<(yaml::Pos, &'n Node<
 /// Rows of a list in the text.
 struct Items {
     rows: Vec<Item>,
-    /// In brackets, on one line or several.
+    /// Whether the list is in brackets, on one line or several.
     is_flow: bool,
     /// The whole list, brackets included.
     whole: std::ops::Range<usize>,

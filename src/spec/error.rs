@@ -27,7 +27,7 @@ pub struct SpecError {
 #[derive(Debug, Clone, Default)]
 struct Excerpt {
     text: String,
-    /// Where in it the mistake begins, and its length in characters.
+    /// The beginning of the mistake in the line, and its length, in characters.
     at: usize,
     len: usize,
 }
@@ -145,7 +145,7 @@ pub(super) struct Sink {
     pub(super) incomplete: bool,
     /// Files that a row names and that are not there.
     pub(super) absent: Vec<PathBuf>,
-    /// By file, line and column.
+    /// The errors by file, line and column.
     errors: BTreeMap<(u32, u32, u32), Vec<SpecError>>,
     texts: HashSet<Arc<str>>,
 }

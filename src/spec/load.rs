@@ -33,13 +33,13 @@ const MOST_FILES: usize = 10_000;
 #[derive(Default)]
 struct Loader {
     sink: Sink,
-    /// In reading order.
+    /// The files in reading order.
     files: Vec<SourceFile>,
-    /// In the order of their rows: included files before the file that includes them.
+    /// The sources in the order of their rows: included files before the file that includes them.
     sources: Vec<Source>,
     /// Canonical path of every file read, with the place that asked for it.
     seen: HashMap<PathBuf, Span>,
-    /// Every file that was asked for, read or not.
+    /// Every file that was requested, read or not.
     asked: Vec<PathBuf>,
     /// The files being read, from the root to the current one.
     open: Vec<PathBuf>,
@@ -53,12 +53,12 @@ impl Spec {
         Self::load_noting(path, &mut Vec::new())
     }
 
-    /// As [`Self::load`]; also notes which files the spec depends on, even when loading fails.
+    /// [`Self::load`], which also notes the files that the spec depends on, even when loading fails.
     pub fn load_noting(path: &Path, asked_for: &mut Vec<PathBuf>) -> Result<Self, SpecErrors> {
         Self::load_by(Loader::default(), path, asked_for)
     }
 
-    /// As if the file of this canonical path had another text.
+    /// Loads as if the file of this canonical path had another text.
     pub fn load_as_if(path: &Path, file: PathBuf, text: String) -> Result<Self, SpecErrors> {
         Self::load_by(
             Loader {

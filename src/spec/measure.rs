@@ -26,7 +26,7 @@ pub(super) enum Timed {
     None,
 }
 
-/// Of a row that can only say that nothing is timed.
+/// The value of a row that can only say that nothing is timed.
 #[derive(Debug)]
 pub(super) struct NoTimes;
 

@@ -99,7 +99,7 @@ pub struct Model {
     pub outputs: Vec<String>,
     pub seed: u64,
     pub export: Export,
-    /// Over the general ones and the target's.
+    /// The tolerances that replace the general ones and the target's.
     pub tolerances: BTreeMap<Precision, Tolerance>,
     /// Whether its runs are checked only, on every target.
     pub untimed: bool,
@@ -126,7 +126,7 @@ impl Model {
             .map(|(part, model)| (part.as_str(), model.as_str()))
     }
 
-    /// Whether it is asked for text.
+    /// Whether it generates text.
     pub fn generates(&self) -> bool {
         self.generate.is_some()
             || matches!(
@@ -153,7 +153,7 @@ pub struct Pipeline {
     pub tasks: Vec<String>,
     /// `templates/pipelines/<template>.py.j2`.
     pub template: String,
-    /// By task: the outputs whose whole numbers are tokens.
+    /// The outputs whose whole numbers are tokens, by task.
     pub tokens: BTreeMap<String, Vec<String>>,
 }
 
@@ -167,7 +167,7 @@ impl Spec {
     }
 }
 
-/// Where a model comes from.
+/// The origin of a model.
 #[derive(Debug, Clone)]
 pub enum Source {
     /// A transformers class. `config` overrides the class defaults (used by `Weights::Seeded` only).
@@ -229,9 +229,9 @@ impl Compose {
 pub enum Weights {
     /// Random, from the model's seed. Offline.
     Seeded,
-    /// From the Hub's cache (HF_HOME) or online, at the pinned revision.
+    /// Weights of the Hub's cache (HF_HOME) or online, at the pinned revision.
     Hub,
-    /// From a local folder in `save_pretrained` layout (absolute path).
+    /// Weights of a local folder in `save_pretrained` layout (absolute path).
     Path(PathBuf),
 }
 
@@ -339,7 +339,7 @@ pub struct Target {
     pub device: String,
     /// What it loads.
     pub artefact: &'static Artefact,
-    /// With `half`, what that may come to, the best first.
+    /// The precisions that `half` may come to, the best first.
     pub precisions: Vec<Precision>,
     /// Whether the device is asked which of them it is; None where the precisions are listed.
     pub half: Option<Half>,
@@ -359,7 +359,7 @@ pub struct Target {
     pub halve_batch: Option<bool>,
 }
 
-/// How many rounds may be asked for.
+/// How many rounds may be requested.
 pub const ROUNDS: std::ops::RangeInclusive<u32> = 1..=99;
 
 /// How a run is measured.

@@ -235,7 +235,8 @@ impl Stream {
         }
     }
 
-    /// Below `bound`, every value equally likely: draws from the incomplete last run of the range are thrown away.
+    /// A number below `bound`, every value equally likely: draws from the incomplete last run of the range are thrown
+    /// away.
     fn below(&mut self, bound: u64) -> u64 {
         let usable = u64::MAX - (u64::MAX % bound + 1) % bound;
         loop {
@@ -246,7 +247,7 @@ impl Stream {
         }
     }
 
-    /// From 0, inclusive, to 1, exclusive: 53 random bits.
+    /// A number from 0, inclusive, to 1, exclusive: 53 random bits.
     fn unit(&mut self) -> f64 {
         (self.rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }

@@ -16,7 +16,7 @@ use crate::base::suggest;
 pub(super) trait Shape: Sized {
     fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self>;
 
-    /// Where it stands: a reference to a part with a name of its own, or the whole.
+    /// The schema at its place: a reference to a part with a name of its own, or the whole.
     fn schema(generator: &mut SchemaGenerator) -> Schema;
 }
 
@@ -133,7 +133,7 @@ impl Name for String {
     }
 }
 
-/// For names that occur millions of times, but with few different values.
+/// A shared name, for names that occur millions of times, but with few different values.
 impl Name for Arc<str> {
     fn named(text: &str, sink: &mut Sink) -> Self {
         sink.share(text)

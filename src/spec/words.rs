@@ -11,7 +11,7 @@ use crate::catalogue::{ARTEFACTS, Artefact, RUNTIMES, Runtime};
 use crate::device::{BACKENDS, BackendRow};
 
 words! {
-    /// Where the weights of a class come from.
+    /// The origin of a class's weights.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(super) enum Weights { "seeded" => Seeded, "hub" => Hub, "path" => Path }
 }

@@ -14,7 +14,7 @@ use crate::toolchain::{EnvName, Tool};
 pub struct Materialise {
     name: &'static str,
     op: &'static str,
-    /// Besides those that every model's numbers come from.
+    /// The packages besides those that every model's numbers come from.
     more: &'static [&'static str],
     code: Code,
 }

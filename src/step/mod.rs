@@ -172,7 +172,7 @@ impl Step {
         }
     }
 
-    /// What a run is told.
+    /// The parameters of a run.
     pub fn run(&self) -> &RunParams {
         match &self.params {
             Params::Run(params) => params,
@@ -240,13 +240,13 @@ pub enum Params {
     Run(Box<RunParams>),
     Test(Box<TestContext>),
     Judge(Box<JudgeParams>),
-    /// Of the kinds of which a plan may have millions: what the spec holds.
+    /// The parameters of the kinds of which a plan may have millions: what the spec holds.
     Program(Arc<Program>),
     Files(Arc<Files>),
 }
 
 impl Params {
-    /// Of a kind whose parameters are JSON.
+    /// The parameters of a kind whose parameters are JSON.
     pub fn json(&self) -> &Value {
         match self {
             Self::Json(value) => value,
@@ -302,7 +302,7 @@ impl Params {
     }
 }
 
-/// As [`Value`] would show it, without making one.
+/// A list that is shown as [`Value`] would show it, without making one.
 struct JsonList<'a>(&'a [Arc<str>]);
 
 impl fmt::Display for JsonList<'_> {
@@ -360,11 +360,11 @@ words!(pub Stage {
 pub enum Work {
     /// Files whose content is known: their paths in the step's tree, and what is in them.
     Files(Vec<(String, Vec<u8>)>),
-    /// In this process: quick, and free of native libraries.
+    /// Work in this process: quick, and free of native libraries.
     Pure(Box<dyn FnOnce() -> anyhow::Result<()> + Send>),
-    /// In this process too: a verdict, which a step's tree and its record both hold.
+    /// Work in this process too: a verdict, which a step's tree and its record both hold.
     Judge(Box<dyn FnOnce() -> anyhow::Result<Judgement> + Send>),
-    /// In a child that speaks the job protocol.
+    /// Work in a child that speaks the job protocol.
     Worker(WorkerCall),
     /// A user's program in its own working folder.
     Command(CommandCall),
@@ -411,11 +411,11 @@ pub trait StepKind: Sync {
     fn needs(&self, _step: &Step) -> Needs {
         Needs::ONE_CORE
     }
-    /// For kinds that work on models. None for those that take little, and for those of which nobody can know.
+    /// A guess for kinds that work on models. None for those that take little, and for those of which nobody can know.
     fn memory(&self) -> Option<MemoryGuess> {
         None
     }
-    /// As `memory`, of a device's own memory, for kinds that may hold a device.
+    /// `memory` of a device's own memory, for kinds that may hold a device.
     fn device_memory(&self) -> Option<MemoryGuess> {
         None
     }

@@ -104,7 +104,7 @@ fn components(spec: &Spec, model: &Model) -> Vec<ComponentSummary> {
     model.components().map(summary).collect()
 }
 
-/// By the names that configs of transformers use.
+/// The names that configs of transformers use.
 const EXPERTS_PER_TOKEN: [&str; 4] = [
     "num_experts_per_tok",
     "num_experts_per_token",

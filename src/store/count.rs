@@ -25,7 +25,7 @@ pub struct Stats {
     pub bytes: u64,
     /// Size of the log of records and manifests.
     pub log_bytes: u64,
-    /// By the first word of the steps' names.
+    /// The counts by the first word of the steps' names.
     pub stages: BTreeMap<String, OfSteps>,
     /// The steps that made most, largest first.
     pub largest: Vec<(String, OfSteps)>,

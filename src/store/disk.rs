@@ -106,7 +106,7 @@ impl DiskStore {
             .collect())
     }
 
-    /// Where a blob is kept, to be read, and soon: whoever collects garbage may take it away.
+    /// The path of a blob, to be read, and soon: whoever collects garbage may take it away.
     pub fn blob(&self, file: &ManifestFile) -> PathBuf {
         self.blobs.path_of(file)
     }
@@ -127,7 +127,7 @@ impl DiskStore {
         self.log.is_read_only()
     }
 
-    /// For what would write to it.
+    /// An error for what would write to a store that is read-only.
     pub fn must_be_writable(&self, what: &str) -> Result<()> {
         ensure(!self.is_read_only(), || StoreError::ReadOnly {
             path: self.root.clone(),
@@ -165,7 +165,7 @@ impl DiskStore {
         FileDigests::load(self.root.join("files"))
     }
 
-    /// Where the log of a step's last execution lies, if it said anything.
+    /// The path of the log of a step's last execution, if it printed anything.
     pub fn log_path(&self, step: &str) -> PathBuf {
         self.root
             .join("logs")
@@ -195,7 +195,7 @@ impl DiskStore {
         )
     }
 
-    /// As [`Self::place`], for files that lie anywhere, given with their paths in the tree.
+    /// [`Self::place`] for files that lie anywhere, given with their paths in the tree.
     pub fn place_files(&self, mut made: Vec<(String, PathBuf)>) -> Result<Manifest> {
         made.sort();
         made.dedup();
@@ -296,7 +296,7 @@ impl DiskStore {
             .any(|executable| self.blobs.path(&(*content, *executable)).is_file())
     }
 
-    /// Where a file's content lies, verified: to be read, not to be handed on.
+    /// The path of a file's content, verified: to be read, not to be handed on.
     pub fn content(&self, file: &ManifestFile) -> Result<PathBuf> {
         self.blobs.check(file)?;
         Ok(self.blob(file))
@@ -382,7 +382,7 @@ impl DiskStore {
         Ok(self.log.held(key)?.is_some())
     }
 
-    /// The record of a failure that stands under this key. Whether it stands where it is asked for is for who asks.
+    /// The record of a failure that stands under this key. Whether it stands here is for the caller to decide.
     pub fn failure(&self, key: &Digest) -> Result<Option<Record>> {
         let held = self
             .log

@@ -1,6 +1,6 @@
 //! Digests of the user's own files, remembered by their stamps so that unchanged files are not read again.
 //!
-//! All files of a plan are looked at together before the first key is made; one that is asked for later, while steps
+//! All files of a plan are looked at together before the first key is made; one that is requested later, while steps
 //! execute, is looked at again. A file whose stamp a second change could have left as it is (`Stamp::is_racy`) is hashed
 //! again by the next process.
 
@@ -28,9 +28,9 @@ const FEW: usize = 16;
 #[derive(Debug)]
 pub struct FileDigests {
     path: PathBuf,
-    /// From earlier processes.
+    /// The digests from earlier processes.
     kept: Snapshot,
-    /// As this process found them at its beginning.
+    /// The files as this process found them at its beginning.
     found: Snapshot,
     /// Whether what was found may be believed without another look.
     is_fresh: bool,
@@ -124,7 +124,7 @@ impl FileDigests {
     }
 
     /// Adds these folders to what was found, so that another entry in one of them is a change. Entries whose content
-    /// nobody asked for count by their stamps.
+    /// nobody needs count by their stamps.
     pub fn watch(&mut self, folders: &BTreeSet<PathBuf>) {
         for folder in folders {
             let at = now();
@@ -143,7 +143,7 @@ impl FileDigests {
         }
     }
 
-    /// From here on time passes: every file is looked at again when it is asked for.
+    /// Lets time pass: from here on every file is looked at again when it is requested.
     pub fn time_passes(&mut self) {
         self.is_fresh = false;
     }

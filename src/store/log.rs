@@ -79,7 +79,7 @@ impl Log {
         Ok(state)
     }
 
-    /// Where the entry stands that is found by this.
+    /// The place of the entry with this id.
     fn find(&self, by: By, id: &Short) -> Result<Option<Place>> {
         let state = self.read()?;
         Ok(state.find(by, id).map(|at| state.place(at)))
@@ -193,17 +193,17 @@ impl Log {
         Ok((header.id == *key).then_some((place, header)))
     }
 
-    /// In how many places the log is damaged.
+    /// The number of places at which the log is damaged.
     pub(super) fn damage(&self) -> Result<u64> {
         Ok(self.read()?.damaged)
     }
 
-    /// Where the newest record of a step stands.
+    /// The place of the newest record of a step.
     pub(super) fn latest(&self, step: &Short) -> Result<Option<Place>> {
         self.find(By::Step, step)
     }
 
-    /// Where the record before this one stands.
+    /// The place of the record before this one.
     pub(super) fn previous(&self, place: &Place, header: &Header) -> Option<Place> {
         header.previous.map(|at| Place {
             file: place.file.clone(),

@@ -44,7 +44,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// At least `wanted` bytes from `at`, or as many as the log has.
+    /// The bytes from `at`, at least `wanted`, or as many as the log has.
     fn bytes(&mut self, at: u64, wanted: usize) -> io::Result<&[u8]> {
         let end = (at + wanted as u64).min(self.size);
         let held = self.window_at..self.window_at + self.window.len() as u64;

@@ -10,9 +10,9 @@ use std::time::SystemTime;
 use crate::base::{Digest, fs as bfs, temporary};
 use crate::store::{Amount, Result, StoreError};
 
-/// In a working folder: which temporary file its process writes elsewhere.
+/// The file of a working folder that names the temporary file which its process writes elsewhere.
 const ELSEWHERE: &str = "elsewhere";
-/// In a working folder: the trees of the store that its process is going to read, a digest a line.
+/// The file of a working folder that names the trees of the store that its process is going to read, a digest a line.
 const READ: &str = "read";
 
 /// This process's working folder, locked for as long as the process lives.
@@ -93,7 +93,8 @@ impl Scratch {
         bfs::write_atomic(&path, lines.join("\n").as_bytes()).map_err(StoreError::io("write", path))
     }
 
-    /// When it was made, by the clock of its file system: what this process makes later has a later time of change.
+    /// The moment when it was made, by the clock of its file system: what this process makes later has a later time of
+    /// change.
     pub(super) fn born(&self) -> Result<SystemTime> {
         fs::metadata(&self.lock_path)
             .map(|meta| bfs::changed(&meta))

@@ -19,7 +19,7 @@ use crate::store::stat::{Moment, Stamp, now, stamp_clock};
 
 /// How long to wait until the clock of stamps has moved on. It moves at least a hundred times a second.
 const PATIENCE: u32 = 30;
-/// So many files are asked for by one thread: to wake another costs more than to ask for a few.
+/// The number of files that one thread looks at: to wake another costs more than to look at a few.
 const FEW: usize = 256;
 
 /// What is known of a path besides its stamp.
@@ -71,7 +71,7 @@ impl Seen {
 
 #[derive(Debug, Default, Clone)]
 pub struct Snapshot {
-    /// By the bytes of the path, which compare faster than its parts.
+    /// The rows by the bytes of the path, which compare faster than its parts.
     rows: BTreeMap<OsString, Seen>,
     /// Not looked at, even in folders that are.
     ignored: Vec<PathBuf>,

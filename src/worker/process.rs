@@ -95,7 +95,7 @@ impl Group {
     }
 
     /// Whether nobody is left of it, in the group or elsewhere. To be asked by the thread that has started it. False may
-    /// only mean that this cannot be told.
+    /// only mean that this cannot be known.
     pub(super) fn is_over(&self) -> bool {
         self.status.is_some() && guard::knows_all()
     }

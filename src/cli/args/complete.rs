@@ -14,7 +14,7 @@ use crate::matrix::AUTO;
 use crate::session::{self, Project, Request};
 use crate::spec::is_spec;
 
-/// By which a script tells orch that it is asked for completions, and by which shell.
+/// The variable by which a script of a shell requests completions, and names the shell.
 const VARIABLE: &str = "ORCH_COMPLETE";
 /// Bash ends words at colons, which are in the names of steps and cases.
 const COLONS: &str = "COMP_WORDBREAKS=${COMP_WORDBREAKS//:}\n";
@@ -58,7 +58,7 @@ pub(super) fn cases() -> ArgValueCandidates {
     names(|path| Ok(of_cases(&Project::load(&Request::all(path))?).collect()))
 }
 
-/// Of steps, as globs take them.
+/// Completions of steps, as globs take them.
 pub(in crate::cli) fn steps() -> ArgValueCandidates {
     names(|path| {
         Ok(Project::load(&Request::all(path))?

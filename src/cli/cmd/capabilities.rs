@@ -53,7 +53,7 @@ pub(in crate::cli) struct CapabilitiesArgs {
     json: bool,
 }
 
-/// Where the table of a project is.
+/// The table of a project.
 const TABLE: &str = "specs/capabilities.yaml";
 
 pub(super) fn capabilities(

@@ -245,7 +245,7 @@ fn told(found: &BTreeMap<&String, Vec<Point>>) -> String {
     text
 }
 
-/// From which executions on those on a machine are at another level, and by how much: 0.1 is 10 % slower.
+/// The executions from which on those on a machine are at another level, and the share by which: 0.1 is 10 % slower.
 fn shifts(points: &[Point]) -> Vec<(&Point, f64)> {
     let mut series: BTreeMap<_, Vec<(&Point, f64)>> = BTreeMap::new();
     for point in points.iter().filter(|point| point.fallback.is_none()) {

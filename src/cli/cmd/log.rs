@@ -120,7 +120,7 @@ struct Said {
     log: Option<(PathBuf, String)>,
     /// The log is of an execution that left no record: it was interrupted, or goes on.
     is_later: bool,
-    /// Where the logs of earlier attempts lie.
+    /// The folder of the logs of earlier attempts.
     logs: PathBuf,
 }
 

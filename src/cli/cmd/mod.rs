@@ -172,7 +172,7 @@ fn warnings(printer: &Printer) -> impl Listener {
     }
 }
 
-/// What a run would find of each step, or of one that alone is asked for.
+/// What a run would find of each step, or of one that alone is requested.
 fn previews(
     session: &Session,
     project: &Project,

@@ -153,7 +153,7 @@ struct Group {
     wait: Vec<StepId>,
 }
 
-/// By reason, in the order of the plan.
+/// Steps grouped by the reason why they would run, in the order of the plan.
 fn groups(previews: &[Preview], origins: &[StepId]) -> IndexMap<String, Group> {
     let mut groups: IndexMap<String, Group> = IndexMap::new();
     for (id, &origin) in (0..).map(StepId).zip(origins) {

@@ -59,7 +59,7 @@ pub(super) fn profile(args: &Args, asked: &ProfileArgs, printer: &Printer) -> an
     Ok(Exit::Success)
 }
 
-/// Where, of what type, and which operators, the slowest first.
+/// The page: device, type of model, and operators, the slowest first.
 fn text(case: &str, profile: &Profile, stand_in: Option<&str>, top: usize) -> String {
     let counted_ms: f64 = profile.operators.iter().map(|operator| operator.ms).sum();
     let share = |ms: f64| {

@@ -280,7 +280,7 @@ pub(super) fn on_interrupt(
     .context("failed to listen for interrupts")
 }
 
-/// Performs what was asked for and has it shown, with the page of it; gives the steps that were executed besides the exit code.
+/// Performs what was requested and has it shown, with the page of it; gives the steps that were executed besides the exit code.
 pub(super) fn perform(
     session: &Session,
     planned: Planned,
@@ -364,7 +364,7 @@ fn show_recalled(
     Some(run.allowing_none(exit_by(&summary, summary.executed + summary.hits > 0)))
 }
 
-/// `nothing`: nothing was asked for, because nothing is in the part that was. That is no failure of anything.
+/// `nothing`: nothing was requested, because nothing is in the part that was. That is no failure of anything.
 fn exit_of(finished: &Finished, nothing: bool) -> Exit {
     if finished.interrupted {
         return Exit::Interrupted;
@@ -381,7 +381,7 @@ fn exit_of(finished: &Finished, nothing: bool) -> Exit {
 }
 
 /// The exit code by the counts of a run. `made`: whether it made anything besides cases. Steps chosen by name, or commands, are
-/// something that ran although no case was asked for.
+/// something that ran although no case was requested.
 fn exit_by(summary: &Summary, made: bool) -> Exit {
     match (
         has_failed(summary),

@@ -63,7 +63,7 @@ pub(super) fn site(args: &Args, asked: &SiteArgs, printer: &Printer) -> anyhow::
     Ok(Exit::Success)
 }
 
-/// Against what was asked for, or else against last week's run.
+/// The run to compare with: the requested one, or else last week's.
 fn changes(
     args: &Args,
     asked: &SiteArgs,

@@ -61,7 +61,7 @@ pub(super) fn what_ran(args: &Args, what: &WhatRanArgs, printer: &Printer) -> an
     Ok(Exit::Success)
 }
 
-/// The runs that were asked for, newest first, with their ids.
+/// The runs that were requested, newest first, with their ids.
 fn chosen(store: &DiskStore, what: &WhatRanArgs) -> anyhow::Result<Vec<(String, Run)>> {
     let mut runs = journal::runs(&explain::runs_dir(store))?;
     if let Some(since) = what.since.as_deref().map(moment).transpose()? {
@@ -224,7 +224,7 @@ fn list(text: &mut String, run: &Run, failed: bool) {
     text.push('\n');
 }
 
-/// In the order in which they began.
+/// The steps of a run, in the order in which they began.
 fn shown(run: &Run, failed: bool) -> Vec<&Ran> {
     let mut steps: Vec<_> = run
         .steps

@@ -95,7 +95,7 @@ pub(crate) fn first(library: &Library) -> Result<(u32, Option<Gpu>), String> {
     Ok((count.unsigned_abs(), Some(gpu)))
 }
 
-/// As NVML and the kernel module write it.
+/// A UUID as NVML and the kernel module write it.
 fn written(uuid: &[u8; 16]) -> String {
     let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
     format!(

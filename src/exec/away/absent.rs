@@ -24,7 +24,7 @@ pub(in crate::exec) struct Absent {
 
 struct Tree {
     files: Vec<(ServerFile, ManifestFile)>,
-    /// Of the steps that made it, to be kept with it.
+    /// The records of the steps that made it, to be kept with it.
     records: Vec<Record>,
     is_here: bool,
 }

@@ -111,7 +111,7 @@ impl Routing {
         asked
     }
 
-    /// Instead of the host, in the key of a run that goes away: who may run it, and with which environment.
+    /// What stands for the host in the key of a run that goes away: who may run it, and with which environment.
     pub(super) fn described(&self, step: &Step) -> String {
         // Where something is installed changes no result.
         let env = self
@@ -198,7 +198,7 @@ pub struct Submission<'a> {
 
 /// A file that a step reads.
 pub struct Given {
-    /// Where it lies for the step.
+    /// The path at which the step finds it.
     pub path: String,
     pub content: Content,
     pub is_executable: bool,
@@ -236,7 +236,7 @@ pub enum Returned {
     Unavailable(String),
     TooLong(Duration),
     Interrupted,
-    /// With whether another attempt may do.
+    /// A reason, and whether another attempt may succeed.
     Failed(String, bool),
 }
 
@@ -247,7 +247,7 @@ pub trait Elsewhere: Sync {
     /// Fetches what was left there to the folder `out`. Each file is what the tree's manifest says, or there is an error.
     fn fetch(&self, files: &[(ServerFile, ManifestFile)], out: &Path) -> Result<(), String>;
 
-    /// As it may be shown.
+    /// The name as it may be shown.
     fn name(&self) -> &str;
 }
 

@@ -15,7 +15,7 @@ use crate::spec::Program;
 use crate::step::{KINDS, Params, Stage, Step};
 use crate::store::Manifest;
 
-/// Of both forms.
+/// The version of both forms, order and answer.
 pub(super) const VERSION: u32 = 1;
 
 /// Folders by the names that the step knows, and the trees that they must be; a user's own file or folder is not a tree.
@@ -28,7 +28,7 @@ pub struct Order {
     version: u32,
     pub(super) step: String,
     kind: String,
-    /// Of the sources that perform it.
+    /// The digest of the sources that perform it.
     code: Digest,
     params: Value,
     pub(super) inputs: Inputs,
@@ -142,7 +142,7 @@ impl Order {
 #[serde(deny_unknown_fields)]
 pub struct Answer {
     pub(super) version: u32,
-    /// Of what it answers.
+    /// The key of the order that it answers.
     pub(super) key: Digest,
     pub outcome: Outcome,
     pub reason: Option<String>,
@@ -154,7 +154,7 @@ pub struct Answer {
     pub(super) origin: Origin,
 }
 
-/// Where and when something was done, if that was not here and now.
+/// The place and time of something that was not done here and now.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Origin {
     /// The machine's name.

@@ -119,7 +119,7 @@ impl Performer<'_> {
             .collect())
     }
 
-    /// As [`Self::sent`]; None if an input that had stayed there is gone.
+    /// [`Self::sent`]; None if an input that had stayed there is gone.
     fn submit(
         &self,
         task: &Task<'_>,

@@ -33,7 +33,7 @@ pub struct Away {
     asked: Mutex<Asked>,
 }
 
-/// What was asked for in this run, as it is told: the API has no list of workers.
+/// What was requested in this run: the API has no list of workers.
 #[derive(Default)]
 struct Asked {
     /// A worker had it.

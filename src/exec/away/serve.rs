@@ -35,7 +35,7 @@ pub(super) const LOG: &str = "log";
 
 /// The machine of a worker.
 pub struct Site<'a> {
-    /// For this order alone.
+    /// A store for this order alone.
     pub store: &'a DiskStore,
     pub provision: &'a Provision,
     pub host: &'a HostFacts,

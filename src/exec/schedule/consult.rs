@@ -78,7 +78,7 @@ impl Scheduler<'_> {
         }
     }
 
-    /// As [`Self::consult`]; if the step is ready, it also queues.
+    /// [`Self::consult`], after which a step that is ready also queues.
     pub(super) fn consult_and_queue(&mut self, id: StepId) {
         self.consult(id);
         if self.steps.is_ready(id) {

@@ -237,7 +237,7 @@ impl<'a> Scheduler<'a> {
     }
 }
 
-/// Whether another machine may have what is missing here for this reason. What was asked for is done here. What failed here
+/// Whether another machine may have what is missing here for this reason. What was requested is done here. What failed here
 /// is not explained away by a success elsewhere.
 fn may_be_elsewhere(reason: &MissReason) -> bool {
     !wants_another(reason) && !matches!(reason, MissReason::DidNotPass { .. })

@@ -17,9 +17,9 @@ pub(super) enum Looked {
     /// Something that it reads is not done.
     Waits,
     Done(StepResult),
-    /// With what it took of memory when it was last executed.
+    /// The key, the reason, and the memory that the last execution took.
     Ready(KeyDoc, MissReason, Peaks),
-    /// With what is wrong with its stored result.
+    /// The key, and what is wrong with the stored result.
     Damaged(KeyDoc, String),
     /// A verdict that `--rerun failed` asks for. A wrong result is met again by running again, and not by judging the
     /// same once more: so this run, with this key, is what executes, and the verdict waits for it.
@@ -172,7 +172,7 @@ impl Steps<'_> {
         self.fresh(id, record)
     }
 
-    /// What is held, unless it is older than was asked for. Only a measurement ages: what a build step makes is the same
+    /// What is held, unless it is older than was requested. Only a measurement ages: what a build step makes is the same
     /// whenever it is made from the same inputs.
     fn fresh(&self, id: StepId, record: Record) -> Result<StepResult, Missed> {
         let step = self.world.plan.step(id);
@@ -235,7 +235,7 @@ impl Steps<'_> {
         (!found.available).then(why)
     }
 
-    /// Of the user's files that a step reads, in their order.
+    /// The stamps of the user's files that a step reads, in their order.
     pub(super) fn stamps(&self, id: StepId) -> Vec<Option<Stamp>> {
         self.world
             .plan

@@ -21,7 +21,7 @@ const LITTLE: u64 = 64 << 20;
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Peaks {
     host: Option<u64>,
-    /// By its driver; a run on the CPU has none.
+    /// The peak by the device's driver; a run on the CPU has none.
     device: Option<u64>,
 }
 

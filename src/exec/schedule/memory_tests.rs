@@ -57,7 +57,7 @@ impl World {
             .unwrap_or_else(|| panic!("no {step}"))
     }
 
-    /// Where an artefact has 3 GiB, and everything else nothing.
+    /// The claims where an artefact has 3 GiB, and everything else nothing.
     fn claims(&mut self, step: &str) -> (u64, u64) {
         let id = self.id(step);
         let plan = &self.plan;

@@ -83,7 +83,7 @@ pub(in crate::exec) enum Message {
 /// What is to be done.
 pub(in crate::exec) enum Effect<'a> {
     Tell(Event),
-    /// With what is to be told once it has started.
+    /// A task to start, and the event to report once it has started.
     Start(Box<Task<'a>>, Event),
     /// Asks whether another machine has the result of this key.
     Ask(StepId, Digest),

@@ -53,7 +53,7 @@ pub(super) struct Scheduler<'a> {
     world: World<'a>,
     /// What is to be done.
     pub(super) effects: VecDeque<Effect<'a>>,
-    /// When the last message came.
+    /// The moment of the last message.
     now: Instant,
     pub(super) interrupted: bool,
     pub(super) steps: Steps<'a>,

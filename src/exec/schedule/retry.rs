@@ -15,7 +15,7 @@ use crate::step::StepId;
 /// come back together.
 #[derive(Debug, Clone, Copy)]
 pub struct Backoff {
-    /// Before the second attempt.
+    /// The pause before the second attempt.
     pub first: Duration,
     pub most: Duration,
     /// Equal seeds give equal pauses.
@@ -158,7 +158,7 @@ pub(in crate::exec) fn with_attempts(
     (Outcome::Flaky, Some(told))
 }
 
-/// Where the log of an earlier attempt lies.
+/// The path of the log of an earlier attempt.
 pub(super) fn attempt_log(log: &Path, number: u32) -> PathBuf {
     log.with_extension(format!("{number}.attempt"))
 }

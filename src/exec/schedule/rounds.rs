@@ -66,7 +66,7 @@ impl Rounds {
         self.waiting.entry(number).or_default().insert(id);
     }
 
-    /// In which order the step runs among all rounds.
+    /// The step's place in the order of all rounds.
     pub(super) fn order(&self, id: StepId) -> Option<Order> {
         self.orders.get(&id).copied()
     }

@@ -20,7 +20,7 @@ use crate::store::{FileDigests, Hit, StoreError};
 /// So many steps are looked up by one thread.
 const FEW: usize = 256;
 
-/// What is asked for where nothing is named: results, and what people look at. The rest only serves them.
+/// What is requested where nothing is named: results, and what people look at. The rest only serves them.
 pub fn usually_wanted(plan: &Plan) -> impl Iterator<Item = StepId> {
     plan.ids().filter(|id| {
         let step = plan.step(*id);

@@ -28,7 +28,7 @@ struct House {
 }
 
 impl House {
-    /// Of steps that read those of these positions; each is tried twice. One core.
+    /// A plan of steps that read those at these positions; each is tried twice, on one core.
     fn new(steps: &[(&str, &'static dyn StepKind, &[u32])]) -> Self {
         let step = |&(name, kind, reads): &(&str, &'static dyn StepKind, &[u32])| {
             let inputs = reads

@@ -1,6 +1,6 @@
 //! Which steps still serve something that can pass: what `--keep-going dependencies` goes on with.
 //!
-//! A step is useless when it did not pass, or when everything that reads its output is useless and nobody asked for the
+//! A step is useless when it did not pass, or when everything that reads its output is useless and nothing requested the
 //! step itself. Each edge of the graph is looked at once.
 
 use std::collections::BTreeSet;
@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 use crate::plan::Plan;
 use crate::step::StepId;
 
-/// Empty, and without effect, unless it was asked for.
+/// Empty, and without effect, unless it was requested.
 #[derive(Default)]
 pub(super) struct Useful {
-    /// By step: how many useful steps read its output, and one more if it was asked for.
+    /// The number of useful steps that read a step's output, and one more if the step was requested.
     readers: Vec<u32>,
     useless: BTreeSet<StepId>,
 }

@@ -9,12 +9,12 @@ use crate::report::format::{day, days, glyph, moment, ms, one_line};
 use crate::report::quiet::MARK;
 use crate::report::text::Styles;
 
-/// Of one kind a terminal shows so many.
+/// The number of changes of one kind that a terminal shows.
 const SHOWN: usize = 20;
 /// GitHub takes 65,536 characters of a comment; so many rows of each kind fit.
 const ROWS: usize = 50;
 
-/// For a terminal, ending in the counts.
+/// The page for a terminal, which ends in the counts.
 pub fn text(comparison: &Comparison, styles: &Styles) -> String {
     let mut out = String::new();
     for (which, side) in [("base", &comparison.base), ("head", &comparison.head)] {
@@ -57,7 +57,7 @@ pub fn text(comparison: &Comparison, styles: &Styles) -> String {
     out
 }
 
-/// For a comment: what is worse is open, the rest folds.
+/// The page for a comment: what is worse is open, the rest folds.
 pub fn markdown(comparison: &Comparison) -> String {
     let mut out = format!(
         "### orch: {}\n\n{}\n",
@@ -231,7 +231,7 @@ fn change_in_words(change: &Change) -> String {
     }
 }
 
-/// By what it is suspected.
+/// The words on how the history supports a suspicion.
 fn by_history(noise: Noise) -> String {
     let percent = 100.0 * noise.threshold();
     let executions = counted(noise.executions, "execution");

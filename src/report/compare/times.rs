@@ -12,7 +12,7 @@ use crate::report::format::rounds_of;
 use crate::report::stats::{self, Basis};
 use crate::report::{CaseResult, Round};
 
-/// Above it a machine is too restless for the case: nothing is said of smaller differences.
+/// The noise above which a machine is too restless for the case: nothing is said of smaller differences.
 const RESTLESS: f64 = 0.10;
 /// Two processes of the same code differ by so much, ms, by where their memory happens to lie.
 const FLOOR_MS: f64 = 0.003;
@@ -26,9 +26,9 @@ const THIRD: usize = 2;
 /// How much the figures of one case vary from one execution to the next on one machine.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Noise {
-    /// As a share of the figure.
+    /// The noise as a share of the figure.
     pub share: f64,
-    /// Of how many it is known.
+    /// The number of executions from which it is known.
     pub executions: usize,
 }
 
@@ -237,7 +237,7 @@ impl Comparison {
     }
 }
 
-/// Of the base's time, as a share.
+/// The difference as a share of the base's time.
 fn difference(base: &Lowest, head: &Lowest) -> f64 {
     (head.ms / base.ms - 1.0).abs()
 }

@@ -1,4 +1,4 @@
-//! Why orch chose targets, if it was asked to.
+//! Why orch chose targets, if that was requested.
 
 use super::{Cell, Table, View};
 

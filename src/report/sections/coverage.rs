@@ -53,12 +53,12 @@ pub(super) fn coverage(view: &View<'_>) -> Vec<Table> {
 
 #[derive(Default)]
 struct Counts<'a> {
-    /// By column.
+    /// The states by column.
     states: BTreeMap<&'static str, u32>,
     /// The model types of which a case was asked, and those of which one was right.
     types: BTreeSet<&'a str>,
     right: BTreeSet<&'a str>,
-    /// By stage and state.
+    /// The cases that ended, by stage and state.
     ended: BTreeMap<String, u32>,
     /// What each step took, once.
     took: BTreeMap<&'a str, f64>,

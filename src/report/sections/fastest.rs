@@ -15,7 +15,7 @@ struct Column {
     speedups: Vec<f64>,
     /// How many models have a latency on both.
     both: usize,
-    /// Of how many of them rounds show that this column is ahead, and that the base is.
+    /// The number of them whose rounds show that this column is ahead, and that the base is.
     sure: [usize; 2],
     right: usize,
     asked: usize,
@@ -165,7 +165,7 @@ fn row(view: &View<'_>, base: usize, family: &str, columns: &IndexMap<usize, Col
     ])
 }
 
-/// One row for all families of which nobody can tell, with what to do; none where there are none.
+/// One row for all families of which nothing can be decided, with what to do; none where there are none.
 fn folded(untold: &[(&str, Vec<usize>)]) -> Option<Vec<Cell>> {
     let names: Vec<&str> = untold.iter().map(|(family, _)| *family).collect();
     let cases = untold.iter().flat_map(|(_, cases)| cases.iter().copied());

@@ -17,10 +17,10 @@ use crate::report::stats::geometric_mean;
 
 /// So many processes a side, or nothing is said of their times.
 const ROUNDS: usize = 3;
-/// What to do where nobody can tell.
+/// What to do where nothing can be decided.
 pub(super) const MEASURE: &str =
     "`orch bench` measures five rounds of each; on a quiet machine it can tell";
-/// Beside each of what was not decided.
+/// The words beside what was not decided.
 const CANNOT_TELL: &str = "cannot tell";
 
 /// What matters, with the figure that says so. Less is better.
@@ -116,7 +116,7 @@ pub(super) fn guidance(view: &View<'_>) -> Vec<Table> {
     }]
 }
 
-/// One row of what nobody can tell, with what to do; none where all is told.
+/// One row of what cannot be decided, with what to do; none where everything is.
 fn folded(
     untold: &[Vec<&str>; AIMS.len()],
     families: usize,
@@ -221,7 +221,7 @@ fn beside(view: &View<'_>, rows: &Rows<'_>, aim: &Aim, one: usize, other: usize)
     (!ratios.is_empty()).then(|| geometric_mean(&ratios))
 }
 
-/// For every model that both have, for sure. Where none has both, nothing is known.
+/// Whether one is surely ahead for every model that both have. Where none has both, nothing is known.
 fn is_ahead(view: &View<'_>, rows: &Rows<'_>, aim: &Aim, one: usize, other: usize) -> bool {
     let mut pairs = shared(view, rows, aim, one, other).peekable();
     pairs.peek().is_some() && pairs.all(|[a, b]| (aim.is_ahead)(a, b))
@@ -265,7 +265,7 @@ pub(super) fn is_faster(one: &CaseResult, other: &CaseResult) -> bool {
         .is_some_and(|((_, slowest), (fastest, _))| slowest < fastest)
 }
 
-/// By the range that the medians of rounds leave.
+/// Whether one gives more, by the range that the medians of rounds leave.
 fn gives_more(one: &CaseResult, other: &CaseResult) -> bool {
     let bounds = |case: &CaseResult| {
         let items = per_second(case)? * median(case)?;

@@ -33,7 +33,8 @@ use super::view::{View, case_name};
 use crate::base::figures::counted;
 use crate::record::Outcome;
 
-/// Of each its name, how it is made, its title, and a sentence to read first. File, function and anchor have the same name.
+/// Defines sections, each by its name, how it is made, its title, and a sentence to read first. File, function and
+/// anchor have the same name.
 macro_rules! sections {
     ($($name:ident: $make:ident $title:literal $($hint:literal)?;)*) => {
         const SECTIONS: &[Section] = &[$(Section {

@@ -13,7 +13,7 @@ use crate::report::shape::{Matrix, Row, Square};
 
 /// Longer model names are cut, where they can still be told apart: the reports hold them in full.
 const NAME: usize = 28;
-/// Of no more models each is shown, whether anything is known of it or not.
+/// The number of models up to which each is shown, whether anything is known of it or not.
 const FEW: usize = 8;
 /// A longer matrix is counted.
 const LINES: usize = 80;
@@ -153,7 +153,7 @@ fn table(out: &mut String, names: &[String], columns: &[Column], styles: &Styles
     }
 }
 
-/// In place of a matrix that is too long: of each column, how many cases came to what.
+/// Writes what stands for a matrix that is too long: of each column, how many cases came to what.
 fn counts(out: &mut String, matrix: &Matrix<'_>, styles: &Styles) {
     let names: Vec<String> = matrix
         .columns

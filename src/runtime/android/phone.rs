@@ -24,13 +24,13 @@ const SLACK: u64 = 60;
 /// A file to be on the phone.
 pub(super) struct Item {
     pub(super) from: PathBuf,
-    /// Where it lies there.
+    /// The path on the phone.
     pub(super) to: String,
     pub(super) sha256: String,
 }
 
 impl Item {
-    /// Under its digest alone.
+    /// A file that lies there under its digest alone.
     pub(super) fn content(from: &Path) -> Result<Self> {
         let sha256 = sha256(from)?;
         Ok(Self {

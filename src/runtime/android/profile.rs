@@ -14,7 +14,7 @@ pub(super) struct Profile {
 }
 
 impl Profile {
-    /// Of the viewer's text, which tells the initialisation, and its table, which tells each inference.
+    /// Reads the viewer's text, which has the initialisation, and its table, which has each inference.
     pub(super) fn of(text: &str, table: &str) -> Result<Self> {
         let initial = text.split("Init Stats:").nth(1).unwrap_or_default();
         let load = initial
@@ -52,7 +52,7 @@ impl Profile {
         Ok(profile)
     }
 
-    /// As many inferences as were asked for, each on the accelerator for some time: QNN's CPU and GPU backends have no such
+    /// As many inferences as were requested, each on the accelerator for some time: QNN's CPU and GPU backends have no such
     /// figure.
     pub(super) fn check(&self, asked: usize) -> Result<()> {
         let runs = self.runs_ms.len();

@@ -26,7 +26,7 @@ pub(in crate::runtime) struct Answer {
     /// Some of the nodes that another provider took.
     #[serde(default)]
     elsewhere: Vec<String>,
-    /// Of the provider's own log: into how many parts it cut the graph, and how many nodes it took.
+    /// The provider's own log: into how many parts it cut the graph, and how many nodes it took.
     #[serde(default)]
     pub(super) partitions: Value,
     #[serde(default)]
@@ -35,7 +35,7 @@ pub(in crate::runtime) struct Answer {
     measure: Option<Times>,
     #[serde(default)]
     outputs: Vec<Described>,
-    /// Of the control's inputs, where there are any.
+    /// The outputs for the control's inputs, where there are any.
     control_outputs: Option<Vec<Described>>,
 }
 
@@ -52,7 +52,7 @@ impl Answer {
         Self::deserialize(answer).context("BUG: the page's answer cannot be read")
     }
 
-    /// What was seen of the run, if it is one of what was asked for. `sync` says how the page waits for the device; None of
+    /// What was seen of the run, if it is one of what was requested. `sync` says how the page waits for the device; None of
     /// a run that is not timed.
     pub(super) fn judge(
         &self,

@@ -83,7 +83,7 @@ impl Options {
         }
     }
 
-    /// The provider, as ONNX Runtime Web is asked for it.
+    /// The provider's name in ONNX Runtime Web.
     pub(in crate::runtime) fn provider(&self) -> &'static str {
         self.names()[0]
     }

@@ -2,7 +2,7 @@
 
 use crate::runtime::tensors::{Element, Infer, Tensor, Tensors};
 
-/// As many rows are tried.
+/// The number of rows that are tried.
 const MOST_ROWS: usize = 8;
 /// A change of an output by less than this share of its largest value is none.
 const LEAST: f64 = 1e-6;

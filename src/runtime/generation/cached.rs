@@ -104,7 +104,7 @@ pub trait Take {
     fn take(&mut self, ids: &Tensor) -> anyhow::Result<Tensor>;
 }
 
-/// The tokens (row, step); and the times of further texts, where some are asked for.
+/// The tokens (row, step); and the times of further texts, where some are requested.
 ///
 /// The first `prompts[row]` of a row's `ids` (row, place) are its prompt. A decoder takes prompts of one length: the whole
 /// batch is decoded once for each length, and each row's tokens are those of its own. The longest is timed.

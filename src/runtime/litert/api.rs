@@ -15,7 +15,7 @@ use crate::base::c_functions::c_functions;
 use crate::runtime::JobStatus;
 use crate::runtime::tensors::{Element, Tensor};
 
-/// Of the wheel `ai-edge-litert` whose headers this follows.
+/// The version of the wheel `ai-edge-litert` whose headers this follows.
 pub(super) const VERSION: &str = "2.3.0";
 
 /// Every object of the library: environment, model, signature, options, compiled model, buffer, profiler.
@@ -52,7 +52,7 @@ c_functions! {
     profile_summary = "LiteRtGetProfileSummary"(Handle, Handle, *mut *mut c_char) -> Status;
 }
 
-/// Of `LiteRtHwAccelerators`: the CPU, which is XNNPACK and LiteRT's own kernels.
+/// The CPU of `LiteRtHwAccelerators`, which is XNNPACK and LiteRT's own kernels.
 const ACCELERATOR_CPU: c_int = 1;
 const LOCK_TO_READ: c_int = 0;
 const LOCK_TO_WRITE: c_int = 1;
@@ -231,7 +231,7 @@ impl Model {
         Ok(raw)
     }
 
-    /// For the CPU and so many threads. A profiled one is for counting, not for timing.
+    /// Compiles for the CPU and so many threads. A profiled one is for counting, not for timing.
     pub(super) fn compile(
         self: &Rc<Self>,
         threads: usize,
@@ -411,7 +411,7 @@ impl Drop for Locked<'_> {
     }
 }
 
-/// By the numbers of `LiteRtElementType`.
+/// The element of this number of `LiteRtElementType`.
 fn element(number: c_int) -> Option<Element> {
     Some(match number {
         1 => Element::Float32,

@@ -16,10 +16,10 @@ use super::measure::{self, MeasureParams};
 use super::tensors::{self, Tensors};
 use super::{Job, RawMeasure, generation};
 
-/// Of a model and of an artefact with components.
+/// The file of a model, and of an artefact, with components.
 pub const FILE: &str = "loop.json";
 pub const CONSTANTS: &str = "loop.safetensors";
-/// In those trees, a folder for each component.
+/// The folder in those trees that has a folder for each component.
 pub const COMPONENTS: &str = "components";
 
 #[derive(Debug, Clone, Deserialize)]

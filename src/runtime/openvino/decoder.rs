@@ -11,7 +11,7 @@ use crate::runtime::tensors::{Element, Tensor, Tensors};
 pub(super) struct Cached {
     of: Decoder,
     session: Session,
-    /// In the order of the decoder's inputs, and which tensor of the cache each is.
+    /// The ports in the order of the decoder's inputs, each with the tensor of the cache that it is.
     inputs: Vec<(Port, Option<usize>)>,
     /// The scores, and the cache in its order.
     outputs: Vec<Port>,

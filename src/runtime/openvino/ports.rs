@@ -100,7 +100,7 @@ pub(super) struct Runner {
 }
 
 impl Runner {
-    /// Of a model that agrees with its manifest, ready for an inference on `inputs`.
+    /// Ports of a model that agrees with its manifest, ready for an inference on `inputs`.
     pub(super) fn of(compiled: Compiled, manifest: &Manifest, inputs: &Tensors) -> Result<Self> {
         check(&compiled, manifest, inputs)?;
         let mut runner = Self {
@@ -128,7 +128,7 @@ impl Runner {
         self.outputs(manifest)
     }
 
-    /// From the memory that the last inference wrote.
+    /// The outputs from the memory that the last inference wrote.
     pub(super) fn outputs(&self, manifest: &Manifest) -> Result<Tensors> {
         let output = |(index, name): (usize, &String)| {
             let tensor = output_port(&self.compiled, manifest, index)

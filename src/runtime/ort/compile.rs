@@ -24,7 +24,7 @@ use crate::runtime::{Job, JobOutput, JobStatus, tensors};
 
 /// Floating-point graphs run in half precision on the HTP, whatever the ONNX says.
 const HALF: &str = "fp16";
-/// Of whole numbers where the file says so, and of half precision between them.
+/// The artefacts of whole numbers where the file says so, and of half precision between them.
 const QUANTISED: &[&str] = &["int8-static", "a16w8"];
 
 /// An ONNX file of one Relu over a 1×4 float tensor.

@@ -17,7 +17,7 @@ use crate::runtime::tensors::Tensor;
 pub(super) struct Cached {
     of: Decoder,
     session: Session,
-    /// In the order of `of.cache`.
+    /// The cache in the order of `of.cache`.
     past: Vec<DynValue>,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A provider takes a node only with a kernel for its types, and a strict session has every node on its provider. The
 //! CPU's is the exception: where it has no kernel, ONNX Runtime puts casts around the node and computes in fp32. So the
-//! graph is asked for as it was after all that, and a cast in it, of which the model has none, tells.
+//! graph is read as it was after all that, and a cast in it, of which the model has none, tells.
 
 use std::path::Path;
 

@@ -18,7 +18,7 @@ pub(super) const SWITCH: &[&str] = &["0", "1"];
 
 /// The options of one provider.
 pub(super) struct Table {
-    /// As people call the provider.
+    /// The provider's name as people use it.
     pub(super) provider: &'static str,
     pub(super) options: &'static [(&'static str, Allowed)],
     /// Set unless the spec says otherwise.
@@ -56,7 +56,7 @@ impl Table {
 }
 
 impl Allowed {
-    /// In the provider's form; so is what is not allowed.
+    /// The value in the provider's form; an error names what is not allowed.
     fn checked(&self, value: &Value) -> Result<String, String> {
         let text = match value {
             Value::String(text) => text.clone(),

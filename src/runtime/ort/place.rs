@@ -1,4 +1,4 @@
-//! Where a session runs: one provider, on the device that was asked for, or not at all.
+//! Where a session runs: one provider, on the device that was requested, or not at all.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use crate::runtime::onnx_proto::NodeProto;
 use crate::runtime::refusal::{Refusal, folds_to_constants};
 use crate::runtime::{JobStatus, onnx_file};
 
-/// Where a job's session runs.
+/// The provider and device on which a job's session runs.
 pub(super) struct Place {
     pub(super) provider: &'static str,
     pub(super) requested: String,
@@ -30,7 +30,7 @@ pub(super) struct Place {
 
 type Open = fn(&Params) -> Result<(Host, Place)>;
 
-/// By the params' `ep`. Environment variables are set before the library is loaded.
+/// The openers by the params' `ep`. Environment variables are set before the library is loaded.
 const PLACES: &[(&str, Open)] = &[
     ("cpu", |params| {
         if let Some(name) = params.options.keys().next() {
@@ -176,7 +176,7 @@ impl Place {
         }
     }
 
-    /// Every node ran where it was asked to, and there was one. `nodes`: those of the optimised model.
+    /// Every node ran on the requested device, and there was one. `nodes`: those of the optimised model.
     pub(super) fn assert(
         &self,
         placement: &Placement,
@@ -261,7 +261,7 @@ impl<'p> Bench<'p> {
             .map_err(plain)
     }
 
-    /// Where the nodes of a model are, if that is where they were asked to be.
+    /// The placement of a model's nodes, if that is where they were to be.
     pub(super) fn placement(&self, session: &Session, model: &Path) -> Result<Placement> {
         let placement = Placement::of(session)?;
         self.place.assert(&placement, || self.nodes(model))?;

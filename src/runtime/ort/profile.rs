@@ -79,7 +79,7 @@ pub(super) fn profile(job: &Job, params: &Params) -> Result<JobOutput> {
     ))
 }
 
-/// Of the last `count` calls.
+/// The profile of the last `count` calls.
 fn of_events(events: &[Event], count: u32, wall_ms: f64, by: String) -> Result<Profile> {
     let mut calls: Vec<u64> = events
         .iter()

@@ -1,4 +1,4 @@
-//! Running a model: measured on the device that was asked for, or once on the CPU to make a reference.
+//! Running a model: measured on the device that was requested, or once on the CPU to make a reference.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ pub(super) fn run(job: &Job, params: &Params) -> Result<JobOutput> {
     run_at(job, &Bench::open(params)?)
 }
 
-/// As [`run`], with the libraries already loaded.
+/// [`run`] with the libraries already loaded.
 pub(super) fn run_at(job: &Job, bench: &Bench<'_>) -> Result<JobOutput> {
     let place = &bench.place;
     let measured = bench.params.measure;

@@ -39,7 +39,7 @@ const TABLE: Table = Table {
     ],
 };
 
-/// Makes the environment of this process such that the provider finds the adapter that was asked for, and no other kind.
+/// Makes the environment of this process such that the provider finds the adapter that was requested, and no other kind.
 ///
 /// Must be called before ONNX Runtime is loaded: drivers and providers read the environment when they start.
 pub(super) fn place(params: &Params) -> Result<Place> {

@@ -22,7 +22,7 @@ pub(super) const TOLD: &str = "orch.json";
 /// ones are one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Named {
-    /// At its sizes: `bert@b4`.
+    /// The model at its sizes: `bert@b4`.
     pub model: String,
     pub artefact: String,
 }
@@ -53,7 +53,7 @@ pub(super) struct Told {
 #[derive(PartialEq, Serialize, Deserialize)]
 struct Laid {
     digest: Digest,
-    /// For the generated tests: no Python computes a BLAKE3 digest by itself.
+    /// The digest for the generated tests: no Python computes a BLAKE3 digest by itself.
     sha256: String,
     stamp: Stamp,
 }

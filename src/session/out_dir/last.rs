@@ -23,7 +23,7 @@ const REPORT: &str = "matrix.json";
 /// The run that began last in a folder of results.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::session) struct LastRun {
-    /// When it began, RFC 3339 UTC.
+    /// The moment when it began, RFC 3339 UTC.
     began: String,
     /// Its folder of pages; None as long as it has none.
     report: Option<String>,
@@ -69,7 +69,7 @@ impl LastRun {
 #[derive(Debug, Clone)]
 pub struct LastReport {
     pub path: PathBuf,
-    /// When the run began, RFC 3339 UTC; None of a report that no run made.
+    /// The moment when the run began, RFC 3339 UTC; None of a report that no run made.
     pub began: Option<String>,
     /// Which part of the spec it is of; None of the whole.
     pub part: Option<String>,

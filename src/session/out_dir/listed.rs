@@ -20,7 +20,7 @@ const TITLE: &str =
 /// A folder with a list of what orch put there.
 pub(super) struct Listed {
     pub(super) folder: PathBuf,
-    /// By name. What is about to be replaced has two: whoever is killed leaves one or the other.
+    /// The digests by name. What is about to be replaced has two: whoever is killed leaves one or the other.
     known: BTreeMap<String, Vec<Digest>>,
     is_changed: bool,
 }

@@ -19,7 +19,8 @@ const WHOLE: &str = "(of a whole spec)";
 /// The folders of pages, in a folder of results.
 pub(super) const FOLDERS: [&str; 2] = ["part", "report"];
 
-/// Where pages go. Those of all of a spec are replaced by such pages only: those of a part have a folder of their own beside them.
+/// The folder of the pages. Those of all of a spec are replaced by such pages only: those of a part have a folder of
+/// their own beside them.
 pub(super) fn folder(out_dir: &Path, is_part: bool) -> &'static str {
     let [part, report] = FOLDERS;
     let has_whole = || {

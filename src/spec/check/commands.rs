@@ -290,7 +290,7 @@ fn input(
     }
 }
 
-/// As [`super::absolute`], and faster for plain paths.
+/// [`super::absolute`], and faster for plain paths.
 fn absolute(folder: &Path, file: &str) -> Arc<Path> {
     let is_plain = !file.is_empty()
         && !file.starts_with(['/', '.'])

@@ -13,9 +13,9 @@ use crate::spec::{Expect, MatrixSpec, Precision, Rule};
 
 /// The rows that rules can match. Wrong rows are among them, so that one mistake is reported once.
 pub(super) struct Names<'a> {
-    /// With the family, if it is known.
+    /// The models, each with the family, if it is known.
     models: Vec<(&'a str, Option<&'a str>)>,
-    /// With the precisions, if they are known.
+    /// The targets, each with the precisions, if they are known.
     targets: Vec<(&'a str, Option<Vec<Precision>>)>,
 }
 

@@ -200,7 +200,7 @@ pub(super) fn components(section: &Section<'_, raw::Model>, sink: &mut Sink) {
     }
 }
 
-/// Where a field stands, if it can be used.
+/// The place of a field, if it can be used.
 pub(super) fn span<T>(field: &Field<T>) -> Option<Span> {
     field.given().map(|at| at.span)
 }

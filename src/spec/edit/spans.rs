@@ -11,13 +11,13 @@ pub(super) type Edit = (Range<usize>, String);
 /// A text by its lines.
 pub(super) struct Layout<'t> {
     pub(super) text: &'t str,
-    /// Where each line begins.
+    /// The beginning of each line.
     starts: Vec<usize>,
 }
 
 /// A row of a list.
 pub(super) struct Item {
-    /// Of a block: from its dash. In brackets: from its brace.
+    /// The range of a row: of a block from its dash, in brackets from its brace.
     pub(super) range: Range<usize>,
     /// What stands before its dash.
     pub(super) indent: String,
@@ -138,7 +138,7 @@ impl<'t> Layout<'t> {
         })
     }
 
-    /// From its dash to the end of the last line that is deeper than the dash and says something.
+    /// The range from the row's dash to the end of the last line that is deeper than the dash and says something.
     fn block_item(&self, node: &Node) -> Result<Item, String> {
         let number = node.pos.line as usize - 1;
         let line = self.line(number).unwrap_or_default();
@@ -167,7 +167,7 @@ impl<'t> Layout<'t> {
         })
     }
 
-    /// Behind the bracket that closes the one at `open`.
+    /// The place behind the bracket that closes the one at `open`.
     fn closing(&self, open: usize) -> Result<usize, String> {
         let bytes = self.text.as_bytes();
         let mut depth = 0_u32;

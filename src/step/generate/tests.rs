@@ -13,7 +13,7 @@ use super::*;
 use crate::catalogue::{RUNTIMES, onnx, openvino, python, qnn, torch, transformers_js};
 use crate::device::backends;
 
-/// As all tests here render, for whatever is rendered must be Python.
+/// Renders as all tests here do, for whatever is rendered must be Python.
 fn render_test(ctx: &TestContext) -> anyhow::Result<String> {
     let text = super::render_test(ctx)?;
     syntax::assert_parses(&text);

@@ -18,7 +18,7 @@ use crate::store::tree::Blob;
 pub struct Limits {
     /// The size of what steps made.
     pub max_bytes: Option<u64>,
-    /// Since the last use.
+    /// The longest time since the last use.
     pub max_age: Option<Duration>,
     /// How many records of one step may answer, each for a key of its own.
     pub keep_last: Option<u32>,
@@ -56,7 +56,7 @@ pub(super) struct Clock<'a> {
 }
 
 pub(super) struct Chosen {
-    /// By record: whether it stays.
+    /// Whether each record stays.
     pub(super) stays: Vec<bool>,
     pub(super) blobs: HashSet<Blob>,
     pub(super) bytes: u64,
@@ -164,7 +164,8 @@ impl Chosen {
     }
 }
 
-/// When each record was last used. What has the latest use is decided first and passes its use on to what it read.
+/// The moments when the records were last used. What has the latest use is decided first and passes its use on to what
+/// it read.
 fn last_uses(survey: &Survey, now: i64) -> Vec<i64> {
     let records = &survey.records;
     // A date in the future proves nothing.

@@ -28,7 +28,7 @@ pub trait Remote: Send + Sync {
 
 pub type Done = Box<dyn FnOnce(Option<Box<Record>>) + Send>;
 
-/// What is asked for.
+/// What is requested.
 pub struct Ask {
     pub key: Digest,
     /// What the asker calls the step, and how it is done again here: records of others may say otherwise.

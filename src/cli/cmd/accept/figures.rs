@@ -23,7 +23,7 @@ use crate::session::{Project, Session, UsageError, usage};
 
 /// So much more than was seen is accepted, in percent: the next run does not find the same figure.
 const MARGIN_PERCENT: f64 = 3.0;
-/// As [`MARGIN_PERCENT`], of accuracy: percent of the tolerance.
+/// [`MARGIN_PERCENT`] for accuracy, in percent of the tolerance.
 const MARGIN_OF_ACCURACY_PERCENT: f64 = 10.0;
 
 /// The last day on which a change is accepted: a day, or an age from today.

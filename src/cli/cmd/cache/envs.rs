@@ -8,7 +8,7 @@ use crate::cli::{Args, Printer};
 /// What became of the environments of other versions of orch.
 pub(super) struct Envs {
     gone: Vec<(String, u64)>,
-    /// With why.
+    /// The environments that stay, each with the reason.
     stay: Vec<(String, String)>,
 }
 

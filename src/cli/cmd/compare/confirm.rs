@@ -19,7 +19,7 @@ use crate::report::{ReportDoc, Round};
 use crate::session::{absolute, git};
 use crate::worker::Cancel;
 
-/// At least so many processes of each side,
+/// The least number of processes of each side.
 const ROUNDS: u32 = 5;
 /// and at most so many, where a busy machine keeps them apart.
 const MOST: u32 = 25;
@@ -31,7 +31,7 @@ struct Checkout {
 }
 
 impl Checkout {
-    /// Of a revision of the repository around the current folder.
+    /// A revision of the repository around the current folder.
     fn of(revision: &str) -> anyhow::Result<Self> {
         let repository = PathBuf::from(git::must(
             Path::new("."),

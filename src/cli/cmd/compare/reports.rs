@@ -14,7 +14,8 @@ use crate::session::{git, history_dir, kept_history, last_report, newer_than, us
 pub(in crate::cli::cmd) struct Named {
     pub(in crate::cli::cmd) name: String,
     pub(in crate::cli::cmd) doc: ReportDoc,
-    /// When the run began, RFC 3339 UTC. A run that found no difference from an earlier one's report has that one's.
+    /// The moment when the run began, RFC 3339 UTC. A run that found no difference from an earlier one's report has
+    /// that one's.
     pub(in crate::cli::cmd) began: Option<String>,
 }
 

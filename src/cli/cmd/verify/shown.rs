@@ -16,7 +16,7 @@ use crate::spec::{Model, Spec};
 pub(super) struct Verified<'a> {
     pub(super) doc: &'a ReportDoc,
     pub(super) spec: &'a Spec,
-    /// By pipeline. None: no model of the spec has it, so nothing is known of it.
+    /// The model of each pipeline; None where no model of the spec has it, so that nothing is known of it.
     pub(super) chosen: &'a [Representative<'a>],
     /// Targets outside the matrix, which nobody named.
     pub(super) not_asked: &'a [&'a str],
@@ -84,7 +84,7 @@ impl<'a> Verified<'a> {
             .filter(move |case| model == Some(&case.model))
     }
 
-    /// Where the spec asks nothing of a model, and why.
+    /// What the spec excludes for a model, with the reasons.
     fn excluded(&self, model: Option<&str>) -> impl Iterator<Item = &'a Excluded> {
         self.doc
             .excluded
@@ -92,7 +92,7 @@ impl<'a> Verified<'a> {
             .filter(move |excluded| model == Some(&excluded.model))
     }
 
-    /// By backend and reason, the targets of which nothing could run.
+    /// The targets of which nothing could run, by backend and reason.
     fn unavailable(&self) -> Vec<Unavailable<'a>> {
         let mut found: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
         for case in self
@@ -124,7 +124,7 @@ impl<'a> Verified<'a> {
         found.into_iter().map(row).collect()
     }
 
-    /// By pipeline its cells, each state with its reason, then what is not here.
+    /// The page: by pipeline its cells, each state with its reason, then what is not here.
     pub(super) fn page(&self) -> String {
         let mut page = String::new();
         for Representative { pipeline, model } in self.chosen {

@@ -6,9 +6,9 @@ use crate::runtime::onnx_proto::NodeProto;
 /// The letters of both operands by what becomes of them.
 #[derive(Debug, PartialEq, Eq)]
 struct Plan {
-    /// In both operands and in the result.
+    /// The letters in both operands and in the result.
     batch: Vec<char>,
-    /// In both operands, summed over.
+    /// The letters in both operands that are summed over.
     summed: Vec<char>,
     left: Vec<char>,
     right: Vec<char>,

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// As `pipelines` above, of those of several models.
+/// The pipelines of several models.
 pub(super) fn pipelines() -> Vec<(&'static str, &'static str, Vec<InputSummary>)> {
     let sample = || vec![input("sample", Element::Float32, &[1, 4, 8, 8])];
     let tasks = [
@@ -22,7 +22,7 @@ pub(super) fn pipelines() -> Vec<(&'static str, &'static str, Vec<InputSummary>)
         .collect()
 }
 
-/// Of the tasks that take several.
+/// The components of the tasks that take several.
 pub(super) fn components(task: &str) -> Vec<ComponentSummary> {
     let parts: &[_] = match task {
         "retrieval-augmented-generation" => &[("question", "DPRQuestionEncoder", "transformers")],

@@ -10,7 +10,7 @@ pub(super) enum Refusal {
     Unreadable,
     Unsigned,
     WrongSignature,
-    /// It is of another key than was asked for.
+    /// It is of another key than was requested.
     OtherKey,
     /// It tells of no success.
     NoSuccess,
