@@ -1,0 +1,1 @@
+"""What `real_sizes.py` runs: the models, and the same work by hand. Nothing here imports orch."""
