@@ -138,14 +138,40 @@ fn a_test_refuses_files_that_were_changed_where_they_lie() {
         "onnx/orch.json to say whose files these are",
     );
     // As a folder is that was not filled for its size.
+    hand_out_again(&sandbox);
+    let handed = sandbox.read(&format!("{ARTEFACTS}/onnx/orch.json"));
+    let mut handed: serde_json::Value = serde_json::from_str(&handed).unwrap();
+    handed["files"] = serde_json::json!({});
+    handed["get"] = "orch output x".into();
+    let told = handed.to_string();
     fs::remove_dir_all(onnx("")).unwrap();
-    let told = r#"{"model": "linear", "artefact": "onnx", "tree": "", "files": {}, "get": "orch output x"}"#;
-    sandbox.write(&format!("{ARTEFACTS}/onnx/orch.json"), told);
+    sandbox.write(&format!("{ARTEFACTS}/onnx/orch.json"), &told);
     let (passed, said) = shell(&sandbox, &repro);
     assert!(
         !passed && said.contains("onnx/manifest.json: `orch output x` copies it there"),
         "{said}"
     );
+    // Where orch is on PATH, the test gets what it needs by that command.
+    let bin = sandbox.path("bin");
+    fs::create_dir_all(&bin).unwrap();
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_orch"), bin.join("orch")).unwrap();
+    let cache = sandbox.path("cache");
+    let get = format!(
+        "orch output --cache-dir {} --spec specs/all.yaml generate:linear --to {ARTEFACTS}/onnx",
+        cache.display()
+    );
+    sandbox.write(
+        &format!("{ARTEFACTS}/onnx/orch.json"),
+        told.replace("orch output x", &get),
+    );
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    passes(&sandbox, &format!("PATH={path} {repro}"));
+}
+
+/// Hands everything out once more.
+fn hand_out_again(sandbox: &Sandbox) {
+    fs::remove_dir_all(sandbox.path(ARTEFACTS)).unwrap();
+    sandbox.run(RUN).success();
 }
 
 #[test]

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::base::digest::sha256;
-use crate::base::figures::bytes;
 use crate::base::{Digest, fs as bfs, temporary};
 use crate::session::out_dir::{Handed, put_aside, whole};
 use crate::store::stat::Stamp;
@@ -102,13 +101,8 @@ impl Spot<'_> {
         }
         let manifest = whole(store, &tree, store.manifest(&tree))?;
         if manifest.size() > most {
-            let get = get();
-            let size = bytes(manifest.size());
-            handed.told.push(format!(
-                "`{}` is not copied, for its {size}: `{get}` does",
-                folder.display()
-            ));
-            self.say_how(get)?;
+            handed.large += 1;
+            self.say_how(get())?;
         } else {
             self.lay()?;
         }

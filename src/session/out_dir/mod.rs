@@ -47,6 +47,8 @@ pub struct Handed {
     pub page: Option<PathBuf>,
     /// What its user must know.
     pub told: Vec<String>,
+    /// Trees that are too large to be copied by every run; generated tests copy those that they load.
+    pub large: usize,
     /// Something of somebody else's is in the way, so not all of it is there.
     pub in_the_way: bool,
 }
@@ -136,6 +138,14 @@ pub(super) fn hand_out(
         let what = figures::counted(stayed, "artefact");
         handed.told.push(format!(
             "{what} stayed on the executor: `{again} --download all` fetches what is missing"
+        ));
+    }
+    if handed.large > 0 {
+        let trees = figures::counted(handed.large, "tree");
+        let most = figures::bytes(MOST);
+        handed.told.push(format!(
+            "{trees} above {most} {} not copied to the artefacts' folder: a generated test copies what it loads",
+            figures::plural(handed.large, "is", "are")
         ));
     }
     let models: BTreeSet<&str> = plan
