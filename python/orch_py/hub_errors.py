@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from huggingface_hub import constants, errors, get_token
+from huggingface_hub import constants, errors, get_session, get_token
 
 from orch_py.protocol import Refused, first_line
 
@@ -16,6 +16,30 @@ _OFFLINE = "it is not in the Hub's cache (HF_HOME), and HF_HUB_OFFLINE is set"
 _PROXY = "HTTPS_PROXY names a proxy, and HF_ENDPOINT another Hub"
 _LOG_IN = "log in by `hf auth login`, or set HF_TOKEN"
 _UNAUTHORISED, _FORBIDDEN, _TOO_MANY, _SERVER = 401, 403, 429, 500
+
+
+# Seconds within which a Hub that is there has answered.
+_PATIENCE = 10.0
+# Why the Hub is left alone; None where it is not, or where the user said so.
+_unreachable: str | None = None
+
+
+def leave_alone_if_unreachable() -> None:
+    """Takes everything from the cache for the rest of this process, if the Hub does not answer.
+
+    Its client tries each file that may be missing for half a minute, so that a model which is in the cache took
+    minutes where the Hub was down.
+    """
+    global _unreachable
+    if constants.HF_HUB_OFFLINE:
+        return
+    try:
+        status = get_session().head(constants.ENDPOINT, timeout=_PATIENCE).status_code
+    except Exception as error:  # noqa: BLE001 - the client's transport has errors of its own.
+        _unreachable = _not_reached(error)
+    else:
+        _unreachable = _out_of_order(status)
+    constants.HF_HUB_OFFLINE = _unreachable is not None
 
 
 def refusal(error: BaseException, source: str, what: str, revision: str | None = None) -> Refused:
@@ -30,9 +54,7 @@ def refusal(error: BaseException, source: str, what: str, revision: str | None =
         return Refused("error", f"`{source}` {what}: {why}")
     why = next((why for cause in causes if (why := _not_given(cause)) is not None), None)
     if why is None and any(isinstance(cause, errors.LocalEntryNotFoundError) for cause in causes):
-        why = (
-            _OFFLINE if constants.HF_HUB_OFFLINE else f"{_hub()} cannot be reached ({first_line(causes[-1])}); {_PROXY}"
-        )
+        why = (_unreachable or _OFFLINE) if constants.HF_HUB_OFFLINE else _not_reached(causes[-1])
     return Refused("unavailable", f"`{source}` {what}: {why or first_line(error)}")
 
 
@@ -54,12 +76,18 @@ def _refused(cause: BaseException, source: str, revision: str | None) -> str | N
 def _not_given(cause: BaseException) -> str | None:
     status = _status(cause)
     if isinstance(cause, errors.OfflineModeIsEnabled):
-        return _OFFLINE
+        return _unreachable or _OFFLINE
     if status == _TOO_MANY:
         return f"{_hub()} takes no more requests for now ({status}): wait, or {_LOG_IN}"
-    if status is not None and status >= _SERVER:
-        return f"{_hub()} is out of order ({status}): try again later"
-    return None
+    return None if status is None else _out_of_order(status)
+
+
+def _not_reached(error: BaseException) -> str:
+    return f"{_hub()} cannot be reached ({first_line(error)}); {_PROXY}"
+
+
+def _out_of_order(status: int) -> str | None:
+    return f"{_hub()} is out of order ({status}): try again later" if status >= _SERVER else None
 
 
 def _status(cause: BaseException) -> int | None:

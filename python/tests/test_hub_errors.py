@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 from types import SimpleNamespace
 
@@ -23,12 +24,16 @@ ANSWERS = {
     "revision": (404, "RevisionNotFound"),
     "token": (401, ""),
 }
+# Where nothing listens.
+NOWHERE = "http://127.0.0.1:9"
 SCRIPT = """
 import json, sys
 from transformers import AutoConfig
 from orch_py import hub_errors
 said = {}
-for name in sys.argv[1:]:
+if "--look" in sys.argv:
+    hub_errors.leave_alone_if_unreachable()
+for name in [name for name in sys.argv[1:] if name != "--look"]:
     try:
         AutoConfig.from_pretrained(f"me/{name}", revision="a" * 40)
     except OSError as error:
@@ -89,6 +94,15 @@ class HubErrors(unittest.TestCase):
         self.assertEqual(
             said, "unavailable: `me/any` is not had: it is not in the Hub's cache (HF_HOME), and HF_HUB_OFFLINE is set"
         )
+
+    def test_a_hub_that_is_down_is_left_alone(self) -> None:
+        began = time.monotonic()
+        said = self.said(["--look", "one", "two", "three"], HF_ENDPOINT=NOWHERE)
+        self.assertLess(time.monotonic() - began, 60, "each file alone would be tried for half a minute")
+        for why in said.values():
+            self.assertRegex(
+                why, f"^unavailable: .* the Hub at {NOWHERE} cannot be reached .*HTTPS_PROXY names a proxy"
+            )
 
     def test_a_status_is_named_and_another_error_is_its_own(self) -> None:
         from orch_py import hub_errors

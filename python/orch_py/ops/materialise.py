@@ -44,6 +44,8 @@ def run(job: Job, made: Made = ({}, [])) -> Output:
     cls = torch_model.model_class(job.required("class"))
     weights: dict[str, Any] = job.param("weights", {"kind": "seeded"})
 
+    if weights.get("kind") == "hub":
+        hub_errors.leave_alone_if_unreachable()
     with class_checks.packages(job.required("class"), cls):
         _examine(job, cls, weights, made[0])
 

@@ -102,6 +102,7 @@ def _weights(source: str, written: str) -> tuple[Path, Document]:
         raise Refused("error", f"`{source}` is neither a folder nor an ONNX file nor an id of the Hub")
     import huggingface_hub
 
+    hub_errors.leave_alone_if_unreachable()
     try:
         found = Path(huggingface_hub.snapshot_download(source, allow_patterns=_DESCRIPTION))
     except Exception as error:
