@@ -91,7 +91,17 @@ class OwnRows(unittest.TestCase):
     def test_what_is_no_model_in_fp32_is_refused_by_its_name(self) -> None:
         from orch_py.protocol import Refused
 
-        self.configured(model_type="bert", architectures=["BertModel"], quantization_config={"quant_method": "gptq"})
+        self.configured(model_type="bert", architectures=["BertModel"])
+        with self.assertRaisesRegex(Refused, "holds no weights at all"):
+            self.row()
+        (self.folder / "pytorch_model.bin").touch()
+        with self.assertRaisesRegex(Refused, "holds only `pytorch_model.bin`; pickled weights can run code"):
+            self.row()
+        (self.folder / "onnx").mkdir()
+        (self.folder / "onnx/model.onnx").touch()
+        with self.assertRaisesRegex(Refused, "but the ONNX files `onnx/model.onnx`: give one of them"):
+            self.row()
+        self.configured(quantization_config={"quant_method": "gptq"})
         with self.assertRaisesRegex(Refused, "quantised by `gptq`"):
             self.row()
         self.configured(model_type="own", quantization_config=None, auto_map={"AutoModel": "own.Model"})

@@ -304,7 +304,7 @@ def _examine(job: Job, cls: Any, weights: dict[str, Any], made: trees.Tensors) -
     else:
         source, where = _source(weights)
         if weights["kind"] == "path":
-            _refuse_pickles(Path(source))
+            refuse_pickles(Path(source))
         remote = _remote_code(job)
         with _loading(source, weights):
             config = class_checks.config_of(cls, source, where, **remote)
@@ -342,7 +342,7 @@ def _source(weights: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     raise Refused("error", f"weights of kind `{kind}`; known: `seeded`, `hub`, `path`")
 
 
-def _refuse_pickles(folder: Path) -> None:
+def refuse_pickles(folder: Path) -> None:
     if not folder.is_dir():
         raise Refused("unavailable", f"the weights folder `{folder}` does not exist")
     if any(folder.glob("*.safetensors")):

@@ -5,7 +5,6 @@ No weights are read: transformers is given tensors of the same names and shapes 
 
 from __future__ import annotations
 
-import contextlib
 import math
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import transformers
 from safetensors import safe_open
 
 from orch_py import checkpoint
+from orch_py.protocol import Refused
 from orch_py.zoo.rows import Document
 
 # Names of weights with their shapes.
@@ -37,11 +37,14 @@ def of(source: str, folder: Path, weights: Document) -> Headers:
         return found
     import huggingface_hub
 
-    # A repository without such files, or a network that is gone by now; the run says what is wrong.
-    with contextlib.suppress(Exception):
+    try:
         said = huggingface_hub.get_safetensors_metadata(source, revision=weights["hub"]["revision"])
-        for file in said.files_metadata.values():
-            found |= {name: list(tensor.shape) for name, tensor in file.tensors.items()}
+    except huggingface_hub.errors.NotASafetensorsRepoError:
+        raise Refused("error", f"`{source}` has no safetensors weights, and orch loads no others") from None
+    except Exception:  # noqa: BLE001 - a network that is gone by now: the run says what is wrong.
+        return {}
+    for file in said.files_metadata.values():
+        found |= {name: list(tensor.shape) for name, tensor in file.tensors.items()}
     return found
 
 

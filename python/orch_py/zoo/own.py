@@ -16,7 +16,8 @@ from transformers import CONFIG_MAPPING, AutoConfig, AutoFeatureExtractor, AutoT
 from transformers.models.auto import modeling_auto
 
 from orch_py import hub_errors, torch_model
-from orch_py.protocol import Refused, first_line
+from orch_py.ops import materialise
+from orch_py.protocol import Refused, first_line, listed
 from orch_py.zoo import derive, families, headers
 from orch_py.zoo.rows import Document
 
@@ -46,6 +47,7 @@ def row(source: str, written: str) -> Document:
     """The row of a folder in `save_pretrained` layout, whose path the spec has as `written`, or of an id of the Hub."""
     folder, weights = _weights(source, written)
     _require_plain(source, folder)
+    _require_weights(source, folder, weights)
     try:
         config = AutoConfig.from_pretrained(folder)
     except (OSError, ValueError, KeyError) as error:
@@ -110,6 +112,19 @@ def _weights(source: str, written: str) -> tuple[Path, Document]:
         raise hub_errors.refusal(error, source, "cannot be had from the Hub") from error
     # The client names a snapshot after its commit.
     return found, {"weights": "hub", "hub": {"id": source, "revision": found.name}}
+
+
+def _require_weights(source: str, folder: Path, weights: Document) -> None:
+    """Refuses a folder without weights that orch loads. Of the Hub only descriptions are here."""
+    if weights["weights"] != "path" or any(folder.glob("*.safetensors")):
+        return
+    graphs = [str(path.relative_to(folder)) for path in sorted(folder.rglob("*.onnx"))]
+    if graphs:
+        raise Refused(
+            "error",
+            f"`{source}` has no safetensors, but the ONNX files {listed(graphs)}: give one of them, for a row of each",
+        )
+    materialise.refuse_pickles(folder)
 
 
 def _require_plain(source: str, folder: Path) -> None:
