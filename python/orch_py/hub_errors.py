@@ -15,9 +15,9 @@ from orch_py.protocol import Refused, first_line
 _OFFLINE = "it is not in the Hub's cache (HF_HOME), and HF_HUB_OFFLINE is set"
 _PROXY = "HTTPS_PROXY names a proxy, and HF_ENDPOINT another Hub"
 _LOG_IN = "log in by `hf auth login`, or set HF_TOKEN"
+# What stands before a server answers so for one that is down.
+_DOWN = (502, 503, 504)
 _UNAUTHORISED, _FORBIDDEN, _TOO_MANY, _SERVER = 401, 403, 429, 500
-
-
 # Seconds within which a Hub that is there has answered.
 _PATIENCE = 10.0
 # Why the Hub is left alone; None where it is not, or where the user said so.
@@ -38,7 +38,8 @@ def leave_alone_if_unreachable() -> None:
     except Exception as error:  # noqa: BLE001 - the client's transport has errors of its own.
         _unreachable = _not_reached(error)
     else:
-        _unreachable = _out_of_order(status)
+        # A mirror may know no such request at its root, which is no sign of anything.
+        _unreachable = _out_of_order(status) if status in _DOWN else None
     constants.HF_HUB_OFFLINE = _unreachable is not None
 
 

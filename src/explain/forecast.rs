@@ -58,11 +58,10 @@ impl Forecast {
             .measure
             .as_ref()
             .and_then(|measure| measure.peak_rss_bytes);
-        let of_output = |digest| Some(context.store.manifest(&digest).ok()?.size());
         Self {
             seconds: Some(record.seconds),
             memory_bytes: measured.or_else(|| record.facts.get("peak_rss_bytes")?.as_u64()),
-            disk_bytes: record.output.and_then(of_output),
+            disk_bytes: output_bytes(record, context),
             is_on_record: true,
         }
     }
@@ -152,27 +151,47 @@ impl Total {
 /// Forecasts by step; None for those that would not run.
 pub fn forecasts(context: &Context<'_>, previews: &[Preview]) -> Vec<Option<Forecast>> {
     let plan = context.plan;
-    // Bytes of each step's output, as far as they are known; 0 otherwise.
-    let mut sizes: Vec<u64> = Vec::with_capacity(previews.len());
-    let mut found = Vec::with_capacity(previews.len());
+    let mut found: Vec<Option<Forecast>> = Vec::with_capacity(previews.len());
     for (id, preview) in plan.ids().zip(previews) {
-        let step = plan.step(id);
-        let record = context.store.latest(&step.name).ok().flatten();
-        let of_last = record
-            .filter(|record| record.outcome.is_made())
-            .map(|record| Forecast::of_record(&record, context));
-        let forecast = of_last.unwrap_or_else(|| derived(step, &sizes));
-        sizes.push(forecast.disk_bytes.unwrap_or(0));
         let would_run = matches!(preview, Preview::WouldRun { .. });
-        found.push(would_run.then_some(forecast));
+        let forecast = would_run.then(|| {
+            let step = plan.step(id);
+            let last = context.store.latest(&step.name).ok().flatten();
+            let of_last = last
+                .filter(|record| record.outcome.is_made())
+                .map(|record| Forecast::of_record(&record, context));
+            of_last.unwrap_or_else(|| derived(step, |dep| output(dep, &found, previews, context)))
+        });
+        found.push(forecast);
     }
     found
 }
 
-/// What a step takes by the size of the weights that it reads.
-fn derived(step: &Step, sizes: &[u64]) -> Forecast {
-    let of_step = |id: StepId| sizes.get(id.0 as usize).copied().unwrap_or(0);
-    let trees = step.dependencies().map(of_step).max().unwrap_or(0);
+/// Bytes of a step's output: as forecast, or as they are where it is up to date; 0 where they are not known.
+fn output(
+    id: StepId,
+    forecasts: &[Option<Forecast>],
+    previews: &[Preview],
+    context: &Context<'_>,
+) -> u64 {
+    let at = id.0 as usize;
+    let forecast = forecasts.get(at).copied().flatten();
+    let bytes = match (forecast, &previews[at]) {
+        (Some(forecast), _) => forecast.disk_bytes,
+        (None, Preview::Hit { record }) => output_bytes(record, context),
+        (None, _) => None,
+    };
+    bytes.unwrap_or(0)
+}
+
+fn output_bytes(record: &Record, context: &Context<'_>) -> Option<u64> {
+    let tree = context.store.manifest(&record.output?).ok()?;
+    Some(tree.size())
+}
+
+/// What a step takes by the size of the weights that it reads. `output`: the bytes of another step's output.
+fn derived(step: &Step, output: impl Fn(StepId) -> u64) -> Forecast {
+    let trees = step.dependencies().map(output).max().unwrap_or(0);
     let weights = trees.max(step.files().map(weights_of).sum());
     if weights == 0 {
         return Forecast::default();

@@ -47,10 +47,12 @@ fn of_size(texts: &[String], own: &[u64], sizes: &[u64], generates: bool) -> Vec
         return texts.to_vec();
     };
     let own_length = own_length.max(1);
-    let times = match length > own_length {
-        true if generates => length / own_length,
-        true => length.div_ceil(own_length) + 1,
-        false => 1,
+    let times = if length <= own_length {
+        1
+    } else if generates {
+        length / own_length
+    } else {
+        length.div_ceil(own_length) + 1
     };
     let row = |at: u64| {
         let at = at as usize;

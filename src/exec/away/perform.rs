@@ -67,9 +67,10 @@ impl Performer<'_> {
         let mut files = Vec::new();
         for (number, (name, at)) in task.inputs.iter().enumerate() {
             // Files that belong together, such as those of a model's folder, lie beside each other.
-            let folder = match name.contains('/') {
-                true => format!("inputs/{name}"),
-                false => format!("inputs/{number}"),
+            let folder = if name.contains('/') {
+                format!("inputs/{name}")
+            } else {
+                format!("inputs/{number}")
             };
             match at {
                 InputAt::Tree { from, digest } => {
