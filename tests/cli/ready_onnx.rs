@@ -186,7 +186,13 @@ fn without_expected_outputs_the_reference_is_named_for_what_it_is() {
 fn a_run_whose_program_is_removed_meanwhile_goes_on() {
     let sandbox = sandbox(RIGHT);
     let own = sandbox.path("orch");
-    std::fs::copy(env!("CARGO_BIN_EXE_orch"), &own).unwrap();
+    // By a process: a child that another test starts meanwhile would hold a copy of this one open for writing, and what
+    // is open for writing cannot be executed.
+    let copied = std::process::Command::new("cp")
+        .args([env!("CARGO_BIN_EXE_orch").as_ref(), own.as_path()])
+        .status()
+        .unwrap();
+    assert!(copied.success());
     let remove = format!("rm {}; echo > out", own.display());
     let commands = format!(
         "commands:\n  remove: {{argv: [sh, -c, '{remove}'], outputs: [out], writable: [..]}}\n"
