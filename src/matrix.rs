@@ -32,8 +32,8 @@ pub use query::{Mistake, Query};
 pub use select::{NothingSelected, Selection};
 pub use shards::{Unit, assign};
 
-/// In the order of the spec: models, those of a higher priority first, then targets, then precisions, then axes. Steps are in
-/// the order of the cases, and of those that could start at once the first does.
+/// The cases in the order of the spec: models, those of a higher priority first, then targets, then precisions, then
+/// axes. Steps are in the order of the cases, and of those that could start at once the first does.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Matrix {
     pub cases: Vec<Case>,
@@ -144,8 +144,8 @@ impl Matrix {
         Self::with(spec, &[])
     }
 
-    /// With the targets of these very names as well, of which the matrix has no case: whoever names a row wants it. Of a
-    /// target that an `include` rule brings in, nobody gets more by naming it than that rule says.
+    /// The matrix with the targets of these very names as well, of which the matrix has no case: whoever names a row
+    /// wants it. Of a target that an `include` rule brings in, nobody gets more by naming it than that rule says.
     pub fn with(spec: &Spec, named: &[String]) -> Self {
         let mut matrix = Self::default();
         let mut models: Vec<&Model> = spec.models.values().collect();

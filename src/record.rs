@@ -162,8 +162,8 @@ pub struct Record {
     /// The executions before this one that failed and were tried again, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<Attempt>,
-    /// Of a failure that another execution with this key would meet again: all besides the key that it may depend on, as a
-    /// digest (`exec/standing.rs`). Where that is the same, it is reported and not executed again.
+    /// A digest of all besides the key that a failure may depend on, where another execution with this key would fail
+    /// again (`exec/standing.rs`). Where that is the same, it is reported and not executed again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stands: Option<Digest>,
 }

@@ -29,8 +29,8 @@ pub fn fault(path: &str) -> Option<&'static str> {
     })
 }
 
-/// Where a path inside a folder lies, if it leads there: a spelling that leaves the folder is an error, and so is one that
-/// passes through a symbolic link or is one.
+/// The place of a path inside a folder, if it leads there: a spelling that leaves the folder is an error, and so is one
+/// that passes through a symbolic link or is one.
 pub fn inside(folder: &Path, path: &str) -> io::Result<PathBuf> {
     let refused = |why: &str| {
         io::Error::new(

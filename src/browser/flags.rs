@@ -48,7 +48,7 @@ const QUIET: &[&str] = &[
     "--use-mock-keychain",
 ];
 
-/// Of a browser that shows one page after another, as commands tell it.
+/// Flags of a browser that shows one page after another, as commands order it to.
 ///
 /// All pages are of one site and share a process, and with it the compiled code of ONNX Runtime Web, which is 26 MB of
 /// WebAssembly: to compile it is most of the work of a small model's page. The code stays as it comes from the fast

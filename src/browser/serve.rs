@@ -98,8 +98,8 @@ impl<'p> Server<'p> {
         }
     }
 
-    /// Where the page is, at a name of this machine: 127.0.0.1, or what ends in `.localhost`. Both are secure contexts,
-    /// without which there is neither WebGPU nor WebNN.
+    /// The address of the page at a name of this machine: 127.0.0.1, or what ends in `.localhost`. Both are secure
+    /// contexts, without which there is neither WebGPU nor WebNN.
     pub(super) fn address(&self, host: &str) -> String {
         format!("http://{host}:{}/{}/", self.port.number(), self.token)
     }

@@ -31,8 +31,8 @@ pub struct Artefact {
     pub ranged: &'static [Precision],
     /// All that may make it.
     pub conversions: &'static [&'static Conversion],
-    /// With the model's instance this names it, in step ids and in the folders that generated tests look in: no two
-    /// artefacts of an instance have one label.
+    /// The label that, with the model's instance, names it, in step ids and in the folders that generated tests look
+    /// in: no two artefacts of an instance have one label.
     pub label: fn(&Wanted<'_>) -> String,
     /// The step that makes it and its parameters; None where the model is it already.
     pub made_by: fn(&Wanted<'_>) -> Option<(&'static Conversion, Value)>,

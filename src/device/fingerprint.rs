@@ -22,7 +22,8 @@ use crate::base::figures::counted;
 pub struct Fingerprint {
     /// 64 hex digits over the table above.
     pub digest: String,
-    /// As `digest`, without the memory: it decides how fast something is computed, or whether at all, and never what comes out.
+    /// The digest without the memory: it decides how fast something is computed, or whether at all, and never what
+    /// comes out.
     #[serde(skip)]
     pub computing: String,
     /// One line for people, without a host name.

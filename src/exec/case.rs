@@ -503,9 +503,9 @@ impl<'a> Ended<'a> {
     }
 }
 
-/// When the step at which a case ended failed, if that was in an earlier run. The verdict may be older than the run:
-/// equal outputs of another case were judged before this one's were `measured`. Then the time of the measurement
-/// counts.
+/// The moment when the step at which a case ended failed, if that was in an earlier run. The verdict may be older than
+/// the run: equal outputs of another case were judged before this one's were `measured`. Then the time of the
+/// measurement counts.
 fn known_since(end: &StepResult, measured: Option<&Record>) -> Option<String> {
     let record = end.record.as_deref().filter(|_| end.failed_before)?;
     let measured = measured

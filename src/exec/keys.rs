@@ -16,9 +16,10 @@ use crate::worker::{ARITHMETIC, DIVISION, TIMING};
 /// The facts of this machine that keys and reports hold.
 #[derive(Debug, Clone)]
 pub struct HostFacts {
-    /// In the key of measurements; it holds no host name.
+    /// The fingerprint in the key of measurements; it holds no host name.
     pub fingerprint: String,
-    /// As `fingerprint`, without what changes only how long something takes. Stands in the key of runs that are not timed.
+    /// The fingerprint without what changes only how long something takes. Stands in the key of runs that are not
+    /// timed.
     pub computing: String,
     /// Architecture and operating system, in the keys of native artefacts.
     pub target: String,

@@ -73,8 +73,8 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Where commands work: below `dir`, and in the project that is the current folder, or the spec's if that lies
-    /// elsewhere.
+    /// The places where commands work: below `dir`, and in the project that is the current folder, or the spec's if
+    /// that lies elsewhere.
     fn workplace(&self, dir: PathBuf) -> Workplace {
         let real = |path: PathBuf| path.canonicalize().unwrap_or(path);
         let here = real(std::env::current_dir().unwrap_or_default());

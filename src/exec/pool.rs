@@ -8,8 +8,8 @@ use crate::base::lock;
 
 type Job<'env> = Box<dyn FnOnce() + Send + 'env>;
 
-/// As many threads as steps may execute at a time. They live as long as the run: the kernel ends a child together with
-/// the thread that started it.
+/// A pool of as many threads as steps may execute at a time. They live as long as the run: the kernel ends a child
+/// together with the thread that started it.
 pub(super) struct Pool<'env> {
     jobs: Sender<Job<'env>>,
 }

@@ -20,9 +20,9 @@ const MOST_JOBS: u32 = 100;
 /// And one that holds so much when it has nothing to do, bytes.
 const MOST_HELD: u64 = 2 << 30;
 
-/// For work that shares the cores: an OpenMP thread that spins while it waits takes the core that another one computes on.
-/// What is timed has the cores to itself and waits as its libraries choose: PyTorch takes three to eight times as
-/// long if it sleeps.
+/// A variable for work that shares the cores: an OpenMP thread that spins while it waits takes the core that another
+/// one computes on. What is timed has the cores to itself and waits as its libraries choose: PyTorch takes three to
+/// eight times as long if it sleeps.
 pub(super) const SHARED: (&str, &str) = ("OMP_WAIT_POLICY", "PASSIVE");
 
 pub(super) struct Workers<'a> {

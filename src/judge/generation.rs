@@ -39,8 +39,8 @@ pub struct OtherToken {
     pub step: u64,
     pub token: i64,
     pub expected: i64,
-    /// By how much the reference's score of its own token is higher; the least that it can be, where the reference does not
-    /// tell the score of ours.
+    /// The difference by which the reference's score of its own token is higher; the least that it can be, where the
+    /// reference does not tell the score of ours.
     pub margin: f64,
     /// Up to here it would be a tie.
     pub bound: f64,

@@ -56,8 +56,8 @@ fn is_of_a_named_target(spec: &Spec, expect: &Arc<Expect>) -> bool {
 }
 
 impl Matrix {
-    /// For a whole matrix: each expectation is that of a case, or the first that is not is given. One that names a target
-    /// outside the matrix may speak of a case that there is once a run names that target too.
+    /// Checks a whole matrix: each expectation is that of a case, or the first that is not is given. One that names a
+    /// target outside the matrix may speak of a case that there is once a run names that target too.
     pub fn each_expectation_counts(&self, spec: &Spec) -> Result<(), IdleExpectation> {
         let is_idle = |expect: &&Arc<Expect>| {
             !self.has_expected(expect) && !is_of_a_named_target(spec, expect)

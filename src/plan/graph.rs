@@ -42,8 +42,8 @@ impl Graph {
         }
     }
 
-    /// For each step a number that it shares with all that hang together with it. A command hangs together with the first step
-    /// that it reads, so that one that reads all models does not join them.
+    /// Gives each step a number that it shares with all that hang together with it. A command hangs together with the
+    /// first step that it reads, so that one that reads all models does not join them.
     pub(super) fn families(&self, steps: &[Step]) -> Vec<u32> {
         let mut sets = UnionFind::new(steps.len());
         for (reader, step) in (0..).zip(steps) {

@@ -178,8 +178,8 @@ impl Plan {
         names.into_iter()
     }
 
-    /// For each step a number that it shares with all steps that hang together with it: those of a model, of whatever is made of
-    /// it, and of the targets it runs on.
+    /// Gives each step a number that it shares with all steps that hang together with it: those of a model, of whatever
+    /// is made of it, and of the targets it runs on.
     pub fn families(&self) -> Vec<u32> {
         self.graph.families(&self.steps)
     }

@@ -35,8 +35,8 @@ fn wanted(name: EnvName) -> anyhow::Result<&'static str> {
 }
 
 impl Provision {
-    /// With the locks that [`Provision::do_without_cuda`] wrote for this orch, where it did and no GPU came since. `index`: where PyTorch
-    /// for CPUs is to be had, None for PyPI's PyTorch in any case.
+    /// Takes the locks that [`Provision::do_without_cuda`] wrote for this orch, where it did and no GPU came since.
+    /// `index`: where PyTorch for CPUs is to be had, None for PyPI's PyTorch in any case.
     pub fn without_cuda(self, index: Option<String>) -> Result<Self, String> {
         let provision = Self {
             index_for_cpus: index,
@@ -69,8 +69,8 @@ impl Provision {
             && !cuda::is_seen(&Host::real())
     }
 
-    /// Where PyTorch is among what is wanted and its index for CPUs answers, writes locks with that: those of whoever opens this folder
-    /// of environments from now on. True if it did.
+    /// Writes locks with PyTorch for CPUs, where PyTorch is among what is wanted and that index answers: those of
+    /// whoever opens this folder of environments from now on. True if it did.
     pub fn do_without_cuda(&self, wanted: &BTreeSet<Requirement>, progress: &dyn Fn(&str)) -> bool {
         let has_torch = [
             Requirement::Env(EnvName::Torch),

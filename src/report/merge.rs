@@ -7,8 +7,8 @@ use super::{CaseResult, Git, Host, Machine, Ran, ReportDoc, Summary};
 use crate::device::Backend;
 use crate::record::{Cpu, Outcome};
 
-/// Of documents of one spec, each with the name of its file. A case that several of them have is taken from the one that
-/// ran it, and of those from the latest.
+/// Merges documents of one spec, each with the name of its file. A case that several of them have is taken from the one
+/// that ran it, and of those from the latest.
 pub fn merge(documents: &[(String, ReportDoc)]) -> anyhow::Result<ReportDoc> {
     let (first_file, first) = documents.first().context("there is no report to merge")?;
     for (file, doc) in documents {

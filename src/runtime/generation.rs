@@ -99,8 +99,8 @@ pub fn run(job: &Job, artefact: &Path, infer: &mut Infer<'_>) -> anyhow::Result<
     whole_inferences(job, artefact, &asked, OF_FIXED_LENGTH.to_owned(), infer)
 }
 
-/// As [`run`], with the cache of the artefact's decoder if `open` can open that; otherwise it says why not. Times are
-/// taken where `measure` asks for some.
+/// [`run`] with the cache of the artefact's decoder if `open` can open that; otherwise it says why not. Times are taken
+/// where `measure` asks for some.
 pub fn run_with_cache<T: Take>(
     job: &Job,
     artefact: &Path,

@@ -315,8 +315,8 @@ pub fn as_made(text: &[u8]) -> Cow<'_, [u8]> {
     made.map_or(Cow::Borrowed(text), |text| Cow::Owned(text.into_bytes()))
 }
 
-/// At most two blank lines in a row, and one newline at the end: a block that brings nothing leaves the blank lines
-/// around it, and no block can know its neighbours.
+/// A text with at most two blank lines in a row, and one newline at the end: a block that brings nothing leaves the
+/// blank lines around it, and no block can know its neighbours.
 fn squeezed(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut blank = 0;

@@ -39,8 +39,8 @@ pub static MATERIALISE: Materialise = Materialise {
     code: Code::of(&[parts!(Rust "step/materialise.rs"; Python "materialise")]),
 };
 
-/// Of a row with weights of a folder or of the Hub: what comes with them makes tensors of text, pictures and sounds, and stays with
-/// the model. A kind of its own, so that the keys of seeded rows hold nothing of it.
+/// The model of a row with weights of a folder or of the Hub: what comes with them makes tensors of text, pictures and
+/// sounds, and stays with the model. A kind of its own, so that the keys of seeded rows hold nothing of it.
 pub static MATERIALISE_OWN: Materialise = Materialise {
     name: "materialise-own",
     op: "materialise_own",

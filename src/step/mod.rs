@@ -235,8 +235,8 @@ impl fmt::Debug for Step {
 pub enum Params {
     /// An object.
     Json(Box<Value>),
-    /// Of the kinds of which each case has its own. They become JSON when the key is made, and not before: kept as JSON,
-    /// they would take most of a plan's memory and time.
+    /// The parameters of the kinds of which each case has its own. They become JSON when the key is made, and not
+    /// before: kept as JSON, they would take most of a plan's memory and time.
     Run(Box<RunParams>),
     Test(Box<TestContext>),
     Judge(Box<JudgeParams>),

@@ -207,7 +207,7 @@ impl DiskStore {
         Ok(manifest)
     }
 
-    /// As [`Self::place`], for contents that are not on the disk yet, given with their paths in the tree. They pass through
+    /// [`Self::place`] for contents that are not on the disk yet, given with their paths in the tree. They pass through
     /// the folder `by`, which is left as empty as it was.
     pub fn place_contents(&self, mut made: Vec<(String, Vec<u8>)>, by: &Path) -> Result<Manifest> {
         made.sort();

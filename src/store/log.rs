@@ -29,8 +29,8 @@ pub(super) struct Log {
     state: Mutex<State>,
 }
 
-/// Where an entry stands, or the end of what was gone through, with the file that it is in: when a compaction replaces this
-/// log, what was found before can still be read.
+/// The place of an entry, or the end of what was gone through, with the file that it is in: when a compaction replaces
+/// this log, what was found before can still be read.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     file: Arc<File>,

@@ -109,8 +109,8 @@ impl Drop for Scratch {
     }
 }
 
-/// When the oldest of the living processes, `except` this one, made its folder, if there is one. Each that puts something into the
-/// store has such a folder until all of that is named by the log.
+/// The moment when the oldest of the living processes, `except` this one, made its folder, if there is one. Each that
+/// puts something into the store has such a folder until all of that is named by the log.
 pub(super) fn oldest_running(parent: &Path, except: Option<&Scratch>) -> Option<SystemTime> {
     let changed = |(_, lock): (PathBuf, File)| {
         let meta = lock.metadata().ok()?;

@@ -37,7 +37,7 @@ struct Story {
     setups: Vec<Installed>,
     loads: Vec<(f64, Load)>,
     warnings: Vec<(f64, String)>,
-    /// When the store had been asked about every step.
+    /// The time when the store had been searched for every step.
     consulted: Option<f64>,
     interrupted: Option<f64>,
 }

@@ -29,9 +29,9 @@ const HINT: &str = "; hint: a step writes to its own folders only, and opens no 
 /// How long the end of a step waits for processes that were killed to be gone.
 const DYING: Duration = Duration::from_millis(20);
 
-/// Where the programs of a run work, and which files they should have declared.
+/// The places where the programs of a run work, and which files they should have declared.
 pub struct Workplace {
-    /// Below this folder, which is removed with the run.
+    /// The folder of the working folders, which is removed with the run.
     pub sandboxes: PathBuf,
     pub project: Project,
 }
@@ -165,7 +165,7 @@ struct Running<'a> {
 /// What is known when it is over.
 struct End {
     watched: Result<(), String>,
-    /// As far as is known, nobody is left who could write to an output.
+    /// Whether nobody is left, as far as is known, who could write to an output.
     is_quiet: bool,
     /// Processes that had left the group and were ended with it, by name.
     left: Vec<String>,

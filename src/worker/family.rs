@@ -24,7 +24,7 @@ pub(super) fn changing() -> RwLockReadGuard<'static, ()> {
 /// How long processes that are killed may take to be gone, and new ones to stop appearing.
 const DYING: Duration = Duration::from_secs(2);
 
-/// From now on, orphans below this process become its children.
+/// Makes orphans below this process its children from now on.
 pub(super) fn adopt_orphans() -> io::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;

@@ -25,7 +25,7 @@ const MOST: usize = 4096;
 
 type Table = [AtomicI32; MOST];
 
-/// In the environment of every child, with what no other orch has as its value.
+/// The variable in the environment of every child, with what no other orch has as its value.
 pub(super) const MARK: &str = "ORCH_RUN";
 
 struct Guard {
@@ -52,8 +52,8 @@ impl Slot {
         Ok(Self { guard, at })
     }
 
-    /// Where the number of the group goes. A child writes its own number there, before it executes anything, so that no
-    /// moment is left in which it runs and is not known; a store into shared memory is safe after a fork.
+    /// The place for the number of the group. A child writes its own number there, before it executes anything, so that
+    /// no moment is left in which it runs and is not known; a store into shared memory is safe after a fork.
     pub(super) fn place(&self) -> &'static AtomicI32 {
         &self.guard.table[self.at]
     }

@@ -90,7 +90,7 @@ pub struct Gone {
     path: PathBuf,
 }
 
-/// Where `path` lies in the working folder, with a folder around it; an error if another input lies there.
+/// The place of `path` in the working folder, with a folder around it; an error if another input lies there.
 fn free(cwd: &Path, path: &str) -> io::Result<PathBuf> {
     let to = cwd.join(path);
     if let Some(folder) = Path::new(path).parent() {

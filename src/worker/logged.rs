@@ -44,8 +44,8 @@ pub fn run_logged(
     }
 }
 
-/// By the kernel's count, which costs nothing: folders of tens of thousands of files need not be walked through. None where there is no
-/// such count.
+/// The bytes that a process wrote, by the kernel's count, which costs nothing: folders of tens of thousands of files
+/// need not be walked through. None where there is no such count.
 fn bytes_written(process: i32) -> Option<u64> {
     let counts = std::fs::read_to_string(format!("/proc/{process}/io")).ok()?;
     counts

@@ -61,12 +61,12 @@ pub fn run_oneshot(mut command: Command, job: &Job, limits: &Limits<'_>) -> Ende
 /// A worker that has its job.
 pub(super) struct AtWork<'a> {
     group: Group,
-    /// Until their end.
+    /// The lines, until their end.
     lines: Option<Lines>,
     said: Said<'a>,
     overseer: Overseer<'a>,
     answer: Option<JobOutput>,
-    /// When a worker that has answered, or cannot any more, must be gone.
+    /// The moment when a worker that has answered, or cannot any more, must be gone.
     leave_by: Option<Instant>,
     /// It stays after its answer.
     is_kept: bool,
@@ -93,7 +93,7 @@ impl<'a> AtWork<'a> {
         }
     }
 
-    /// When the job is over, what is left of it; it is watched no more.
+    /// What is left of a job that is over; it is watched no more.
     pub(super) fn rest(mut self) -> (Group, Option<Lines>, Said<'a>) {
         self.overseer.unwatch();
         (self.group, self.lines, self.said)

@@ -16,14 +16,15 @@ use crate::device;
 use crate::device::{Host, free_memory, whole_memory};
 use crate::worker::{Ended, Limits, TICK, family};
 
-/// From the request to end to the kill. An interrupted run is gone within two seconds, the rest of its end included.
+/// The time from the request to end to the kill. An interrupted run is gone within two seconds, the rest of its end
+/// included.
 pub(super) const GRACE: Duration = Duration::from_millis(1500);
 /// How often all of a job's processes are measured, and not its leader alone. On kernels without lists of children this
 /// reads the state of every process of the machine.
 const WHOLE: Duration = Duration::from_millis(500);
 /// The part of the memory that is left to the rest of the machine when a job has no limit of its own.
 const RESERVE: f64 = 0.1;
-/// When less than this part is available, the largest job is ended before the machine stands still.
+/// The available part of the memory below which the largest job is ended, before the machine stands still.
 const FLOOR: f64 = 0.05;
 /// A job smaller than this part is not what fills the machine.
 const WORTH: f64 = 0.05;

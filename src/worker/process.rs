@@ -245,7 +245,7 @@ pub(super) fn open_log(path: &Path) -> io::Result<File> {
     File::options().create(true).append(true).open(path)
 }
 
-/// For [`poll`]: something to be read, or the other end closed.
+/// A request to [`poll`]: something to be read, or the other end closed.
 pub(super) fn readable(fd: RawFd) -> libc::pollfd {
     libc::pollfd {
         fd,

@@ -24,7 +24,8 @@ pub(super) struct Redact {
 }
 
 impl Redact {
-    /// Of a value in several lines, each line counts for itself as well: that is how keys are printed.
+    /// Collects the values to hide. Of a value in several lines, each line counts for itself as well: that is how keys
+    /// are printed.
     pub(super) fn of<'a>(variables: impl Iterator<Item = (&'a str, &'a OsStr)>) -> Self {
         let mut values: Vec<(Vec<u8>, &str)> = Vec::new();
         for (name, value) in variables.filter(|(name, _)| !PLAIN.contains(name)) {

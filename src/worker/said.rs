@@ -23,7 +23,7 @@ const TAIL: usize = 2 << 20;
 
 pub(super) struct Said<'a> {
     pipe: Ear,
-    /// Where the pipe can be opened by its name.
+    /// The path at which the pipe can be opened.
     name: Option<PathBuf>,
     log: &'a Path,
     kept: Kept,
@@ -78,7 +78,7 @@ impl<'a> Said<'a> {
         Ok(Self::of(Ear::new()?, log, None))
     }
 
-    /// With a pipe that has a name, for a program that is not started from here. The name is gone after
+    /// Opens a pipe that has a name, for a program that is not started from here. The name is gone after
     /// [`Said::forget_name`], or with this.
     pub(super) fn named(log: &'a Path) -> io::Result<Self> {
         // Other orchs make theirs in the same folder, and one that was killed left its own.

@@ -150,7 +150,7 @@ struct Waiting<'a> {
     wakened: PipeReader,
     said: Said<'a>,
     overseer: Overseer<'a>,
-    /// When the server must have said that a job which it was told to end is gone.
+    /// The moment when the server must have said that a job which it was told to end is gone.
     clear_by: Option<Instant>,
 }
 

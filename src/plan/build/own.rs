@@ -45,7 +45,7 @@ impl Builder<'_> {
         ))
     }
 
-    /// From the second round on; none of a run that is not timed.
+    /// The rounds from the second on; none of a run that is not timed.
     ///
     /// Each reads what the first one gave, so that none begins before that has passed.
     pub(super) fn rounds(&mut self, case: &Case, run: StepId) -> Vec<StepId> {

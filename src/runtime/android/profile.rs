@@ -52,8 +52,8 @@ impl Profile {
         Ok(profile)
     }
 
-    /// As many inferences as were requested, each on the accelerator for some time: QNN's CPU and GPU backends have no such
-    /// figure.
+    /// Checks that there are as many inferences as were requested, each on the accelerator for some time: QNN's CPU and
+    /// GPU backends have no such figure.
     pub(super) fn check(&self, asked: usize) -> Result<()> {
         let runs = self.runs_ms.len();
         let on_it = self.accelerator_ms.len();

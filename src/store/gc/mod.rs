@@ -50,7 +50,7 @@ pub struct Collected {
     pub log_bytes_after: Option<u64>,
     pub kept_records: u64,
     pub kept: Amount,
-    /// When the oldest of the other running processes began, RFC 3339; what was made since then stays.
+    /// The moment when the oldest of the other running processes began, RFC 3339; what was made since then stays.
     pub running_since: Option<String>,
 }
 
@@ -63,9 +63,9 @@ pub struct Layout {
 /// What is newer than this stays.
 #[derive(Debug, Clone, Copy)]
 struct Horizon {
-    /// For content that the log named.
+    /// The age limit of content that the log named.
     named: SystemTime,
-    /// For content that it does not name.
+    /// The age limit of content that it does not name.
     unnamed: SystemTime,
 }
 

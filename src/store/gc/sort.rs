@@ -23,7 +23,7 @@ pub(super) struct Sorting<'a> {
 #[derive(Default)]
 pub(super) struct Kept {
     pub(super) records: u64,
-    /// With their sizes.
+    /// The blobs with their sizes.
     pub(super) blobs: HashMap<Blob, u64>,
     /// Names of steps that have records.
     pub(super) steps: HashSet<String>,

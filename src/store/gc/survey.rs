@@ -16,7 +16,7 @@ use crate::store::{Manifest, Result};
 
 #[derive(Debug, Default)]
 pub(super) struct Survey {
-    /// In the order of the log.
+    /// The records in the order of the log.
     pub(super) records: Vec<Told>,
     pub(super) trees: HashMap<Digest, Tree>,
     /// Size by blob.
@@ -29,7 +29,7 @@ pub(super) struct Survey {
 
 #[derive(Debug)]
 pub(super) struct Tree {
-    /// Where its entry stands.
+    /// The place of its entry.
     pub(super) at: u64,
     pub(super) blobs: Box<[Blob]>,
 }
@@ -122,7 +122,7 @@ impl Survey {
     }
 }
 
-/// As much of a record as is needed here; the rest is passed over, which is several times faster.
+/// The part of a record that is needed here; the rest is passed over, which is several times faster.
 #[derive(Deserialize)]
 pub(in crate::store) struct Said<'a> {
     #[serde(borrow)]

@@ -25,8 +25,8 @@ impl DiskStore {
         meta.is_ok_and(|meta| bfs::changed(&meta) >= than)
     }
 
-    /// Between the look at a blob's age and its removal lie microseconds. Should another process publish the same content just
-    /// then, it is found missing where it is read next, and made again.
+    /// Removes blobs. Between the look at a blob's age and its removal lie microseconds. Should another process publish
+    /// the same content just then, it is found missing where it is read next, and made again.
     pub(super) fn sweep_blobs(
         &self,
         kept: &HashMap<Blob, u64>,

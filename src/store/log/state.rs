@@ -55,7 +55,7 @@ pub(super) struct State {
     pub(super) is_read: bool,
     /// Places that hold no entry.
     pub(super) damaged: u64,
-    /// By [`By`].
+    /// The places by [`By`].
     places: [Places; 3],
 }
 
@@ -112,7 +112,7 @@ impl State {
         self.end = at + header.span();
     }
 
-    /// Where an entry stands.
+    /// The place of an entry.
     pub(super) fn find(&self, by: By, id: &Short) -> Option<u64> {
         self.places[by as usize].get(id).copied()
     }

@@ -19,7 +19,7 @@ use crate::store::{Amount, DiskStore, ManifestFile, Result, StoreError};
 /// A head, and a line of a list, are never longer.
 const LONGEST_HEAD: u64 = 1 << 20;
 const LONGEST_LINE: u64 = 256 << 20;
-/// As much is appended to the log at a time.
+/// The bytes that are appended to the log at a time.
 const PORTION: usize = 8 << 20;
 
 /// Content that the manifests name, and whether it came.

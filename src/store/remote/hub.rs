@@ -98,7 +98,7 @@ impl Inner {
     }
 }
 
-/// Where results are: objects by path, or the results of actions.
+/// The place of results: objects by path, or the results of actions.
 enum Place {
     Objects(Service),
     Actions(Actions),
@@ -185,7 +185,7 @@ impl Hub {
         })
     }
 
-    /// As it may be shown.
+    /// The name as it may be shown.
     pub fn name(&self) -> &str {
         &self.address.shown
     }

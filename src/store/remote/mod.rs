@@ -14,7 +14,7 @@ pub use hub::{Hub, Reached};
 use crate::base::Digest;
 use crate::record::Record;
 
-/// Where results of other machines come from and own ones go. Nothing here waits for the network.
+/// A source of other machines' results, to which own ones go. Nothing here waits for the network.
 pub trait Remote: Send + Sync {
     /// Asks for a result; `done` is told once all of it lies verified in the store, or that there is none.
     fn fetch(&self, ask: Ask, done: Done);

@@ -22,7 +22,7 @@ const NO_READ: i32 = libc::O_DIRECTORY | libc::O_PATH | libc::O_TRUNC | libc::O_
 
 pub(in crate::worker) struct Filter {
     code: Vec<libc::sock_filter>,
-    /// Where in `code` the address of the program's name is compared, low and high half.
+    /// The places in `code` at which the address of the program's name is compared, low and high half.
     aimed: [usize; 2],
     /// The descriptor on which the kernel asks, or the negated error of installing the filter.
     listener: i32,

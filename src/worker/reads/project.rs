@@ -82,7 +82,7 @@ impl<'a> Reads<'a> {
         self.has_moved = true;
     }
 
-    /// Where relative paths begin, as long as that is the same for all.
+    /// The folder at which relative paths begin, as long as that is the same for all.
     pub(in crate::worker) fn start(&self) -> Option<&Path> {
         (!self.has_moved).then_some(self.cwd)
     }

@@ -26,7 +26,7 @@ pub(super) struct Actions {
 /// A result that a server holds.
 pub(super) struct Held {
     pub(super) sealed: Vec<u8>,
-    /// Where its contents are, by name.
+    /// The digests of its contents, by name.
     contents: HashMap<String, proto::Digest>,
 }
 

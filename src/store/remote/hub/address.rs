@@ -12,10 +12,10 @@ pub(super) struct Address {
     /// The service's name in opendal.
     pub(super) scheme: &'static str,
     pub(super) settings: BTreeMap<String, String>,
-    /// As it may be shown: without the user's name and password.
+    /// The address as it may be shown: without the user's name and password.
     pub(super) shown: String,
     pub(super) writes: bool,
-    /// If it speaks the Remote Execution API, which has nothing of a service's.
+    /// The address of a server, if it speaks the Remote Execution API, which has nothing of a service's.
     pub(super) server: Option<reapi::Address>,
 }
 
@@ -165,7 +165,7 @@ impl Address {
         })
     }
 
-    /// Where the service's credentials are taken from, for who has given none.
+    /// The source of the service's credentials, for those who have given none.
     pub(super) fn credentials(&self) -> &'static str {
         match self.scheme {
             "s3" => "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or the machine's role",

@@ -27,11 +27,11 @@ const PART: u64 = 8 << 20;
 pub(super) struct Service {
     operator: Operator,
     timeout: Duration,
-    /// Where credentials are taken from.
+    /// The source of the credentials.
     credentials: &'static str,
     /// Whether objects lie in a bucket that may itself be missing.
     has_bucket: bool,
-    /// Where a service takes no parts, a large object is in memory while it is sent: one at a time.
+    /// A lock for large objects: where a service takes no parts, one is in memory while it is sent.
     large: tokio::sync::Mutex<()>,
 }
 
