@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::details::{Part, Samples, known, per_second};
 use super::format::{ms, span};
-use super::stats::{median_of, sorted};
+use super::quiet::MARK;
+use super::stats::{NOISY, median_of, quantile, sorted};
 use crate::base::figures::counted;
 use crate::runtime::{Decoding, Times};
 
@@ -71,6 +72,33 @@ impl DecodingFigures {
         })
     }
 
+    /// The figure of a cell: `41.2 tok/s · TTFT 35.0 ms`, or the time to first token alone where it is the only one.
+    /// `is_quiet`: whether nothing speaks against the case's other times.
+    pub(super) fn figure(&self, is_quiet: bool) -> String {
+        let mark = if is_quiet && !self.is_noisy() {
+            ""
+        } else {
+            MARK
+        };
+        let first = format!("TTFT {}", ms(self.first_token_ms));
+        match self.decode_per_second {
+            Some(tokens) => format!("{mark}{} tok/s · {first}", per_second(tokens)),
+            None => format!("{mark}{first}"),
+        }
+    }
+
+    /// Whether the interquartile range of either time is above [`NOISY`] of its median.
+    fn is_noisy(&self) -> bool {
+        let is_wide = |samples: &[f64], median: f64| {
+            let sorted = sorted(samples.iter().copied());
+            sorted.len() > 1 && quantile(&sorted, 0.75) - quantile(&sorted, 0.25) > NOISY * median
+        };
+        is_wide(&self.first_token_samples_ms, self.first_token_ms)
+            || self
+                .next_token_ms
+                .is_some_and(|median| is_wide(&self.next_token_samples_ms, median))
+    }
+
     pub(super) fn part<'a>(&self, label: Option<&'static str>) -> Part<'a> {
         let of = |median: f64, samples: &[f64]| {
             let sorted = sorted(samples.iter().copied());
@@ -105,6 +133,7 @@ impl DecodingFigures {
             ),
             ("prefill", rate(self.prefill_per_second)),
             ("decode", rate(self.decode_per_second)),
+            ("not quiet", self.is_noisy().then(|| "noisy".to_owned())),
         ]);
         let note = Some("greedy, with a cache of keys and values".to_owned());
         let samples = self
@@ -144,6 +173,10 @@ mod tests {
             (Some(2000.0), Some(2000.0))
         );
         assert_eq!(figures.first_token_samples_ms, [1.0, 3.0, 9.0, 7.0]);
+        assert_eq!(figures.figure(true), "~2000 tok/s · TTFT 5.00 ms");
+        let quiet = DecodingFigures::of([round(&[5.0, 5.1], &[1.0, 1.01])].iter()).unwrap();
+        assert_eq!(quiet.figure(true), "1990 tok/s · TTFT 5.05 ms");
+        assert_eq!(quiet.figure(false), "~1990 tok/s · TTFT 5.05 ms");
         let facts = figures.part(None).facts;
         let told = |name: &str| {
             facts
@@ -164,6 +197,7 @@ mod tests {
     #[test]
     fn one_token_has_no_time_between_tokens_and_a_round_without_a_cache_no_figures() {
         let figures = DecodingFigures::of([round(&[2.0], &[])].iter()).unwrap();
+        assert_eq!(figures.figure(true), "TTFT 2.00 ms");
         assert_eq!(
             (figures.next_token_ms, figures.decode_per_second),
             (None, None)

@@ -87,6 +87,14 @@ impl Metrics {
         )
     }
 
+    /// The figure of a cell of the matrix: that of decoding where the case decodes with a cache, and else the latency.
+    pub(super) fn figure(&self) -> String {
+        match &self.decoding {
+            Some(decoding) => decoding.figure(self.is_quiet()),
+            None => self.latency(),
+        }
+    }
+
     /// `noisy, two modes`; None of a quiet figure.
     pub(super) fn why_not_quiet(&self) -> Option<String> {
         let words: Vec<&str> = self.doubts().into_iter().map(Doubt::word).collect();

@@ -19,6 +19,8 @@ use crate::device::Conditions;
 use crate::device::conditions::DeviceState;
 use crate::runtime::{RawMeasure, Times, UseOfCpu};
 
+/// An interquartile range above this share of the median makes samples noisy.
+pub(super) const NOISY: f64 = 0.1;
 /// The longest sample that escapes pre-emption often enough for the least wall time to be what the model takes, ms.
 pub const SHORT_MS: f64 = 2.0;
 
@@ -132,7 +134,7 @@ pub fn metrics(rounds: &[Ran<'_>], batch: Option<u64>) -> Option<Metrics> {
         p90_ms: tail(29, 0.9),
         p95_ms: tail(59, 0.95),
         p99_ms: tail(299, 0.99),
-        noisy: spread > 0.1 * median_ms,
+        noisy: spread > NOISY * median_ms,
         not_quiet: Vec::new(),
         samples: all.len() as u32,
         samples_ms,

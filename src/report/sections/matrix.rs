@@ -97,7 +97,7 @@ fn square<'a>(view: &View<'a>, cell: view::Cell<'a>) -> Option<Square<'a>> {
         view::Cell::Case(at, case) => (at, case),
     };
     let figure = match &case.metrics {
-        Some(metrics) => Some(metrics.latency()),
+        Some(metrics) => Some(metrics.figure()),
         None => case.untimed.then(|| UNTIMED.to_owned()),
     };
     let figure = figure.filter(|_| has_figure(case.status));
@@ -122,7 +122,7 @@ fn square<'a>(view: &View<'a>, cell: view::Cell<'a>) -> Option<Square<'a>> {
     })
 }
 
-/// What a figure is: `Latencies are medians of one inference, each of 1 round.`
+/// What a figure is: `Latencies are medians of one inference, each of 1 round.`, and what those of decoding are.
 fn statistic(view: &View<'_>) -> Option<String> {
     let timed = view
         .doc
@@ -130,9 +130,15 @@ fn statistic(view: &View<'_>) -> Option<String> {
         .iter()
         .filter(|case| has_figure(case.status))
         .filter_map(|case| case.metrics.as_ref());
-    let rounds = rounds_of(timed.map(|metrics| metrics.rounds.len()))?;
+    let rounds = rounds_of(timed.clone().map(|metrics| metrics.rounds.len()))?;
+    let decodes = timed.clone().any(|metrics| metrics.decoding.is_some());
+    let decoding = if decodes {
+        " Of models that decode with a cache: tokens per second of all rows, and the time to the first token (TTFT)."
+    } else {
+        ""
+    };
     Some(format!(
-        "Latencies are medians of one inference, each of {rounds}."
+        "Latencies are medians of one inference, each of {rounds}.{decoding}"
     ))
 }
 
