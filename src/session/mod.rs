@@ -10,6 +10,7 @@
 mod affected;
 mod auto;
 mod away;
+mod fits;
 pub(crate) mod git;
 mod half;
 mod live;

@@ -182,6 +182,8 @@ pub struct Settings {
     pub remeasure_seconds: Option<u64>,
     /// The seed of the order in which rounds follow each other; None chooses one.
     pub seed: Option<u64>,
+    /// Begin even if a step is expected to hold more memory than this machine has, or all to write more than is free.
+    pub oversized: bool,
     /// Ask no remote store, and send it nothing.
     pub no_remote: bool,
     /// A server that executes steps; what is None is as it is configured.
@@ -204,6 +206,7 @@ impl Default for Settings {
             backoff: Backoff::default(),
             remeasure_seconds: None,
             seed: None,
+            oversized: false,
             no_remote: false,
             executor: Said::default(),
             out_dir: OUT_DIR.into(),

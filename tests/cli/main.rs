@@ -72,6 +72,7 @@ mod page;
 #[path = "../support/mod.rs"]
 mod support;
 mod told;
+mod too_large;
 mod tokens;
 mod torch_index;
 mod untimed;

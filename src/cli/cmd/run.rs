@@ -73,6 +73,9 @@ pub(in crate::cli) struct RunArgs {
     /// [default: what the spec says, else 10]
     #[arg(long, value_name = "SECONDS", help_heading = "Measuring")]
     remeasure: Option<u64>,
+    /// Begin even if a step is expected to hold more memory than this machine has, or all to write more than is free
+    #[arg(long)]
+    oversized: bool,
     /// Exit with 0 instead of 3 if nothing ran, for jobs whose hardware may be absent
     #[arg(long)]
     allow_none: bool,
@@ -146,6 +149,7 @@ impl RunArgs {
             backoff: self.retry.backoff(),
             remeasure_seconds: self.remeasure,
             seed: None,
+            oversized: self.oversized,
             no_remote: self.no_remote,
             executor: Said {
                 url: self.executor.clone(),
@@ -288,6 +292,7 @@ pub(super) fn perform(
     show: &dyn Fn(&ReportDoc, Option<&Path>),
     printer: &Printer,
 ) -> anyhow::Result<(Exit, Vec<String>)> {
+    session.require_that_it_fits(&planned, settings)?;
     let mut console = Console::new(printer.verbosity());
     let ended = session.run(planned, settings, &console, &|left| console.uploads(left));
     console.close();

@@ -1,0 +1,41 @@
+//! Whether a plan fits this machine: looked at before its first step begins.
+
+use crate::base::fs;
+use crate::event::Event;
+use crate::exec;
+use crate::explain::{self, Total};
+use crate::session::{Planned, Session, Settings, away, sharing, usage};
+
+impl Session {
+    /// Returns an error of the user's making if a step is expected to hold more memory than this machine has, or all
+    /// steps to write more than is free where the store is.
+    ///
+    /// Nothing is required where steps execute elsewhere or outputs come from elsewhere: a step that would run here by
+    /// what is here may never begin.
+    pub fn require_that_it_fits(
+        &self,
+        planned: &Planned,
+        settings: &Settings,
+    ) -> anyhow::Result<()> {
+        let shares = !settings.no_remote && sharing::configured()?.is_some();
+        if settings.oversized || shares || away::configured(settings)?.is_some() {
+            return Ok(());
+        }
+        let options = self.options(planned, settings);
+        let unheard = |_: Event| {};
+        let context = self.context(&planned.project, &options, &unheard);
+        let previews = exec::preview(&context)?;
+        let forecasts = explain::forecasts(&context, &previews);
+        let total = Total::of(&planned.project.plan, &forecasts);
+        let space = fs::free_bytes(self.store.root());
+        let too_much = total.too_much(self.host.report.memory_bytes, space);
+        if too_much.is_empty() {
+            return Ok(());
+        }
+        let reasons = too_much.join("\n  ");
+        usage!(
+            "this run does not fit this machine, and nothing of it was begun\n  {reasons}\n  \
+             hint: `orch plan` has the figures of each step; --oversized begins nevertheless"
+        )
+    }
+}
