@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use safetensors::SafeTensors;
+use safetensors::tensor::TensorView;
 
 use super::slices::{self, Side, Slices};
-use super::{Comparison, Control, Dropped, Generation, Numerics, Verdict, as_floats};
+use super::tensor::Known;
+use super::values::{Values as _, with_values};
+use super::{Comparison, Control, Dropped, Generation, Numerics, Reference, Verdict};
 use crate::runtime::generation::Decoded;
 use crate::spec::Tolerance;
 
@@ -59,17 +62,12 @@ fn tensors<'b>(path: &Path, bytes: &'b [u8]) -> Result<SafeTensors<'b>, Evidence
     })
 }
 
-/// Outputs of floats by name: shape and values.
-type Floats = BTreeMap<String, (Vec<usize>, Vec<f64>)>;
-
-fn floats(path: &Path) -> Result<Floats, EvidenceError> {
-    let bytes = read(path)?;
-    let all = tensors(path, &bytes)?;
-    let floats = all.iter().filter_map(|(name, tensor)| {
-        let values = as_floats(tensor.dtype(), tensor.data())?;
-        Some((name.to_owned(), (tensor.shape().to_vec(), values)))
-    });
-    Ok(floats.collect())
+fn opened<'b>(
+    path: Option<&Path>,
+    bytes: Option<&'b [u8]>,
+) -> Result<Option<SafeTensors<'b>>, EvidenceError> {
+    let both = path.zip(bytes);
+    both.map(|(path, bytes)| tensors(path, bytes)).transpose()
 }
 
 impl Evidence<'_> {
@@ -80,8 +78,8 @@ impl Evidence<'_> {
         tolerance: &Tolerance,
     ) -> Result<(Verdict, Numerics, Option<String>), EvidenceError> {
         let reference = read(self.reference)?;
-        let reference = tensors(self.reference, &reference)?;
-        let against = |reference: &SafeTensors<'_>, path: &Path| {
+        let reference = Reference::of(tensors(self.reference, &reference)?);
+        let against = |reference: &Reference<'_>, path: &Path| {
             Ok::<_, EvidenceError>(Comparison::of(
                 &tensors(path, &read(path)?)?,
                 reference,
@@ -95,7 +93,7 @@ impl Evidence<'_> {
         let other = other.map(|path| against(&reference, path)).transpose()?;
         let on_control = self.control_outputs.zip(self.control_reference);
         let on_control = on_control
-            .map(|(ours, theirs)| against(&tensors(theirs, &read(theirs)?)?, ours))
+            .map(|(ours, theirs)| against(&Reference::of(tensors(theirs, &read(theirs)?)?), ours))
             .transpose()?;
         let dropped = self
             .dropped
@@ -163,35 +161,54 @@ impl Evidence<'_> {
     /// The slices of floats that are judged by their own magnitude, for outputs that agree.
     fn slices(
         &self,
-        reference: &SafeTensors<'_>,
+        reference: &Reference<'_>,
         tolerance: &Tolerance,
     ) -> Result<BTreeMap<String, Vec<Slices>>, EvidenceError> {
-        let floats =
-            |path: Option<&Path>| path.map(floats).transpose().map(Option::unwrap_or_default);
-        let mut ours = floats(Some(self.outputs))?;
-        let mut again = floats(self.control_outputs)?;
-        let mut other = floats(self.control_reference)?;
+        let bytes = |path: Option<&Path>| path.map(read).transpose();
+        let ours = read(self.outputs)?;
+        let again = bytes(self.control_outputs)?;
+        let other = bytes(self.control_reference)?;
+        let ours = tensors(self.outputs, &ours)?;
+        let again = opened(self.control_outputs, again.as_deref())?;
+        let other = opened(self.control_reference, other.as_deref())?;
         let mut found = BTreeMap::new();
-        for (name, tensor) in reference.iter() {
-            let Some(values) = as_floats(tensor.dtype(), tensor.data()) else {
+        for (name, tensor) in reference.tensors.iter() {
+            let Some(known) = reference.known.get(name) else {
                 continue;
             };
-            let shape = tensor.shape();
-            let of_shape = |file: &mut Floats| {
-                file.remove(name)
-                    .filter(|(other, _)| other == shape)
-                    .map(|(_, values)| values)
-            };
-            let Some(outputs) = of_shape(&mut ours) else {
+            let Some(ours) = alike(name, &tensor, Some(&ours)) else {
                 continue;
             };
-            let other = of_shape(&mut other);
-            let on_control = of_shape(&mut again).zip(other.clone());
-            let on_control =
-                on_control.map(|(again, other)| Side::new(again, other, Some(values.clone())));
-            let mut sides = vec![Side::new(outputs, values, other)];
-            sides.extend(on_control);
-            let small = slices::small(&sides, shape, tolerance);
+            let other = alike(name, &tensor, other.as_ref());
+            let again = other.and(alike(name, &tensor, again.as_ref()));
+            let small = with_values!(
+                tensor.dtype(),
+                [
+                    ours = ours,
+                    reference = tensor.data(),
+                    other = other.unwrap_or(tensor.data()),
+                    again = again.unwrap_or_default()
+                ],
+                {
+                    let known_of_other = Known::of(other);
+                    let mut sides = vec![Side {
+                        ours,
+                        reference,
+                        known,
+                        other,
+                    }];
+                    if again.len() == other.len() {
+                        sides.push(Side {
+                            ours: again,
+                            reference: other,
+                            known: &known_of_other,
+                            other: reference,
+                        });
+                    }
+                    slices::small(&sides, tensor.shape(), tolerance)
+                }
+            );
+            let small = small.unwrap_or_default();
             if !small.is_empty() {
                 found.insert(name.to_owned(), small);
             }
@@ -220,6 +237,17 @@ impl Evidence<'_> {
             reason,
         })
     }
+}
+
+/// The bytes of the tensor of this name, if it is of the same shape and type.
+fn alike<'b>(
+    name: &str,
+    tensor: &TensorView<'_>,
+    file: Option<&SafeTensors<'b>>,
+) -> Option<&'b [u8]> {
+    let found = file?.tensor(name).ok()?;
+    let is_alike = found.shape() == tensor.shape() && found.dtype() == tensor.dtype();
+    is_alike.then(|| found.data())
 }
 
 /// The verdict and, unless it is a pass, the reason.

@@ -3,6 +3,7 @@
 //! The distance between two ids means nothing, so a bound that is made for values of another size must not hold for them.
 
 use super::tokens::ROUNDING;
+use super::values::Values;
 
 /// A slice of fewer places tells nothing by itself.
 const LEAST: usize = 4;
@@ -12,7 +13,7 @@ const MOST: f64 = 16_777_216.0;
 const STEP: f64 = 1.0 / 256.0;
 
 /// Names the first slice of whole numbers of which more than the share `least` allows are other ones.
-pub(super) fn wrong(a: &[f64], b: &[f64], shape: &[usize], least: f64) -> Option<String> {
+pub(super) fn wrong<V: Values>(a: V, b: V, shape: &[usize], least: f64) -> Option<String> {
     (0..shape.len())
         .filter(|axis| b.len() >= LEAST * shape[*axis].max(1))
         .find_map(|axis| {
@@ -23,9 +24,10 @@ pub(super) fn wrong(a: &[f64], b: &[f64], shape: &[usize], least: f64) -> Option
             let index = |at: usize| at / stride % shape[axis];
             let mut is_ids = vec![true; shape[axis]];
             let mut is_any = vec![false; shape[axis]];
-            for (at, value) in b.iter().enumerate() {
-                is_ids[index(at)] &= is_whole(*value);
-                is_any[index(at)] |= *value != 0.0;
+            for at in 0..b.len() {
+                let value = b.at(at);
+                is_ids[index(at)] &= is_whole(value);
+                is_any[index(at)] |= value != 0.0;
             }
             if !is_ids
                 .iter()
@@ -35,7 +37,9 @@ pub(super) fn wrong(a: &[f64], b: &[f64], shape: &[usize], least: f64) -> Option
                 return None;
             }
             let mut off = vec![0usize; shape[axis]];
-            for (at, (a, b)) in a.iter().zip(b).enumerate() {
+            for at in 0..b.len() {
+                let a = a.at(at);
+                let b = b.at(at);
                 let is_near = (a - b).abs() <= (STEP * b.abs()).max(0.5);
                 off[index(at)] += usize::from(!is_near);
             }
@@ -57,7 +61,7 @@ fn is_whole(value: f64) -> bool {
 }
 
 /// Whether the first few places of any slice of the axis are whole numbers, as all places of ids are.
-fn may_be_ids(b: &[f64], shape: &[usize], axis: usize) -> bool {
+fn may_be_ids<V: Values>(b: V, shape: &[usize], axis: usize) -> bool {
     const FEW: usize = 16;
     let stride: usize = shape[axis + 1..].iter().product();
     (0..shape[axis]).any(|index| {
@@ -65,6 +69,6 @@ fn may_be_ids(b: &[f64], shape: &[usize], axis: usize) -> bool {
             .step_by(shape[axis] * stride)
             .flat_map(|begin| begin..begin + stride)
             .take(FEW)
-            .all(|at| is_whole(b[at]))
+            .all(|at| is_whole(b.at(at)))
     })
 }

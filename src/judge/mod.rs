@@ -13,6 +13,7 @@ mod slices;
 mod tensor;
 mod tokens;
 mod used;
+mod values;
 #[cfg(test)]
 mod tests;
 
@@ -27,7 +28,9 @@ use crate::spec::Tolerance;
 pub use evidence::{Evidence, EvidenceError};
 pub use generation::{Generation, OtherToken};
 pub use slices::Slices;
+use tensor::Known;
 pub use tensor::{Rows, TensorNumerics};
+use values::with_values;
 
 /// What a case comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,6 +124,27 @@ pub struct Dropped {
     pub tokens: Option<f64>,
 }
 
+/// A reference, with what is known of its tensors of floats whatever is held against them.
+pub(crate) struct Reference<'b> {
+    pub(crate) tensors: SafeTensors<'b>,
+    known: BTreeMap<String, Known>,
+}
+
+impl<'b> Reference<'b> {
+    pub(crate) fn of(tensors: SafeTensors<'b>) -> Self {
+        let known = tensors
+            .iter()
+            .filter_map(|(name, tensor)| Some((name.to_owned(), known(&tensor)?)));
+        let known = known.collect();
+        Self { tensors, known }
+    }
+}
+
+/// None of a tensor that is not of floats.
+fn known(tensor: &TensorView<'_>) -> Option<Known> {
+    with_values!(tensor.dtype(), [values = tensor.data()], Known::of(values))
+}
+
 /// One set of outputs against another.
 pub(crate) struct Comparison {
     pub(crate) tensors: BTreeMap<String, TensorNumerics>,
@@ -133,12 +157,13 @@ impl Comparison {
     /// `tokens` names outputs whose whole numbers are tokens.
     pub(crate) fn of(
         ours: &SafeTensors<'_>,
-        theirs: &SafeTensors<'_>,
+        theirs: &Reference<'_>,
         tolerance: &Tolerance,
         tokens: &[String],
     ) -> Self {
         let ours: BTreeMap<_, _> = ours.iter().collect();
-        let theirs: BTreeMap<_, _> = theirs.iter().collect();
+        let known = &theirs.known;
+        let theirs: BTreeMap<_, _> = theirs.tensors.iter().collect();
         let mut made = Self {
             tensors: BTreeMap::new(),
             agreeing: Vec::new(),
@@ -160,6 +185,7 @@ impl Comparison {
             match one(
                 output,
                 reference,
+                known.get(*name),
                 tolerance,
                 tokens.iter().any(|token| token == name),
             ) {
@@ -213,6 +239,7 @@ impl Comparison {
 fn one(
     output: &TensorView<'_>,
     reference: &TensorView<'_>,
+    known: Option<&Known>,
     tolerance: &Tolerance,
     is_tokens: bool,
 ) -> Result<(TensorNumerics, Option<String>), String> {
@@ -233,9 +260,13 @@ fn one(
     let ours = output.data();
     let theirs = reference.data();
     let name = dtype.to_string();
-    if let Some(b) = as_floats(dtype, theirs) {
-        let a = as_floats(dtype, ours).expect("BUG: both have one type");
-        return tensor::floats(&a, &b, shape, &name, tolerance);
+    if let Some(known) = known {
+        let found = with_values!(
+            dtype,
+            [a = ours, b = theirs],
+            tensor::floats(a, b, known, shape, &name, tolerance)
+        );
+        return found.expect("BUG: floats alone are known by themselves");
     }
     match (as_whole(dtype, ours), as_whole(dtype, theirs)) {
         (Some(a), Some(b)) if is_tokens => Ok(tokens::tokens(&a, &b, shape, &name, tolerance)),

@@ -2,6 +2,10 @@
 //!
 //! They are compared as a set of places. As values they would drown all others: one of them makes every sum its own.
 
+use rayon::prelude::*;
+
+use super::values::Values;
+
 /// No computed value of a model is so large.
 const ALWAYS: f64 = 1e30;
 /// The least magnitude of a mask: −1e4 lies on top of a score.
@@ -22,15 +26,27 @@ pub(super) struct Sentinels {
 }
 
 impl Sentinels {
-    pub(super) fn of(reference: &[f64]) -> Self {
-        let above = gap(reference);
+    pub(super) fn of<V: Values>(reference: V) -> Self {
+        let largest = reference
+            .blocks()
+            .map(|block| block.fold(0.0, |largest: f64, at| largest.max(reference.at(at).abs())));
+        let largest = largest.reduce(|| 0.0, f64::max);
+        if largest < LEAST {
+            let places = Vec::new();
+            return Self { places, largest };
+        }
+        Self::among_large(reference)
+    }
+
+    /// The same where some values are so large that they may be sentinels.
+    fn among_large<V: Values>(reference: V) -> Self {
+        let values = || (0..reference.len()).map(|at| reference.at(at));
+        let above = gap(values());
         let is_always = |value: f64| value.abs() >= ALWAYS;
         let is_candidate =
             |value: f64| above.is_some_and(|above| value.abs() >= above) && !is_always(value);
         let is_mask = [1.0, -1.0].map(|sign: f64| {
-            let of_sign = reference
-                .iter()
-                .filter(|value| is_candidate(**value) && value.signum() == sign);
+            let of_sign = values().filter(|value| is_candidate(*value) && value.signum() == sign);
             let (least, most) = of_sign.fold((f64::INFINITY, 0.0f64), |(least, most), v| {
                 (least.min(v.abs()), most.max(v.abs()))
             });
@@ -40,11 +56,10 @@ impl Sentinels {
             is_always(value)
                 || is_candidate(value) && is_mask[usize::from(value.is_sign_negative())]
         };
-        let computed = reference.iter().filter(|value| !is_sentinel(**value));
+        let computed = values().filter(|value| !is_sentinel(*value));
         let largest = computed.fold(0.0f64, |largest, value| largest.max(value.abs()));
-        let is_any = reference.iter().any(|value| is_sentinel(*value));
-        let places = if is_any {
-            reference.iter().map(|value| is_sentinel(*value)).collect()
+        let places = if values().any(is_sentinel) {
+            values().map(is_sentinel).collect()
         } else {
             Vec::new()
         };
@@ -63,12 +78,12 @@ impl Sentinels {
     }
 
     /// The first of these places at which `ours` holds something else: within 1 %, or as much as half precision can say.
-    pub(super) fn misplaced(&self, ours: &[f64], reference: &[f64]) -> Option<usize> {
+    pub(super) fn misplaced<V: Values>(&self, ours: V, reference: V) -> Option<usize> {
         (0..self.places.len())
             .filter(|at| self.places[*at])
             .find(|&at| {
-                let a = ours[at];
-                let b = reference[at];
+                let a = ours.at(at);
+                let b = reference.at(at);
                 let is_saturated = a.abs() >= HALF && a.abs() >= 10.0 * self.largest;
                 let is_near = a == b || (a - b).abs() <= 0.01 * b.abs() && b.is_finite();
                 a.signum() != b.signum() || !(is_near || is_saturated)
@@ -77,10 +92,9 @@ impl Sentinels {
 }
 
 /// The magnitude from which on values may be a mask's: above the last gap in the sorted magnitudes.
-fn gap(reference: &[f64]) -> Option<f64> {
+fn gap(reference: impl Iterator<Item = f64>) -> Option<f64> {
     let magnitudes = reference
-        .iter()
-        .map(|value| value.abs())
+        .map(f64::abs)
         .filter(|size| *size > 0.0 && *size < ALWAYS);
     let mut large = Vec::new();
     let mut below = 0.0f64;

@@ -5,8 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::sentinel::Sentinels;
-use super::tensor::{COLUMN, furthest, ratio, scale};
+use super::tensor::{COLUMN, Known, furthest, ratio};
+use super::values::Values;
 use crate::spec::Tolerance;
 
 /// A slice of fewer values tells nothing by itself.
@@ -66,30 +66,22 @@ impl Slices {
 }
 
 /// One output for one input.
-pub(super) struct Side {
-    ours: Vec<f64>,
-    reference: Vec<f64>,
-    /// What the reference gives for the other input.
-    other: Vec<f64>,
-    computed: Vec<bool>,
-    scale: f64,
+pub(super) struct Side<'k, V> {
+    pub(super) ours: V,
+    pub(super) reference: V,
+    pub(super) known: &'k Known,
+    /// What the reference gives for the other input; the reference itself where there is none.
+    pub(super) other: V,
 }
 
-impl Side {
-    pub(super) fn new(ours: Vec<f64>, reference: Vec<f64>, other: Option<Vec<f64>>) -> Self {
-        let sentinels = Sentinels::of(&reference);
-        let scale = scale(&reference, &sentinels);
-        let other = other.unwrap_or_else(|| reference.clone());
-        let computed = (0..reference.len())
-            .map(|at| !sentinels.holds(at) && other[at].abs() < MARK)
-            .collect();
-        Self {
-            ours,
-            reference,
-            other,
-            computed,
-            scale,
-        }
+impl<V: Values> Side<'_, V> {
+    fn is_computed(&self, at: usize) -> bool {
+        !self.known.sentinels.holds(at) && self.other.at(at).abs() < MARK
+    }
+
+    /// The places that hold a computed value.
+    fn computed(&self) -> impl Iterator<Item = usize> {
+        (0..self.reference.len()).filter(|at| self.is_computed(*at))
     }
 }
 
@@ -114,12 +106,12 @@ impl Answer {
         }
     }
 
-    fn at(self, side: &Side, at: usize, mean: f64) -> f64 {
+    fn at<V: Values>(self, side: &Side<'_, V>, at: usize, mean: f64) -> f64 {
         match self {
             Self::Zeros => 0.0,
-            Self::Negative => -side.reference[at],
+            Self::Negative => -side.reference.at(at),
             Self::Constant => mean,
-            Self::Other => side.other[at],
+            Self::Other => side.other.at(at),
         }
     }
 }
@@ -179,15 +171,19 @@ impl Axis {
 }
 
 /// The slices of all axes that are judged by their own magnitude.
-pub(super) fn small(sides: &[Side], shape: &[usize], tolerance: &Tolerance) -> Vec<Slices> {
+pub(super) fn small<V: Values>(
+    sides: &[Side<'_, V>],
+    shape: &[usize],
+    tolerance: &Tolerance,
+) -> Vec<Slices> {
     let all: usize = shape.iter().product();
     let axes = (0..shape.len()).filter(|axis| shape[*axis] >= 2 && all >= LEAST * shape[*axis]);
     axes.filter_map(|axis| of_axis(sides, shape, axis, tolerance))
         .collect()
 }
 
-fn of_axis(
-    sides: &[Side],
+fn of_axis<V: Values>(
+    sides: &[Side<'_, V>],
     shape: &[usize],
     number: usize,
     tolerance: &Tolerance,
@@ -198,7 +194,10 @@ fn of_axis(
         stride,
         is_last: number + 1 == shape.len(),
     };
-    let scale = sides.iter().map(|side| side.scale).fold(0.0, f64::max);
+    let scale = sides
+        .iter()
+        .map(|side| side.known.scale)
+        .fold(0.0, f64::max);
     let residue = (RESIDUE * scale).powi(2);
     let is_settled = |index| is_settled(sides, &axis, index, residue, tolerance);
     if (0..axis.size).all(is_settled) {
@@ -208,8 +207,8 @@ fn of_axis(
 }
 
 /// The same by sums over all values of each slice.
-fn by_sums(
-    sides: &[Side],
+fn by_sums<V: Values>(
+    sides: &[Side<'_, V>],
     axis: &Axis,
     number: usize,
     residue: f64,
@@ -271,8 +270,8 @@ fn by_sums(
 /// what rounding leaves.
 ///
 /// A few values show the former, as a rule, which spares most outputs the sums over all of theirs.
-fn is_settled(
-    sides: &[Side],
+fn is_settled<V: Values>(
+    sides: &[Side<'_, V>],
     axis: &Axis,
     index: usize,
     residue: f64,
@@ -283,13 +282,13 @@ fn is_settled(
     let mut count = 0;
     let mut signal = 0.0;
     for side in sides {
-        let bound = |b: f64| most * (tolerance.atol * side.scale + tolerance.rtol * b.abs());
+        let bound = |b: f64| most * (tolerance.atol * side.known.scale + tolerance.rtol * b.abs());
         let mut first: Option<f64> = None;
         for at in axis.places(index, side.reference.len()) {
-            if !side.computed[at] {
+            if !side.is_computed(at) {
                 continue;
             }
-            let b = side.reference[at];
+            let b = side.reference.at(at);
             count += 1;
             signal += b.powi(2);
             refused[0] |= b.abs() > bound(b);
@@ -297,7 +296,7 @@ fn is_settled(
             // Two values so far apart that no constant is near to both.
             let first = *first.get_or_insert(b);
             refused[2] |= (b - first).abs() > bound(b) + bound(first);
-            refused[3] |= (side.other[at] - b).abs() > bound(b);
+            refused[3] |= (side.other.at(at) - b).abs() > bound(b);
             if refused == [true; 4] {
                 return true;
             }
@@ -306,14 +305,14 @@ fn is_settled(
     signal <= f64::from(count.max(1)) * residue
 }
 
-fn summed(sides: &[Side], axis: &Axis) -> Vec<Sums> {
+fn summed<V: Values>(sides: &[Side<'_, V>], axis: &Axis) -> Vec<Sums> {
     let mut sums = vec![Sums::default(); axis.size];
     for side in sides {
-        for at in (0..side.reference.len()).filter(|at| side.computed[*at]) {
+        for at in side.computed() {
             let one = &mut sums[axis.index(at)];
             one.count += 1;
-            one.signal += side.reference[at].powi(2);
-            one.error += (side.ours[at] - side.reference[at]).powi(2);
+            one.signal += side.reference.at(at).powi(2);
+            one.error += (side.ours.at(at) - side.reference.at(at)).powi(2);
         }
     }
     sums
@@ -327,13 +326,13 @@ struct Means {
     reference: f64,
 }
 
-fn means(side: &Side, axis: &Axis) -> Vec<Means> {
+fn means<V: Values>(side: &Side<'_, V>, axis: &Axis) -> Vec<Means> {
     let mut means = vec![Means::default(); axis.size];
-    for at in (0..side.reference.len()).filter(|at| side.computed[*at]) {
+    for at in side.computed() {
         let one = &mut means[axis.index(at)];
         one.count += 1;
-        one.ours += side.ours[at];
-        one.reference += side.reference[at];
+        one.ours += side.ours.at(at);
+        one.reference += side.reference.at(at);
     }
     for one in &mut means {
         let count = one.count.max(1) as f64;
@@ -377,8 +376,8 @@ impl Bounds {
 }
 
 /// What comes of each slice with this answer in it.
-fn answered(
-    sides: &[Side],
+fn answered<V: Values>(
+    sides: &[Side<'_, V>],
     axis: &Axis,
     answer: Answer,
     means: &[Vec<Means>],
@@ -388,7 +387,7 @@ fn answered(
     let share = 10f64.powf(-tolerance.snr / 10.0);
     let mut found = vec![Answered::default(); axis.size];
     for (side, means) in sides.iter().zip(means) {
-        let all = side.computed.iter().filter(|computed| **computed).count();
+        let all = side.computed().count();
         for (one, on) in found
             .iter_mut()
             .zip(on_side(side, axis, answer, means, tolerance))
@@ -406,19 +405,19 @@ fn answered(
     found
 }
 
-fn on_side(
-    side: &Side,
+fn on_side<V: Values>(
+    side: &Side<'_, V>,
     axis: &Axis,
     answer: Answer,
     means: &[Means],
     tolerance: &Tolerance,
 ) -> Vec<OnSide> {
     let mut found = vec![OnSide::default(); axis.size];
-    for at in (0..side.reference.len()).filter(|at| side.computed[*at]) {
+    for at in side.computed() {
         let index = axis.index(at);
         let one = &mut found[index];
-        let a = side.ours[at];
-        let b = side.reference[at];
+        let a = side.ours.at(at);
+        let b = side.reference.at(at);
         let w = answer.at(side, at, means[index].reference);
         // Of all constants the nearest to ours.
         let of_ours = if answer == Answer::Constant {
@@ -432,9 +431,9 @@ fn on_side(
         one.distance += (w - b).powi(2);
         one.from_ours += (a - of_ours).powi(2);
         one.bounds
-            .add(ratio(w, b, side.scale, tolerance), tolerance);
+            .add(ratio(w, b, side.known.scale, tolerance), tolerance);
         one.bounds_as_ours
-            .add(ratio(of_ours, b, side.scale, tolerance), tolerance);
+            .add(ratio(of_ours, b, side.known.scale, tolerance), tolerance);
     }
     found
 }
@@ -469,8 +468,14 @@ mod tests {
             let ours = reference
                 .iter()
                 .map(|value| value + 1e-6 * random.random_range(-1.0..1.0))
-                .collect();
-            let sides = [Side::new(ours, reference, Some(other))];
+                .collect::<Vec<f64>>();
+            let known = Known::of(&reference[..]);
+            let sides = [Side {
+                ours: &ours[..],
+                reference: &reference[..],
+                known: &known,
+                other: &other[..],
+            }];
             let tolerance = Tolerance::usual(Precision::Fp32);
             for number in 0..2 {
                 let axis = Axis {
@@ -478,7 +483,7 @@ mod tests {
                     stride: if number == 0 { shape[1] } else { 1 },
                     is_last: number == 1,
                 };
-                let residue = (RESIDUE * sides[0].scale).powi(2);
+                let residue = (RESIDUE * sides[0].known.scale).powi(2);
                 let is_settled = |index| is_settled(&sides, &axis, index, residue, &tolerance);
                 if (0..axis.size).all(is_settled) {
                     settled += 1;

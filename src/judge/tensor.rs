@@ -1,9 +1,11 @@
 //! One tensor against its reference: by value, by the places of its sentinels, by direction and by noise.
 
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::ids;
 use super::sentinel::Sentinels;
+use super::values::{BLOCK, Values, median_magnitude};
 use crate::spec::Tolerance;
 
 /// How many times the bound a value may be off at most, where a budget lets values beyond the bound.
@@ -84,56 +86,78 @@ pub struct Rows {
     pub p01: f64,
 }
 
+/// What a reference tensor of floats is by itself, whatever is held against it.
+pub(crate) struct Known {
+    nans: usize,
+    pub(super) sentinels: Sentinels,
+    pub(super) scale: f64,
+}
+
+impl Known {
+    pub(super) fn of<V: Values>(values: V) -> Self {
+        let sentinels = Sentinels::of(values);
+        Self {
+            nans: values.nans(),
+            scale: scale(values, &sentinels),
+            sentinels,
+        }
+    }
+}
+
 /// Floats: `a` are ours, `b` the reference's, both row-major and of `shape`. The reason is None where they agree; Err where
 /// there is nothing to reckon with.
-pub(super) fn floats(
-    a: &[f64],
-    b: &[f64],
+pub(super) fn floats<V: Values>(
+    a: V,
+    b: V,
+    known: &Known,
     shape: &[usize],
     dtype: &str,
     tolerance: &Tolerance,
 ) -> Result<(TensorNumerics, Option<String>), String> {
     let mut figures = TensorNumerics::new(shape, dtype);
-    for (values, whose) in [(b, "the reference"), (a, "the output")] {
-        let nans = values.iter().filter(|value| value.is_nan()).count();
+    for (nans, whose) in [(known.nans, "the reference"), (a.nans(), "the output")] {
         if nans > 0 {
-            return Err(format!(
-                "{whose} holds {nans} NaN of {} values",
-                values.len()
-            ));
+            return Err(format!("{whose} holds {nans} NaN of {} values", b.len()));
         }
     }
-    let sentinels = Sentinels::of(b);
+    let Known {
+        sentinels, scale, ..
+    } = known;
     figures.sentinels = sentinels.count() as u64;
-    figures.scale = scale(b, &sentinels);
+    figures.scale = *scale;
     let wrong = sentinels.misplaced(a, b).map(|at| {
         format!(
             "at {:?} it is {} where the reference has the sentinel {}",
             place(at, shape),
-            six(a[at]),
-            six(b[at])
+            six(a.at(at)),
+            six(b.at(at))
         )
     });
 
+    let held = Held {
+        a,
+        b,
+        known,
+        tolerance,
+        width: row_width(shape, b.len()),
+    };
+    let (blocks, columns) = held.blocks(shape);
+    if let Some(at) = blocks.iter().find_map(|block| block.not_finite) {
+        return Err(format!(
+            "at {:?} it is {} where the reference is {}",
+            place(at, shape),
+            a.at(at),
+            six(b.at(at))
+        ));
+    }
     let mut total = Sums::default();
     let mut farthest = 0;
     let mut over = 0;
-    let mut columns = Columns::of(b.len(), shape);
-    for at in (0..b.len()).filter(|&at| !sentinels.holds(at)) {
-        if !a[at].is_finite() {
-            return Err(format!(
-                "at {:?} it is {} where the reference is {}",
-                place(at, shape),
-                a[at],
-                six(b[at])
-            ));
-        }
-        total.add(a[at], b[at]);
-        let ratio = ratio(a[at], b[at], figures.scale, tolerance);
-        over += usize::from(ratio > 1.0);
-        columns.add(at, ratio);
-        if ratio > figures.worst {
-            (figures.worst, farthest) = (ratio, at);
+    for block in &blocks {
+        total.merge(&block.total);
+        over += block.over;
+        if block.worst > figures.worst {
+            (figures.worst, farthest) = (block.worst, block.farthest);
         }
     }
     figures.max_abs = total.max_abs.min(MOST);
@@ -142,12 +166,25 @@ pub(super) fn floats(
     figures.column_over = columns.worst();
     figures.cosine = (total.count >= 2).then(|| total.cosine());
     figures.snr_db = (total.count >= 2).then(|| total.snr_db());
-    (figures.row_cosine, figures.row_snr_db) = rows(a, b, shape, &sentinels, figures.scale);
+    figures.row_cosine = worst(
+        blocks
+            .iter()
+            .flat_map(|block| &block.cosines)
+            .copied()
+            .collect(),
+    );
+    figures.row_snr_db = worst(
+        blocks
+            .iter()
+            .flat_map(|block| &block.noises)
+            .copied()
+            .collect(),
+    );
     let wrong = wrong.or_else(|| {
         let far = || {
             let at = place(farthest, shape);
-            let ours = six(a[farthest]);
-            let theirs = six(b[farthest]);
+            let ours = six(a.at(farthest));
+            let theirs = six(b.at(farthest));
             format!("the farthest at {at:?}: {ours} where the reference is {theirs}")
         };
         beyond(&figures, tolerance, over, total.count, far)
@@ -155,6 +192,98 @@ pub(super) fn floats(
     let wrong = wrong.or_else(|| ids::wrong(a, b, shape, tolerance.tokens));
     figures.worst = figures.worst.min(MOST);
     Ok((figures, wrong))
+}
+
+/// Two tensors that are held against each other, in blocks of whole rows.
+struct Held<'k, V> {
+    a: V,
+    b: V,
+    known: &'k Known,
+    tolerance: &'k Tolerance,
+    /// Values of a row of the last axis.
+    width: usize,
+}
+
+/// What a block of rows comes to.
+#[derive(Default)]
+struct Block {
+    total: Sums,
+    /// Cosine, and signal to noise, of each row that has a direction.
+    cosines: Vec<f64>,
+    noises: Vec<f64>,
+    over: usize,
+    /// The largest ratio to a bound, and where it is.
+    worst: f64,
+    farthest: usize,
+    /// The first place at which ours is not finite.
+    not_finite: Option<usize>,
+}
+
+impl<V: Values> Held<'_, V> {
+    /// The blocks in their order, and the columns of all. Sums are those of one thread, however many there are.
+    fn blocks(&self, shape: &[usize]) -> (Vec<Block>, Columns) {
+        let rows = self.b.len().div_ceil(self.width);
+        let in_block = (BLOCK / self.width).max(1);
+        let blocks: Vec<_> = (0..rows)
+            .step_by(in_block)
+            .map(|first| first..rows.min(first + in_block))
+            .collect();
+        // Each thread counts columns of its own, which are added: so no more parts than threads.
+        let in_part = blocks.len().div_ceil(rayon::current_num_threads()).max(1);
+        let parts = blocks.par_chunks(in_part).map(|blocks| {
+            let mut columns = Columns::of(self.b.len(), shape);
+            let blocks = blocks
+                .iter()
+                .map(|rows| self.block(rows.clone(), &mut columns));
+            (blocks.collect::<Vec<Block>>(), columns)
+        });
+        let parts: Vec<(Vec<Block>, Columns)> = parts.collect();
+        let mut all = Vec::new();
+        let mut columns = Columns::of(self.b.len(), shape);
+        for (blocks, of_part) in parts {
+            all.extend(blocks);
+            columns.merge(&of_part);
+        }
+        (all, columns)
+    }
+
+    fn block(&self, rows: std::ops::Range<usize>, columns: &mut Columns) -> Block {
+        let Known {
+            sentinels, scale, ..
+        } = self.known;
+        let mut block = Block::default();
+        for row in rows {
+            let begin = row * self.width;
+            let mut sums = Sums::default();
+            for at in begin..self.b.len().min(begin + self.width) {
+                if sentinels.holds(at) {
+                    continue;
+                }
+                let a = self.a.at(at);
+                let b = self.b.at(at);
+                if !a.is_finite() {
+                    block.not_finite = Some(at);
+                    return block;
+                }
+                sums.add(a, b);
+                let ratio = ratio(a, b, *scale, self.tolerance);
+                block.over += usize::from(ratio > 1.0);
+                columns.add(at - begin, ratio);
+                if ratio > block.worst {
+                    block.worst = ratio;
+                    block.farthest = at;
+                }
+            }
+            let has_direction =
+                || (sums.theirs_squared / sums.count as f64).sqrt() >= FAINT * scale;
+            if sums.count >= 2 && has_direction() {
+                block.cosines.push(sums.cosine());
+                block.noises.push(sums.snr_db());
+            }
+            block.total.merge(&sums);
+        }
+        block
+    }
 }
 
 /// Whole numbers and truth values: equal everywhere, or wrong.
@@ -201,25 +330,22 @@ pub(super) fn ratio(a: f64, b: f64, scale: f64, tolerance: &Tolerance) -> f64 {
 }
 
 /// The root mean square of the nonzero values, each clipped to four times their median: a few giants do not move it.
-pub(super) fn scale(b: &[f64], sentinels: &Sentinels) -> f64 {
-    let mut sizes: Vec<f64> = (0..b.len())
-        .filter(|&at| !sentinels.holds(at) && b[at] != 0.0)
-        .map(|at| b[at].abs())
-        .collect();
-    if sizes.is_empty() {
+fn scale<V: Values>(b: V, sentinels: &Sentinels) -> f64 {
+    let is_counted = |at: usize| !sentinels.holds(at) && b.at(at) != 0.0;
+    let Some(median) = median_magnitude(b, is_counted) else {
         return 1.0;
-    }
-    let is_odd = sizes.len() % 2 == 1;
-    let middle = sizes.len() / 2;
-    let (below, upper, _) = sizes.select_nth_unstable_by(middle, f64::total_cmp);
-    let lower = if is_odd {
-        *upper
-    } else {
-        below.iter().copied().fold(0.0, f64::max)
     };
-    let most = 4.0 * ((lower + *upper) / 2.0);
-    let scale =
-        (sizes.iter().map(|size| size.min(most).powi(2)).sum::<f64>() / sizes.len() as f64).sqrt();
+    let most = 4.0 * median;
+    let clipped = b.blocks().map(|block| {
+        let counted = block.filter(|at| is_counted(*at));
+        counted.fold((0.0, 0usize), |(sum, count), at| {
+            (sum + b.at(at).abs().min(most).powi(2), count + 1)
+        })
+    });
+    let clipped: Vec<(f64, usize)> = clipped.collect();
+    let sum: f64 = clipped.iter().map(|(sum, _)| sum).sum();
+    let count: usize = clipped.iter().map(|(_, count)| count).sum();
+    let scale = (sum / count as f64).sqrt();
     if scale > 0.0 { scale } else { 1.0 }
 }
 
@@ -307,13 +433,18 @@ impl Columns {
         Self(vec![Column::default(); width])
     }
 
-    /// Adds the ratio of a value to its bound.
-    fn add(&mut self, at: usize, ratio: f64) {
-        if !self.0.is_empty() {
-            let width = self.0.len();
-            let column = &mut self.0[at % width];
+    /// Adds the ratio of a column's value to its bound.
+    fn add(&mut self, column: usize, ratio: f64) {
+        if let Some(column) = self.0.get_mut(column) {
             column.count += 1;
             column.over += u32::from(ratio > 1.0);
+        }
+    }
+
+    fn merge(&mut self, others: &Self) {
+        for (one, other) in self.0.iter_mut().zip(&others.0) {
+            one.count += other.count;
+            one.over += other.over;
         }
     }
 
@@ -352,6 +483,16 @@ impl Sums {
         self.noise += off * off;
     }
 
+    fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.max_abs = self.max_abs.max(other.max_abs);
+        self.sum_abs += other.sum_abs;
+        self.ours_squared += other.ours_squared;
+        self.theirs_squared += other.theirs_squared;
+        self.product += other.product;
+        self.noise += other.noise;
+    }
+
     /// 1 where both are equal, 0 where one alone is zero or a sum overflows.
     fn cosine(&self) -> f64 {
         if self.noise == 0.0 {
@@ -376,31 +517,6 @@ impl Sums {
             db.clamp(-MOST_DB, MOST_DB)
         }
     }
-}
-
-/// Cosine and signal to noise of the rows of the last axis that have a direction.
-fn rows(
-    a: &[f64],
-    b: &[f64],
-    shape: &[usize],
-    sentinels: &Sentinels,
-    scale: f64,
-) -> (Option<Rows>, Option<Rows>) {
-    let width = row_width(shape, b.len());
-    let mut cosines = Vec::new();
-    let mut noises = Vec::new();
-    for begin in (0..b.len()).step_by(width) {
-        let mut sums = Sums::default();
-        let is_computed = |at: &usize| !sentinels.holds(*at);
-        (begin..begin + width)
-            .filter(is_computed)
-            .for_each(|at| sums.add(a[at], b[at]));
-        if sums.count >= 2 && (sums.theirs_squared / sums.count as f64).sqrt() >= FAINT * scale {
-            cosines.push(sums.cosine());
-            noises.push(sums.snr_db());
-        }
-    }
-    (worst(cosines), worst(noises))
 }
 
 /// How many values a row of the last axis has; what has no such axis is one row.

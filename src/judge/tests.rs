@@ -352,6 +352,7 @@ fn verdicts_and_figures_are_those_of_the_table() {
         let found = one(
             &ours,
             &theirs,
+            known(&theirs).as_ref(),
             &tolerance,
             case.get("tokens") == Some(&true.into()),
         );
@@ -439,4 +440,28 @@ fn slices_are_judged_as_those_of_the_table() {
             "{name}"
         );
     }
+}
+
+#[test]
+fn figures_are_the_same_however_many_threads_there_are() {
+    let value = |at: usize, step: f64| (at as f64 * step).sin();
+    let bytes = |step: f64| -> Vec<u8> {
+        let values = (0..3 * values::BLOCK + 1).map(|at| value(at, step) as f32);
+        values.flat_map(f32::to_le_bytes).collect()
+    };
+    let reference = bytes(0.1);
+    let ours = bytes(0.100_000_01);
+    let judged = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+        pool.build().unwrap().install(|| {
+            let shape = vec![reference.len() / 4 / 7, 7];
+            let theirs = TensorView::new(Dtype::F32, shape.clone(), &reference).unwrap();
+            let ours = TensorView::new(Dtype::F32, shape, &ours).unwrap();
+            let tolerance = Tolerance::usual(Precision::Fp32);
+            one(&ours, &theirs, known(&theirs).as_ref(), &tolerance, false).unwrap()
+        })
+    };
+    let (figures, reason) = judged(1);
+    assert!(figures.worst > 0.0 && figures.row_cosine.is_some());
+    assert_eq!(judged(3), (figures, reason));
 }
