@@ -44,7 +44,12 @@ const HOMES: &[(&str, &[&str])] = &[
     ("torch_sys", &["bin/orch-torch.rs"]),
     (
         "rayon",
-        &["store/", "exec/schedule/steps.rs", "provision/proof.rs"],
+        &[
+            "store/",
+            "judge/",
+            "exec/schedule/steps.rs",
+            "provision/proof.rs",
+        ],
     ),
     ("tar", &["store/pack/", "provision/browser.rs"]),
     ("httparse", &["base/loopback.rs"]),
@@ -463,7 +468,7 @@ fn every_package_has_one_home() {
     assert_eq!(
         bad,
         [
-            "exec/mod.rs uses `rayon`, which is at home in store/, exec/schedule/steps.rs, provision/proof.rs"
+            "exec/mod.rs uses `rayon`, which is at home in store/, judge/, exec/schedule/steps.rs, provision/proof.rs"
         ]
     );
     assert_eq!(

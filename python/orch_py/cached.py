@@ -16,7 +16,7 @@ import torch
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
-from orch_py import greedy
+from orch_py import greedy, torch_model
 from orch_py.protocol import first_line, listed
 from orch_py.torch_model import Named
 
@@ -41,9 +41,11 @@ class Cached(torch.nn.Module):
     def __init__(self, model: PreTrainedModel) -> None:
         super().__init__()
         self.model = model
+        # Of a model whose scores are those of the last positions, the next token needs those of the very last.
+        self.kept = torch_model.last_alone(model)
 
     def forward(self, ids: torch.Tensor, *past: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        result = self.model(**{INPUT: ids}, past_key_values=_holding(past), use_cache=True)
+        result = self.model(**{INPUT: ids}, past_key_values=_holding(past), use_cache=True, **self.kept)
         return (result[OUTPUT], *(each for layer in result["past_key_values"].layers for each in _of(layer)))
 
 

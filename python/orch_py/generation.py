@@ -56,11 +56,17 @@ def write(
 
 
 def asked(
-    model: PreTrainedModel, steps: int, inputs: Named, outputs: list[str], lengths: dict[str, list[int]]
+    model: PreTrainedModel,
+    steps: int,
+    inputs: Named,
+    outputs: list[str],
+    lengths: dict[str, list[int]],
+    positions: int | None = None,
 ) -> dict[str, Any]:
     """What an artefact is asked to generate.
 
-    `outputs` are those that it will have, `lengths` the tokens of each row's text, of ids that a text fills.
+    `outputs` are those that it will have, `lengths` the tokens of each row's text, of ids that a text fills, and
+    `positions` the number of last ones that have scores (None: all).
     """
     if _SCORES not in outputs:
         raise Refused("error", f"`generate: {steps}` needs the output `{_SCORES}`; `outputs` are {listed(outputs)}")
@@ -79,6 +85,13 @@ def asked(
         prompts = _of_texts(name, length, lengths[name], steps)
     else:
         prompts = _of_mask(mask, len(inputs[name]), length, None if mask is None else inputs[mask].numpy(), steps)
+    if positions is not None and length - positions > min(prompts) - 1:
+        least = length + 1 - min(prompts)
+        raise Refused(
+            "error",
+            f"`generate: {steps}` after {min(prompts)} tokens of {length} needs `positions: last {least}` or more, and "
+            f"it is last {positions}",
+        )
     return {"input": name, "mask": mask, "output": _SCORES, "tokens": steps, "prompts": prompts}
 
 

@@ -31,7 +31,8 @@ import numpy as np
 
 # --- What follows is a part of every generated test that generates. ---
 
-# Gives the scores (row, place, token) of ids (row, place) that follow on all that it was given before.
+# Gives the scores (row, place, token) of ids (row, place) that follow on all that it was given before, or those of the
+# last places alone.
 Take = Callable[[np.ndarray], np.ndarray]
 
 
@@ -41,8 +42,8 @@ def greedy_with_cache(take: Take, prompt: np.ndarray, steps: int) -> tuple[np.nd
     for step in range(steps):
         start = time.perf_counter()
         scores = take(ids)
-        if scores.ndim != 3 or scores.shape[:2] != ids.shape:
-            raise ValueError(f"the scores are {list(scores.shape)}, and not for each of {list(ids.shape)} tokens")
+        if scores.ndim != 3 or scores.shape[0] != ids.shape[0] or not 1 <= scores.shape[1] <= ids.shape[1]:
+            raise ValueError(f"the scores are {list(scores.shape)}, and not for {list(ids.shape)} tokens")
         if np.isnan(scores[:, -1]).any():
             raise ValueError(f"a score is NaN at step {step + 1} of the generation")
         ids = scores[:, -1].argmax(axis=-1)[:, None].astype(np.int64)
@@ -75,10 +76,12 @@ def greedy(
     found = np.zeros((len(ids), steps), np.int64)
     for step in range(steps):
         outputs = infer({**feeds, asked["input"]: ids})[asked["output"]]
-        if outputs.ndim != 3 or outputs.shape[:2] != ids.shape:
-            shapes = f"{list(outputs.shape)}, and not for each of {list(ids.shape)} tokens"
+        # Scores may be those of the last places alone.
+        skipped = ids.shape[1] - outputs.shape[1] if outputs.ndim == 3 else -1
+        if skipped < 0 or outputs.shape[0] != ids.shape[0] or last.min() + step < skipped:
+            shapes = f"{list(outputs.shape)}, and not for all places of {list(ids.shape)} tokens that are asked for"
             raise ValueError(f"the scores `{asked['output']}` are {shapes}")
-        scores = outputs[rows, last + step]
+        scores = outputs[rows, last + step - skipped]
         if np.isnan(scores).any():
             raise ValueError(f"{asked['output']} holds NaN at step {step + 1} of the generation")
         found[:, step] = scores.argmax(axis=-1)

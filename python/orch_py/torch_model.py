@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,29 @@ def from_checkpoint(
     return model.eval(), lacking
 
 
+# The argument of transformers' `forward` that is the number of last positions with scores.
+_KEPT = "logits_to_keep"
+
+
+def keep_last(model: PreTrainedModel, positions: int | None) -> None:
+    """Lets the model compute scores of as many positions at the end of each text; of all, where `positions` is None."""
+    if positions is None:
+        return
+    if _KEPT not in inspect.signature(model.forward).parameters:
+        raise Refused(
+            "error",
+            f"`positions: last {positions}`: the forward of {type(model).__name__} takes no `{_KEPT}`, which computes "
+            "the scores of the last positions alone; leave `positions` out",
+        )
+    model.forward = partial(model.forward, **{_KEPT: positions})
+
+
+def last_alone(model: PreTrainedModel) -> dict[str, int]:
+    """The arguments by which a model that `keep_last` was applied to computes the scores of the last position alone;
+    none of other models."""
+    return {_KEPT: 1} if _KEPT in getattr(model.forward, "keywords", {}) else {}
+
+
 def zero(model: PreTrainedModel, names: Iterable[str]) -> None:
     """Sets these parameters and buffers of the model to zeros."""
     state = model.state_dict(keep_vars=True)
@@ -154,6 +178,7 @@ def load_tree(tree: Path, **implementations: str) -> Tree:
     cls = model_class(manifest["class"])
     more = {"trust_remote_code": True} if manifest.get("trust_remote_code") else {}
     model = from_pretrained(cls, str(tree), local_files_only=True, **more, **implementations)
+    keep_last(model, manifest.get("positions"))
     if implementations and "experts_implementation" not in implementations:
         _look_up_experts(model)
 

@@ -59,6 +59,7 @@ def rendered(hardware: str, **given: Any) -> str:
         "generates": False,
         "caches": given.get("generates", False) and not given.get("components"),
         "experts_per_token": None,
+        "positions": None,
         "greedy": Path(greedy.__file__).read_text("utf-8").split(GREEDY_MARK)[1].strip(),
         "judge": Path(judge.__file__).read_text("utf-8").split(MARK)[1].strip(),
         **EAGER,

@@ -80,11 +80,11 @@ class Generation(unittest.TestCase):
         params = {"class": "OPTForCausalLM", "config": OPT, "seed": 0, "outputs": ["logits"], "generate": 6}
         return cls.worker.do("materialise", params | other, inputs=cls.inputs)
 
-    def run_test(self, model: Path, *argv: str, hardware: str = "eager") -> tuple[int, dict[str, Any]]:
+    def run_test(self, model: Path, *argv: str, hardware: str = "eager", **more: Any) -> tuple[int, dict[str, Any]]:
         self.worker.jobs += 1
         path = self.worker.root / f"test_tiny_{self.worker.jobs}.py"
         given = {"class": "OPTForCausalLM", "task": "text-generation", "inputs": INPUTS, "generates": True}
-        path.write_text(rendered(hardware, **given), "utf-8")
+        path.write_text(rendered(hardware, **given | more), "utf-8")
         result = path.with_suffix(".json")
         told = [str(path), "--model", str(model), "--json", str(result), *argv]
         with mock.patch.object(sys, "argv", told), self.assertRaises(SystemExit) as ended:
@@ -199,6 +199,26 @@ class Generation(unittest.TestCase):
             change(tree / "decoder" / "model.onnx")
         return tree
 
+    def test_scores_of_the_last_positions_are_enough_for_all_tokens(self) -> None:
+        from orch_py import trees
+
+        whole = trees.read_tensors(self.model, trees.REFERENCE)["logits"]
+        output, model = self.made(positions=6)
+        self.assertEqual(output["status"], "ok", output["reason"])
+        last = trees.read_tensors(model, trees.REFERENCE)["logits"]
+        self.assertEqual(last.shape, (1, 6, whole.shape[2]))
+        self.assertLess(abs(last - whole[:, 2:]).max(), 1e-6)
+        code, document = self.run_test(model, positions=6)
+        self.assertEqual((code, document["status"], document["reason"]), (0, "ok", None))
+        self.assertEqual(document["facts"]["generation"]["agreed"], 6)
+        output, exported = self.worker.do("export_onnx", {"routes": ["legacy"], "opset": 17}, model=model)
+        self.assertEqual(output["status"], "ok", output["reason"])
+        told = json.loads((exported / "manifest.json").read_text("utf-8"))
+        self.assertIn("folder", told["decoder"], told["decoder"])
+        code, document = self.run_test(model, "--artefact", str(exported), hardware="ort", positions=6)
+        self.assertEqual((code, document["status"], document["reason"]), (0, "ok", None))
+        self.assertEqual(document["facts"]["generation"]["agreed"], 6)
+
     def test_a_model_that_looks_ahead_is_refused(self) -> None:
         output, _ = self.made(**{"class": "BertLMHeadModel", "config": BERT | {"num_hidden_layers": 2}})
         self.assertEqual(output["status"], "numerics")
@@ -208,6 +228,8 @@ class Generation(unittest.TestCase):
         for other, why in (
             ({"generate": 9}, "needs `input_ids` at least 9 long, and it is 8"),
             ({"class": "OPTModel", "outputs": []}, "needs the output `logits`"),
+            ({"positions": 5}, "after 3 tokens of 8 needs `positions: last 6` or more, and it is last 5"),
+            ({"class": "OPTModel", "outputs": [], "positions": 8}, "the forward of OPTModel takes no `logits_to_keep`"),
         ):
             with self.subTest(why):
                 output, _ = self.made(**other)

@@ -207,19 +207,24 @@ fn greedy(asked: &Asked, mut inputs: Tensors, infer: &mut Infer<'_>) -> anyhow::
     Tensor::of(Element::Int64, &[rows, asked.tokens], &found)
 }
 
-/// The first greatest score of each row at its place.
+/// The first greatest score of each row at its place. Scores may be those of the last places alone.
 fn likeliest(scores: &Tensor, ids: &[usize], places: &[usize]) -> anyhow::Result<Vec<f64>> {
     let shape = scores.shape();
     ensure!(
-        shape.len() == 3 && shape[..2] == *ids,
-        "scores of the shape {shape:?} are not for each of {ids:?} tokens"
+        shape.len() == 3 && shape[0] == ids[0] && shape[1] <= ids[1],
+        "scores of the shape {shape:?} are not for {ids:?} tokens"
     );
     let length = shape[1];
+    let skipped = ids[1] - length;
     let kinds = shape[2];
     let size = kinds * scores.element().size();
     let best = |row: usize| {
         let place = places[row];
-        let at = (row * length + place) * size;
+        ensure!(
+            place >= skipped,
+            "place {place} of row {row} has no scores: those of the last {length} places are computed"
+        );
+        let at = (row * length + place - skipped) * size;
         // Of a long prompt's scores only one place counts, and to read them all would take time.
         let scores = Tensor::new(
             scores.element(),
@@ -297,6 +302,31 @@ mod tests {
         assert_eq!(
             error,
             "5 tokens do not fit into `ids` of [2, 4] after prompts of [0, 0]"
+        );
+    }
+
+    #[test]
+    fn scores_of_the_last_places_are_enough_for_tokens_that_stand_there() {
+        let mut last = |inputs: &Tensors| {
+            let whole = &sums(inputs)?["logits"];
+            let scores: Vec<f64> = whole
+                .to_f64()
+                .chunks(40)
+                .flat_map(|row| row[10..].to_vec())
+                .collect();
+            Ok(Tensors::from([(
+                "logits".to_owned(),
+                Tensor::of(Element::Float32, &[2, 3, 10], &scores)?,
+            )]))
+        };
+        let made = greedy(&asked(3), inputs(), &mut last).unwrap();
+        assert_eq!(made.to_f64(), [3.0, 6.0, 2.0, 8.0, 6.0, 2.0]);
+        let error = greedy(&asked(4), inputs(), &mut last)
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            error,
+            "place 0 of row 0 has no scores: those of the last 3 places are computed"
         );
     }
 

@@ -111,6 +111,8 @@ pub struct Model {
     pub timeout_seconds: u64,
     /// How many tokens are generated besides; None: no text.
     pub generate: Option<u32>,
+    /// How many positions at the end of a text have scores; None: all.
+    pub positions: Option<u32>,
 }
 
 impl Model {

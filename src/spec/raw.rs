@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::error::{Sink, Span};
 use super::measure::{NoTimes, Timed};
 use super::shape::{self, Field, Json, List, Rows, Shape, shape};
-use super::values::{Config, Memory, Pair, Scalar, Size};
+use super::values::{Config, Memory, Pair, Positions, Scalar, Size};
 use super::words::Weights;
 use super::yaml::{Key, Node};
 use super::{
@@ -130,6 +130,9 @@ shape! {
         /// With `class`: how many tokens are also generated, greedily, with a cache where there is one, in the declared length:
         /// the first `length + 1 - generate` ids are the prompt. They must be PyTorch's own. Default: none.
         generate: u32,
+        /// With `class`, of models that take `logits_to_keep`: the positions of a text at which scores are computed and
+        /// compared, e.g. `last 16`, as what serves such models computes them. Logits of long texts are gigabytes. Default: all.
+        positions: Positions,
         /// How much main memory each step on it takes, e.g. `12 GiB`: kept free for it, instead of orch's estimate. No limit.
         memory: Memory,
         /// Making the model and its reference, and each conversion of it, is killed after this many seconds. Default: 3600.

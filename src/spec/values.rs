@@ -1,6 +1,6 @@
 //! Single values that are more than one YAML scalar: pairs, sizes, numbers that may be booleans, mappings of any depth.
 
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
@@ -30,6 +30,10 @@ pub(super) struct Scalar(pub(super) f64);
 /// Memory: a number of bytes, or one with a unit. Never as little as nobody means.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Memory(pub(super) NonZeroU64);
+
+/// The positions of a text at which its scores are computed: `last 16`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Positions(pub(super) NonZeroU32);
 
 /// A mapping of any depth.
 #[derive(Debug)]
@@ -103,6 +107,18 @@ impl Shape for Memory {
         json_schema!({ "anyOf": [{ "type": "integer", "minimum": LEAST_MEMORY }, { "type": "string" }] })
     }
 }
+
+leaf!(
+    Positions,
+    "`last` and a number from 1, such as `last 16`",
+    |_| json_schema!({ "type": "string", "pattern": "^last [1-9][0-9]*$" }),
+    {
+        Value::Text(text) => {
+            let count = text.strip_prefix("last ").and_then(|count| count.parse().ok());
+            count.map(Self)
+        },
+    }
+);
 
 impl Shape for Scalar {
     fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {

@@ -64,6 +64,9 @@ pub struct TestContext {
     /// Whether the model is asked to generate text.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub generates: bool,
+    /// How many positions at the end of a text have scores; None: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub positions: Option<u32>,
     /// Whether its weights are those of a folder or of the Hub, with what reads files for it and its own words.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub own_weights: bool,
@@ -116,6 +119,7 @@ struct View<'a> {
     /// Whether the pipeline looks at further inferences of the loaded model.
     infers_more: bool,
     experts_per_token: Option<u64>,
+    positions: Option<u32>,
     components: &'a [ComponentSummary],
     /// The packages of Python that the models' classes are in.
     libraries: BTreeSet<&'a str>,
@@ -235,6 +239,7 @@ impl TestContext {
             infers_more: infers_here
                 && defines(&format!("pipelines/{}.py.j2", self.template), "infer_more"),
             experts_per_token: self.experts_per_token,
+            positions: self.positions,
             components: &self.components,
             libraries: self.libraries(),
             loops: embedded(LOOPS, LOOPS_BELOW),

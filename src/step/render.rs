@@ -80,6 +80,7 @@ pub fn test_context(
         options: target.options.clone(),
         trust_remote_code,
         generates: model.generates(),
+        positions: model.positions,
         own_weights,
         experts_per_token: experts_per_token(spec, model, case),
         components: components(spec, model),

@@ -63,7 +63,7 @@ def run(job: Job, made: Made = ({}, [])) -> Output:
     gc.collect()
 
     started = time.perf_counter()
-    model = torch_model.from_pretrained(cls, str(job.out), local_files_only=True, **_remote_code(job))
+    model = _made(job, cls)
     reference, named = _outputs(model, inputs, job.param("outputs", []))
     steady.require_without_effect(model, lacking, named, reference)
     seconds["reference"] = time.perf_counter() - started
@@ -84,7 +84,7 @@ def run(job: Job, made: Made = ({}, [])) -> Output:
     steps = job.param("generate")
     generates = None
     if steps is not None:
-        asked = generation.asked(model, steps, named, list(reference), texts.lengths)
+        asked = generation.asked(model, steps, named, list(reference), texts.lengths, job.param("positions"))
         with excerpt.all_cores(is_long):
             generates = generation.write(job.out, model, asked, named, control, dropped)
     with excerpt.all_cores(is_long):
@@ -92,8 +92,7 @@ def run(job: Job, made: Made = ({}, [])) -> Output:
     if parameters <= steady.MOST_LOADED_TWICE:
         del model
         gc.collect()
-        again = lambda: torch_model.from_pretrained(cls, str(job.out), local_files_only=True, **_remote_code(job))  # noqa: E731
-        steady.require_repeatable(again, named, reference)
+        steady.require_repeatable(lambda: _made(job, cls), named, reference)
     seconds["steady"] = time.perf_counter() - started
 
     versions = trees.versions("torch", "transformers", "safetensors", "tokenizers")
@@ -115,6 +114,8 @@ def run(job: Job, made: Made = ({}, [])) -> Output:
         manifest["dropped"] = dropped
     if generates is not None:
         manifest["generation"] = generates
+    if (positions := job.param("positions")) is not None:
+        manifest["positions"] = positions
     if job.param("trust_remote_code", False):
         manifest["trust_remote_code"] = True
     trees.write_manifest(job.out, manifest)
@@ -129,6 +130,13 @@ def run(job: Job, made: Made = ({}, [])) -> Output:
         "outputs": {name: {"shape": list(value.shape), "dtype": str(value.dtype)} for name, value in reference.items()},
     }
     return Output(facts=facts)
+
+
+def _made(job: Job, cls: Any) -> transformers.PreTrainedModel:
+    """The model as it is loaded back from the tree."""
+    model = torch_model.from_pretrained(cls, str(job.out), local_files_only=True, **_remote_code(job))
+    torch_model.keep_last(model, job.param("positions"))
+    return model
 
 
 @dataclass

@@ -74,6 +74,9 @@ impl Builder<'_> {
                 if let Some(tokens) = model.generate {
                     params["generate"] = json!(tokens);
                 }
+                if let Some(positions) = model.positions {
+                    params["positions"] = json!(positions);
+                }
                 let params = with_tokens(params, self.spec.tokens(model, &case.pipeline));
                 let kind: &'static dyn StepKind = if seed.is_some() {
                     &step::MATERIALISE

@@ -99,6 +99,7 @@ fn model(
         memory: raw.memory.value().map(|memory| memory.0),
         timeout_seconds: raw.timeout_seconds.or(DEFAULT_TIMEOUT_SECONDS),
         generate,
+        positions: raw.positions.value().map(|positions| positions.0.get()),
     })
 }
 

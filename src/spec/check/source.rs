@@ -25,6 +25,7 @@ const OF_CLASSES: &[&str] = &[
     "max_parameters",
     "export",
     "generate",
+    "positions",
 ];
 
 /// Keys that say something about a model of several.

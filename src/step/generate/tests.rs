@@ -350,6 +350,7 @@ fn contexts() -> Vec<TestContext> {
                 trust_remote_code: false,
                 generates: ["text-generation", "retrieval-augmented-generation"].contains(&task),
                 own_weights: false,
+                positions: None,
                 experts_per_token: (pipeline == "mixture-of-experts").then_some(2),
                 components: components.clone(),
             });
