@@ -235,8 +235,13 @@ fn candidates(
     target: &Target,
     named: &[String],
 ) -> Vec<(Precision, bool)> {
-    let is_target = glob::any(&spec.matrix.targets, &target.name)
-        || (named.contains(&target.name) && !is_included(spec, target));
+    let is_column = |name: &String| {
+        let mut precisions = target.precisions.iter();
+        precisions.any(|precision| target.column(*precision) == *name)
+    };
+    let is_named = named.contains(&target.name) || named.iter().any(is_column);
+    let is_target =
+        glob::any(&spec.matrix.targets, &target.name) || (is_named && !is_included(spec, target));
     let in_product = is_target && glob::any(&spec.matrix.models, &model.name);
     let mut found: Vec<(Precision, bool)> = Vec::new();
     if in_product {

@@ -17,6 +17,7 @@ words! {
         "priority" => Priority,
         /// A tag of the model or of the target.
         "tag" => Tag,
+        /// The target, or the column that it is at one precision: `cpu`, `cpu-fp32`.
         "target" => Target,
         "backend" => Backend,
         "precision" => Precision,
@@ -39,7 +40,7 @@ impl Facet {
             Self::Pipeline => one(&model.pipeline),
             Self::Priority => one(model.priority.word()),
             Self::Tag => [&model.tags[..], &target.tags[..]].concat(),
-            Self::Target => one(&target.name),
+            Self::Target => vec![target.name.clone(), target.column(case.precision)],
             Self::Backend => one(target.backend.name),
             Self::Precision => one(case.precision.word()),
             Self::Case => vec![case.id()],

@@ -114,16 +114,29 @@ impl Matrix {
         {
             return Ok(());
         }
-        let known: BTreeSet<String> = all().flat_map(|case| facet.words(spec, case)).collect();
+        let is_told =
+            |word: &String| *facet != Facet::Target || spec.targets.contains_key(word.as_str());
+        let known: BTreeSet<String> = all()
+            .flat_map(|case| facet.words(spec, case))
+            .filter(is_told)
+            .collect();
         let hint = match facet {
             Facet::Target if spec.targets.contains_key(*pattern) => {
                 format!("the matrix has no case of it; `-t {pattern}` adds them")
             }
-            _ => suggest::hint(pattern, known.iter().map(String::as_str)),
+            _ => as_facet(pattern)
+                .unwrap_or_else(|| suggest::hint(pattern, known.iter().map(String::as_str))),
         };
         Err(NothingSelected {
             message: format!("no {} matches `{pattern}`", facet.word()),
             hint,
         })
     }
+}
+
+/// What to write instead of `precision=fp32`, which is read as the name of a model.
+fn as_facet(pattern: &str) -> Option<String> {
+    let (name, glob) = pattern.split_once('=')?;
+    let (word, _) = Facet::WORDS.iter().find(|(word, _)| *word == name)?;
+    Some(format!("`{word}:{glob}` selects by {word}"))
 }

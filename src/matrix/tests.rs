@@ -68,6 +68,22 @@ fn a_target_that_the_matrix_leaves_out_is_there_for_whoever_names_it() {
 }
 
 #[test]
+fn a_column_is_a_target_at_one_precision() {
+    let spec = spec("matrix: {targets: [cpu]}");
+    let selected = |name: &str| {
+        let selection = Selection {
+            targets: vec![name.to_owned()],
+            queries: Vec::new(),
+        };
+        let matrix = Matrix::with(&spec, &selection.targets);
+        ids(&matrix.select(&spec, &selection).unwrap())
+    };
+    assert_eq!(selected("cpu-fp32"), ["bert:cpu-fp32", "literal:cpu-fp32"]);
+    // One outside the matrix, of which the other precision stays outside.
+    assert_eq!(selected("ov-fp16"), ["bert:ov-fp16", "literal:ov-fp16"]);
+}
+
+#[test]
 fn naming_a_target_takes_no_more_than_what_is_included_of_it() {
     let spec =
         spec("matrix: {targets: [cpu], include: [{model: literal, target: ov, precision: fp16}]}");
@@ -283,6 +299,14 @@ fn a_selection_of_nothing_says_what_there_is() {
     assert_eq!(
         error("target:ts | bert"),
         "no target matches `ts`\n  hint: the matrix has no case of it; `-t ts` adds them"
+    );
+    assert_eq!(
+        error("target:cpux"),
+        "no target matches `cpux`\n  hint: did you mean `cpu`?"
+    );
+    assert_eq!(
+        error("precision=fp32"),
+        "no model matches `precision=fp32`\n  hint: `precision:fp32` selects by precision"
     );
     // What is left out must exist too, or a slip would run what it was to leave out.
     assert_eq!(

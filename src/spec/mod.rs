@@ -115,6 +115,13 @@ pub struct Model {
     pub positions: Option<u32>,
 }
 
+impl Target {
+    /// The name of its column at one precision, as pages and tests have it: `cpu-fp32`.
+    pub fn column(&self, precision: Precision) -> String {
+        format!("{}-{}", self.name, precision.word())
+    }
+}
+
 impl Model {
     /// The names of the models that it is made of, by the parts that they play.
     pub fn components(&self) -> impl Iterator<Item = (&str, &str)> {

@@ -11,8 +11,8 @@ pub(in crate::cli) struct SelectionArgs {
     /// Only these models
     #[arg(long = "model", short = 'm', value_name = "GLOB", add = complete::models())]
     models: Vec<String>,
-    /// Only these targets; the exact name of a target outside the matrix adds it for every model; `auto` picks the best
-    /// target for each model, from these or from all
+    /// Only these targets or, with a precision, columns: cpu, openvino-int8; the exact name of one outside the matrix adds
+    /// it for every model; `auto` picks the best target for each model, from these or from all
     #[arg(long = "target", short = 't', value_name = "GLOB", add = complete::targets())]
     targets: Vec<String>,
     /// Only models of these families
