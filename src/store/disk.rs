@@ -289,6 +289,18 @@ impl DiskStore {
         Ok(())
     }
 
+    /// Copies these files of a tree, verified, into the folder `at`.
+    pub fn copy_files(&self, files: &[ManifestFile], at: &Path) -> Result<()> {
+        for file in files {
+            self.blobs.check(file)?;
+            let to = at.join(&file.path);
+            let dir = to.parent().expect("BUG: a file has a parent folder");
+            fs::create_dir_all(dir).map_err(StoreError::io("create", dir))?;
+            self.blobs.copy(file, &to)?;
+        }
+        Ok(())
+    }
+
     /// Whether there is content of this digest, so that a file which has it can be had again.
     pub fn holds(&self, content: &Digest) -> bool {
         [false, true]

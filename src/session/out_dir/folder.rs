@@ -12,10 +12,12 @@ use crate::base::digest::sha256;
 use crate::base::{Digest, fs as bfs, temporary};
 use crate::session::out_dir::{Handed, put_aside, whole};
 use crate::store::stat::Stamp;
-use crate::store::{DiskStore, LaidAs, ManifestFile};
+use crate::store::{DiskStore, ManifestFile};
 
 /// Generated tests read it (`templates/test.py.j2`).
 pub(super) const TOLD: &str = "orch.json";
+/// What the folder of a model itself is called, beside those of its artefacts.
+pub(super) const MODEL: &str = "model";
 
 /// Whose a folder is, for the tests that load it: each takes its own only. Of the store's trees none says so, because equal
 /// ones are one.
@@ -46,6 +48,9 @@ pub(super) struct Told {
     /// The command that gets what is too large to be copied by every run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     get: Option<String>,
+    /// Its files that are not there for that reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    lacks: Vec<String>,
 }
 
 /// A file as orch put it there.
@@ -78,8 +83,9 @@ pub struct Spot<'a> {
 }
 
 impl Spot<'_> {
-    /// Hands out the tree, or says how to get it if it has more bytes than `most`. Copies: a program that rewrites them must not reach
-    /// the store.
+    /// Hands out the tree, or says how to get it if it has more bytes than `most`. Of such a model, those files are handed out
+    /// that are smaller than its weights: tests of its artefacts read no others. Copies: a program that rewrites them must
+    /// not reach the store.
     pub(super) fn hand_out(
         self,
         most: u64,
@@ -102,9 +108,12 @@ impl Spot<'_> {
         let manifest = whole(store, &tree, store.manifest(&tree))?;
         if manifest.size() > most {
             handed.large += 1;
-            self.say_how(get())?;
+            let is_model = self.named.artefact == MODEL;
+            let (laid, lacks) = divided(manifest.files, if is_model { most } else { 0 });
+            let lacks = lacks.into_iter().map(|file| file.path).collect();
+            self.lay(laid, Some(get()), lacks)?;
         } else {
-            self.lay()?;
+            self.lay(manifest.files, None, Vec::new())?;
         }
         placed(folder, handed)
     }
@@ -149,6 +158,7 @@ impl Spot<'_> {
             tree: self.tree,
             files: Some(BTreeMap::new()),
             get: Some(get),
+            lacks: Vec::new(),
         };
         Ok(tell(self.folder, &told)?)
     }
@@ -160,12 +170,18 @@ impl Spot<'_> {
             Found::Ours(told) if self.is_told_by(&told) && told.get.is_none() => return Ok(true),
             found => clear(self.folder, &found, handed)?,
         }
-        self.lay()?;
+        let manifest = whole(self.store, &self.tree, self.store.manifest(&self.tree))?;
+        self.lay(manifest.files, None, Vec::new())?;
         Ok(true)
     }
 
     /// The mark comes first, so that a killed process leaves nothing that looks like somebody else's.
-    fn lay(self) -> anyhow::Result<()> {
+    fn lay(
+        self,
+        files: Vec<ManifestFile>,
+        get: Option<String>,
+        lacks: Vec<String>,
+    ) -> anyhow::Result<()> {
         let Self {
             store,
             tree,
@@ -177,10 +193,11 @@ impl Spot<'_> {
             named,
             tree,
             files: None,
-            get: None,
+            get,
+            lacks,
         };
         fs::write(folder.join(TOLD), serde_json::to_vec(&told)?)?;
-        whole(store, &tree, store.lay_out(&tree, folder, LaidAs::Copies))?;
+        whole(store, &tree, store.copy_files(&files, folder))?;
         let laid = |file: ManifestFile| -> io::Result<_> {
             let at = folder.join(&file.path);
             let sha256 = sha256(fs::File::open(&at)?)?;
@@ -193,16 +210,24 @@ impl Spot<'_> {
                 },
             ))
         };
-        told.files = Some(
-            store
-                .manifest(&tree)?
-                .files
-                .into_iter()
-                .map(laid)
-                .collect::<io::Result<_>>()?,
-        );
+        told.files = Some(files.into_iter().map(laid).collect::<io::Result<_>>()?);
         Ok(tell(folder, &told)?)
     }
+}
+
+/// The smallest files, of no more bytes than `most` together, and all others.
+fn divided(mut files: Vec<ManifestFile>, most: u64) -> (Vec<ManifestFile>, Vec<ManifestFile>) {
+    files.sort_by_key(|file| file.size);
+    let mut bytes = 0;
+    let count = files
+        .iter()
+        .take_while(|file| {
+            bytes += file.size;
+            bytes <= most
+        })
+        .count();
+    let rest = files.split_off(count);
+    (files, rest)
 }
 
 fn placed(folder: &Path, handed: &mut Handed) -> anyhow::Result<()> {

@@ -191,7 +191,7 @@ fn loaded_by(plan: &Plan, planned: &PlannedCase) -> Vec<(StepId, Named)> {
             "artefact" => test.artefact_variant.as_str(),
             // What a task is compared with lies in its artefact; the folder is that of other targets.
             "model" if test.artefact.holds_reference => continue,
-            "model" => "model",
+            "model" => folder::MODEL,
             _ => continue,
         };
         found.push((

@@ -171,6 +171,44 @@ fn a_large_tree_is_copied_on_demand_and_goes_when_it_is_outdated() {
     );
 }
 
+#[test]
+fn of_a_large_model_all_but_its_weights_is_copied() {
+    let scene = Scene::new();
+    let tree = scene.tree("one");
+    let spot = |named: &str| Spot {
+        named: Named {
+            model: "bert".into(),
+            artefact: named.into(),
+        },
+        ..scene.spot(&tree)
+    };
+    let hand_out = || {
+        let mut handed = Handed::default();
+        spot("model")
+            .hand_out(3, || "orch output x".to_owned(), &mut handed)
+            .unwrap();
+        handed
+    };
+    assert_eq!(hand_out().large, 1);
+    let told = || fs::read_to_string(scene.folder.join("orch.json")).unwrap();
+    assert!(told().contains(r#""lacks":["weights"]"#), "{}", told());
+    assert_eq!(
+        fs::read_to_string(scene.folder.join("sub/config")).unwrap(),
+        "c"
+    );
+    assert!(!scene.folder.join("weights").exists());
+    let before = fs::metadata(scene.folder.join("sub/config")).unwrap().ino();
+    assert!(hand_out().told.is_empty());
+    assert_eq!(
+        fs::metadata(scene.folder.join("sub/config")).unwrap().ino(),
+        before
+    );
+    assert!(spot("model").fill(&mut Handed::default()).unwrap());
+    assert!(hand_out().told.is_empty());
+    assert_eq!(scene.weights(), "one");
+    assert!(!told().contains("lacks"), "{}", told());
+}
+
 fn doc() -> crate::report::ReportDoc {
     serde_json::from_str(include_str!("../../../tests/fixtures/report/doc.json")).unwrap()
 }
