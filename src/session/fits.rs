@@ -7,8 +7,8 @@ use crate::explain::{self, Total};
 use crate::session::{Planned, Session, Settings, away, sharing, usage};
 
 impl Session {
-    /// Returns an error of the user's making if a step is expected to hold more memory than this machine has, or all
-    /// steps to write more than is free where the store is.
+    /// Returns an error of the user's making if a step is expected to hold more memory than this machine has, or the steps
+    /// that never ran to write more than is free where the store is.
     ///
     /// Nothing is required where steps execute elsewhere or outputs come from elsewhere: a step that would run here by
     /// what is here may never begin.
@@ -25,7 +25,13 @@ impl Session {
         let unheard = |_: Event| {};
         let context = self.context(&planned.project, &options, &unheard);
         let previews = exec::preview(&context)?;
-        let forecasts = explain::forecasts(&context, &previews);
+        let mut forecasts = explain::forecasts(&context, &previews);
+        // What a step made before may be made again as it was, which takes no room.
+        for forecast in forecasts.iter_mut().flatten() {
+            if forecast.is_on_record {
+                forecast.disk_bytes = None;
+            }
+        }
         let total = Total::of(&planned.project.plan, &forecasts);
         let space = fs::free_bytes(self.store.root());
         let too_much = total.too_much(self.host.report.memory_bytes, space);
