@@ -148,7 +148,9 @@ fn a_test_refuses_files_that_were_changed_where_they_lie() {
     sandbox.write(&format!("{ARTEFACTS}/onnx/orch.json"), &told);
     let (passed, said) = shell(&sandbox, &repro);
     assert!(
-        !passed && said.contains("artefacts/linear/onnx is not complete: `orch output x` copies it there"),
+        !passed
+            && said
+                .contains("artefacts/linear/onnx is not complete: `orch output x` copies it there"),
         "{said}"
     );
     // Where orch is on PATH, the test gets what it needs by that command.
