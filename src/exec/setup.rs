@@ -13,7 +13,7 @@ use crate::base::lock;
 use crate::event::Event;
 use crate::exec::Context;
 use crate::exec::bug::Bugs;
-use crate::exec::workers::SHARED;
+use crate::exec::workers::UNTIMED;
 use crate::provision::{Provision, title};
 use crate::runtime::Job;
 use crate::step::Requirement;
@@ -136,7 +136,7 @@ impl<'a> Servers<'a> {
             // Iteration over sets must not differ from run to run.
             .env("PYTHONHASHSEED", "0");
         if !is_timed {
-            command.envs([SHARED]);
+            command.envs(UNTIMED.iter().copied());
         }
         let timed = if is_timed { "-timed" } else { "" };
         let suffix = again.map(|job| format!("-again-{job}")).unwrap_or_default();
