@@ -14,7 +14,7 @@ from typing import Any
 import onnx
 from onnx import TensorProto
 
-from orch_py.onnx_graph import subgraphs
+from orch_py.onnx_messages import subgraphs
 
 _TYPES = {
     TensorProto.FLOAT: "fp32",

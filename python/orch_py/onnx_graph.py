@@ -6,7 +6,7 @@ Knows nothing of models or exporters. Needs onnx and onnxruntime.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from orch_py import onnx_lowering, onnx_weights
+from orch_py import onnx_fold, onnx_lowering, onnx_messages, onnx_weights
 from orch_py.protocol import listed
 from orch_py.trees import Tensors
 
@@ -76,12 +76,12 @@ def tidy(
         before = model
         # Mobile compilers cannot place a node whose shape they do not know, and tracing leaves many that compute
         # shapes.
-        model = _inferred(_fold(model, folder))
+        model = _inferred(onnx_fold.fold(model, folder))
         # The rules are for compilers that want fixed sizes.
         if rules := {} if of_any_length else onnx_lowering.lower(model, folder):
             # A rule may leave constants behind that fold further.
             _prune(model.graph)
-            model = _inferred(_fold(model, folder))
+            model = _inferred(onnx_fold.fold(model, folder))
         # An output that depends on no input has become a constant, and outputs are made by nodes.
         make_outputs(model.graph)
     else:
@@ -104,53 +104,6 @@ def is_large(model: onnx.ModelProto) -> bool:
     return onnx_weights.size(model) >= _EMBED_LIMIT
 
 
-def _fold(model: onnx.ModelProto, folder: Path | None) -> onnx.ModelProto:
-    """Everything that does not depend on the inputs becomes a constant. ONNX Runtime computes it, at the level that
-    keeps to standard operators: the folder of onnxscript leaves references to values it removed."""
-    with tempfile.TemporaryDirectory() as own:
-        there = folder or Path(own)
-        # Each fold reads what the one before it wrote.
-        data = next(name for number in range(9) if not (there / (name := f"folded-{number}.data")).exists())
-        options = _options()
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-        options.optimized_model_filepath = str(there / "folded.onnx")
-        if folder is not None:
-            options.add_session_config_entry("session.optimized_model_external_initializers_file_name", data)
-            least = str(onnx_weights.LEAST)
-            options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", least)
-        # Nothing is computed with this session, so that no kernel needs its weights in an order of its own.
-        options.add_session_config_entry("session.disable_prepacking", "1")
-        # Merging a product and a sum into one Gemm suits some devices and not others: left to their own runtimes.
-        # ONNX Runtime 1.31 merges a padding with 0 into the MaxPool behind it, whose own padding is the lowest number.
-        onnxruntime.InferenceSession(
-            write_graph(model, there, "unfolded.onnx"),
-            options,
-            providers=["CPUExecutionProvider"],
-            disabled_optimizers=["MatMulAddFusion", "Pad_Fusion"],
-        )
-        folded = onnx.load(there / "folded.onnx", load_external_data=False)
-    used = {node.domain for node in folded.graph.node}
-    _refill(folded.opset_import, [entry for entry in folded.opset_import if entry.domain in used])
-    _refill(folded.graph.value_info, [])
-    # A runtime that folds again would make up the same names for its own constants, and fail on finding them taken.
-    known = {value.name for value in (*model.graph.initializer, *model.graph.output)}
-    for number, tensor in enumerate(folded.graph.initializer):
-        if tensor.name not in known:
-            name = f"folded.{number}"
-            while name in known:
-                name += ".again"
-            _rename(folded.graph, tensor.name, name)
-            tensor.name = name
-    return folded
-
-
-def write_graph(model: onnx.ModelProto, folder: Path, name: str) -> Path:
-    """Writes the model as it is into the folder in which its external tensors lie."""
-    path = folder / name
-    path.write_bytes(model.SerializeToString())
-    return path
-
-
 def _keep_outputs(graph: onnx.GraphProto, names: list[str]) -> None:
     by_name = {value.name.removeprefix("output."): value for value in graph.output}
     missing = [name for name in names if name not in by_name]
@@ -159,18 +112,10 @@ def _keep_outputs(graph: onnx.GraphProto, names: list[str]) -> None:
     kept = [by_name[name] for name in names]
     for name, value in zip(names, kept, strict=True):
         if value.name != name:
-            _rename(graph, value.name, name)
+            onnx_messages.rename(graph, value.name, name)
             value.name = name
     del graph.output[:]
     graph.output.extend(kept)
-
-
-def _rename(graph: onnx.GraphProto, old: str, new: str) -> None:
-    for node in graph.node:
-        for names in (node.input, node.output):
-            for place, name in enumerate(names):
-                if name == old:
-                    names[place] = new
 
 
 def _prune(graph: onnx.GraphProto) -> None:
@@ -181,32 +126,11 @@ def _prune(graph: onnx.GraphProto) -> None:
         if needed.intersection(node.output):
             kept.append(node)
             needed.update(node.input)
-            for below in subgraphs(node):
-                needed.update(_outer_names(below))
-    _refill(graph.node, list(reversed(kept)))
-    _refill(graph.initializer, [tensor for tensor in graph.initializer if tensor.name in needed])
-    _refill(graph.value_info, [])
-
-
-def _refill(field, items) -> None:  # type: ignore[no-untyped-def]
-    copies = [type(item).FromString(item.SerializeToString()) for item in items]
-    del field[:]
-    field.extend(copies)
-
-
-def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
-
-
-def _outer_names(graph: onnx.GraphProto) -> Iterator[str]:
-    yield from (value.name for value in graph.output)
-    for node in graph.node:
-        yield from node.input
-        for below in subgraphs(node):
-            yield from _outer_names(below)
+            for below in onnx_messages.subgraphs(node):
+                needed.update(onnx_messages.outer_names(below))
+    onnx_messages.refill(graph.node, list(reversed(kept)))
+    onnx_messages.refill(graph.initializer, [tensor for tensor in graph.initializer if tensor.name in needed])
+    onnx_messages.refill(graph.value_info, [])
 
 
 def strip(model: onnx.ModelProto) -> None:
@@ -241,7 +165,7 @@ def _strip_node(node: onnx.NodeProto) -> None:
     node.ClearField("metadata_props")
     for attribute in node.attribute:
         attribute.doc_string = ""
-    for below in subgraphs(node):
+    for below in onnx_messages.subgraphs(node):
         _strip_graph(below)
 
 
@@ -275,7 +199,7 @@ def save(model: onnx.ModelProto, folder: Path, source: Path | None = None) -> li
         onnx.checker.check_model(path)
         return [path, folder / DATA]
     # Of external tensors the checker asks only whether they are there.
-    onnx.checker.check_model(write_graph(model, source, "checked.onnx"))
+    onnx.checker.check_model(onnx_messages.write_graph(model, source, "checked.onnx"))
     if not is_large(model):
         onnx_weights.write(model, source, path)
         return [path]
@@ -303,7 +227,7 @@ def make_outputs(graph: onnx.GraphProto) -> None:
     for value in graph.output:
         if tensor := constants.get(value.name):
             tensor.name += ".constant"
-            _rename(graph, value.name, tensor.name)
+            onnx_messages.rename(graph, value.name, tensor.name)
             graph.node.insert(0, onnx.helper.make_node("Identity", [tensor.name], [value.name], f"{value.name}/made"))
 
 
@@ -316,7 +240,7 @@ def drop_repeated(graph: onnx.GraphProto) -> None:
         if names not in known:
             kept.append(node)
             known.add(names)
-    _refill(graph.node, kept)
+    onnx_messages.refill(graph.node, kept)
 
 
 def sort(graph: onnx.GraphProto) -> None:
@@ -324,23 +248,26 @@ def sort(graph: onnx.GraphProto) -> None:
     makers = {name: place for place, node in enumerate(graph.node) for name in node.output if name}
 
     def ahead(place: int, node: onnx.NodeProto) -> list[int]:
-        reads = [*node.input, *(name for below in subgraphs(node) for name in _outer_names(below))]
+        reads = [
+            *node.input,
+            *(name for below in onnx_messages.subgraphs(node) for name in onnx_messages.outer_names(below)),
+        ]
         return sorted({makers[name] for name in reads if name in makers} - {place})
 
     order = TopologicalSorter({place: ahead(place, node) for place, node in enumerate(graph.node)}).static_order()
-    _refill(graph.node, [graph.node[place] for place in order])
+    onnx_messages.refill(graph.node, [graph.node[place] for place in order])
 
 
 def sized_by_values(graph: onnx.GraphProto) -> set[str]:
     """Operators whose outputs have as many values as their inputs say, which compilers for accelerators refuse."""
     found = {node.op_type for node in graph.node} & {"NonZero", "Unique", "Compress"}
-    below = (inner for node in graph.node for inner in subgraphs(node))
+    below = (inner for node in graph.node for inner in onnx_messages.subgraphs(node))
     return found.union(*map(sized_by_values, below))
 
 
 def open_session(path: Path, optimised: bool = True, threads: int = 1) -> onnxruntime.InferenceSession:
     """The file in ONNX Runtime on the CPU: node by node as written, unless `optimised`."""
-    options = _options()
+    options = onnx_fold.session_options()
     options.intra_op_num_threads = threads
     if not optimised:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -356,11 +283,3 @@ def run(session: onnxruntime.InferenceSession, inputs: Tensors) -> Tensors:
     """All outputs by name."""
     names = [value.name for value in session.get_outputs()]
     return dict(zip(names, (np.asarray(value) for value in session.run(names, inputs)), strict=True))
-
-
-def _options() -> onnxruntime.SessionOptions:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    return options

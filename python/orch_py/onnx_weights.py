@@ -56,10 +56,10 @@ def tensors(graph: onnx.GraphProto) -> Iterator[TensorProto]:
 
 def size(model: onnx.ModelProto) -> int:
     """Bytes of all constants, wherever they lie. No message is made for it, as `ByteSize` would."""
-    return sum(_size(tensor) for tensor in tensors(model.graph))
+    return sum(bytes_of(tensor) for tensor in tensors(model.graph))
 
 
-def _size(tensor: TensorProto) -> int:
+def bytes_of(tensor: TensorProto) -> int:
     if tensor.HasField("raw_data"):
         return len(tensor.raw_data)
     if (length := _entries(tensor).get("length")) is not None:
@@ -155,7 +155,7 @@ def detach(model: onnx.ModelProto, path: Path) -> onnx.ModelProto:
     Values of Constant nodes become initializers, which every runtime maps from files.
     """
     _hoist(model.graph)
-    in_messages = [tensor for tensor in tensors(model.graph) if _size(tensor) >= LEAST and not _entries(tensor)]
+    in_messages = [tensor for tensor in tensors(model.graph) if bytes_of(tensor) >= LEAST and not _entries(tensor)]
     if not in_messages:
         return model
     with path.open("wb") as file:
@@ -175,7 +175,7 @@ def _hoist(graph: onnx.GraphProto) -> None:
     kept = []
     for node in graph.node:
         value = [each.t for each in node.attribute if each.name == "value" and each.HasField("t")]
-        if node.op_type == "Constant" and value and _size(value[0]) >= LEAST and node.output[0] not in taken:
+        if node.op_type == "Constant" and value and bytes_of(value[0]) >= LEAST and node.output[0] not in taken:
             graph.initializer.add().CopyFrom(value[0])
             graph.initializer[-1].name = node.output[0]
         else:
@@ -236,7 +236,7 @@ def write(model: onnx.ModelProto, folder: Path, path: Path) -> None:
     attach(small, folder)
     before, after = _parts(small.graph, _INITIALIZER_OF_GRAPH)
     heads = [_head(tensor) for tensor in initializers]
-    outside = [_size(tensor) if _entries(tensor) else 0 for tensor in initializers]
+    outside = [bytes_of(tensor) if _entries(tensor) else 0 for tensor in initializers]
     lengths = [len(head) + more for head, more in zip(heads, outside, strict=True)]
     tags = [_tag(_INITIALIZER_OF_GRAPH, length) for length in lengths]
     graph_length = len(before) + sum(map(len, tags)) + sum(lengths) + len(after)
@@ -260,7 +260,7 @@ def _head(tensor: TensorProto) -> bytes:
     plain.ClearField("external_data")
     plain.ClearField("data_location")
     assert not plain.doc_string, "BUG: fields behind the data of a tensor"
-    return plain.SerializeToString(deterministic=True) + _tag(_RAW_DATA_OF_TENSOR, _size(tensor))
+    return plain.SerializeToString(deterministic=True) + _tag(_RAW_DATA_OF_TENSOR, bytes_of(tensor))
 
 
 def _parts(message: onnx.ModelProto | onnx.GraphProto, number: int) -> tuple[bytes, bytes]:
@@ -303,7 +303,7 @@ def gather(model: onnx.ModelProto, folder: Path, path: Path) -> None:
                 continue
             place = tuple(sorted(entries.items()))
             if place not in known:
-                begin = _aligned(out, _size(tensor))
+                begin = _aligned(out, bytes_of(tensor))
                 files.copy(tensor, out)
                 known[place] = begin, out.tell() - begin
             _refer(tensor, path.name, *known[place])

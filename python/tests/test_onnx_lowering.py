@@ -244,7 +244,7 @@ class Rotary(unittest.TestCase):
         """Its rotary embedding is of the whole head, and joins the rest of it all the same."""
         import torch
 
-        from orch_py import onnx_graph, onnx_routes, onnx_weights, torch_model
+        from orch_py import onnx_fold, onnx_graph, onnx_routes, onnx_weights, torch_model
 
         cls = torch_model.model_class("Phi3ForCausalLM")
         given = {
@@ -270,7 +270,7 @@ class Rotary(unittest.TestCase):
             with torch.no_grad():
                 expected = model(**inputs).logits
                 graph = onnx_routes.legacy(model, inputs, None, ["logits"], 17, folder).made
-            self.assertTrue(empty(onnx_graph._inferred(onnx_graph._fold(graph, folder))), "the export itself has some")
+            self.assertTrue(empty(onnx_graph._inferred(onnx_fold.fold(graph, folder))), "the export itself has some")
             tidied = onnx_graph.tidy(graph, ["logits"], folder)
             graph, rules = tidied.model, tidied.rules
             onnx_weights.attach(graph, folder)

@@ -30,7 +30,7 @@ class Rewrites(unittest.TestCase):
 
     def exported(self, fold: Callable[..., Any] | None = None, **params: Any) -> dict[str, Any]:
         """The manifest of the file that is published where constants are folded by `fold`."""
-        from orch_py import onnx_graph, trees
+        from orch_py import onnx_fold, trees
         from orch_py.ops import export_onnx
         from orch_py.protocol import Job
 
@@ -38,7 +38,7 @@ class Rewrites(unittest.TestCase):
         out = self.worker.root / f"here-{self.worker.jobs}"
         out.mkdir()
         job = Job({"routes": ["legacy"], **params}, {"model": self.model}, out, lambda _: None)
-        with mock.patch.object(onnx_graph, "_fold", fold or onnx_graph._fold):
+        with mock.patch.object(onnx_fold, "fold", fold or onnx_fold.fold):
             export_onnx.run(job)
         return trees.read_manifest(out)
 
@@ -47,9 +47,9 @@ class Rewrites(unittest.TestCase):
         import numpy as np
         from onnx import numpy_helper
 
-        from orch_py import onnx_graph, onnx_weights
+        from orch_py import onnx_fold, onnx_weights
 
-        fold = onnx_graph._fold
+        fold = onnx_fold.fold
 
         def wrongly(model: Any, folder: Path) -> Any:
             folded = fold(model, folder)

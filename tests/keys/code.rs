@@ -59,7 +59,9 @@ fn python() {
         source("python/orch_py/onnx_static.py", &[PRECISION]),
         source("python/orch_py/onnx_nbits.py", &[PRECISION]),
         source("python/orch_py/calibration.py", &[PRECISION, OPENVINO]),
+        source("python/orch_py/onnx_fold.py", &[ONNX, PRECISION]),
         source("python/orch_py/onnx_graph.py", &[ONNX, PRECISION]),
+        source("python/orch_py/onnx_messages.py", &[ONNX, PRECISION]),
         source("python/orch_py/ops/script.py", &[EAGER]),
         source(
             "python/orch_py/torch_model.py",

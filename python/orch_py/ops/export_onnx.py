@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from orch_py import excerpt, isolated, onnx_decoder, onnx_graph, rewrites, stand_ins, torch_model, trees
+from orch_py import excerpt, isolated, onnx_decoder, onnx_graph, onnx_messages, rewrites, stand_ins, torch_model, trees
 from orch_py.attention import Difference
 from orch_py.onnx_routes import ROUTES
 from orch_py.parity import BAKED, LOOSE, Expected
@@ -243,7 +243,7 @@ class _Work:
         if wrong and self._wrong(path, given, control, {}, optimised=False):
             return None, wrong
         if tidied.before is not None:
-            before = onnx_graph.write_graph(tidied.before, folder, "before.onnx")
+            before = onnx_messages.write_graph(tidied.before, folder, "before.onnx")
             if changed := rewrites.difference(before, path, given, control, self.threads):
                 return None, f"rewriting its graph changed what it computes: {changed}"
         about: dict[str, Any] = {}
