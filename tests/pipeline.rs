@@ -14,6 +14,8 @@ mod pages;
 mod precisions;
 #[path = "pipeline/pytest.rs"]
 mod pytest;
+#[path = "pipeline/sizes.rs"]
+mod sizes;
 mod support;
 #[path = "pipeline/zoo.rs"]
 mod zoo;
