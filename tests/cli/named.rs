@@ -44,6 +44,14 @@ fn a_case_is_found_by_any_words_that_only_it_has() {
 }
 
 #[test]
+fn the_spec_may_come_before_the_step() {
+    let sandbox = Sandbox::new().file("spec.yaml", SPEC);
+    let in_order = sandbox.run(["explain", "convert:bert:onnx", "spec.yaml"]);
+    let spec_first = sandbox.run(["explain", "spec.yaml", "convert:bert:onnx"]);
+    assert_eq!(spec_first.success().stdout, in_order.success().stdout);
+}
+
+#[test]
 fn words_of_several_cases_and_of_none_are_errors_that_say_which_there_are() {
     let sandbox = Sandbox::new().file("spec.yaml", SPEC);
     for command in ["explain", "log", "output"] {

@@ -118,7 +118,7 @@ pub(in crate::cli) struct NameArgs {
     /// A step, e.g. convert:bert:openvino-fp16, or a case: bert:cpu-fp32, 'bert on cpu-fp32', 'bert cpu'; a glob selects
     /// every match
     #[arg(value_name = "STEP|CASE", add = complete::cases_and_steps())]
-    pub(in crate::cli) name: String,
+    name: String,
     /// The spec
     #[arg(value_name = "SPEC", default_value = "specs/all.yaml")]
     place: PathBuf,
@@ -133,7 +133,27 @@ pub(in crate::cli) struct NameArgs {
 }
 
 impl NameArgs {
+    pub(in crate::cli) fn name(&self) -> &str {
+        self.spec_first()
+            .map_or(self.name.as_str(), |(_, name)| name)
+    }
+
     pub(in crate::cli) fn spec(&self) -> &Path {
-        self.named.as_deref().unwrap_or(&self.place)
+        match (&self.named, self.spec_first()) {
+            (Some(named), _) => named,
+            (None, Some((spec, _))) => spec,
+            (None, None) => &self.place,
+        }
+    }
+
+    /// The spec and the name, where they were given in this order, in which `orch run` takes a spec; None where not.
+    fn spec_first(&self) -> Option<(&Path, &str)> {
+        let spec = Path::new(&self.name);
+        let is_yaml = spec
+            .extension()
+            .is_some_and(|ending| ending == "yaml" || ending == "yml");
+        let name = self.place.to_str()?;
+        (self.named.is_none() && is_yaml && spec.is_file() && !self.place.is_file())
+            .then_some((spec, name))
     }
 }

@@ -40,7 +40,7 @@ pub(super) fn explain(
         },
         Ask::Installed,
     )?;
-    let chosen = project.meant(&explain.of.name)?.steps();
+    let chosen = project.meant(explain.of.name())?.steps();
     let options = project.idle_options();
     let listener = warnings(printer);
     let context = session.context(&project, &options, &listener);

@@ -77,7 +77,7 @@ pub(super) fn log(args: &Args, log: &LogArgs, printer: &Printer) -> anyhow::Resu
     if !any {
         printer.note(&format!(
             "`{}` has not been executed yet, so there is no log",
-            log.of.name
+            log.of.name()
         ));
         return Ok(Exit::NothingRan);
     }
@@ -86,9 +86,9 @@ pub(super) fn log(args: &Args, log: &LogArgs, printer: &Printer) -> anyhow::Resu
 
 /// A name that the store knows needs no plan: so a log is there at once, also of a step that no spec names any more.
 fn steps(store: &DiskStore, log: &LogArgs) -> anyhow::Result<Vec<String>> {
-    let name = &log.of.name;
+    let name = log.of.name();
     if !name.contains(['*', '?']) && store.latest(name).is_ok_and(|last| last.is_some()) {
-        return Ok(vec![name.clone()]);
+        return Ok(vec![name.to_owned()]);
     }
     let project = Project::load(&Request::all(log.of.spec()))?;
     let name_of = |id| project.plan.step(id).name.clone();

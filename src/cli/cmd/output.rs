@@ -118,7 +118,7 @@ pub(super) fn output(args: &Args, output: &OutputArgs, printer: &Printer) -> any
 /// What the last execution made, whatever its key; or why there is nothing.
 fn latest(args: &Args, output: &OutputArgs) -> anyhow::Result<Result<Made, String>> {
     let store = args.store()?;
-    let mut step = output.of.name.clone();
+    let mut step = output.of.name().to_owned();
     let mut last = store.latest(&step).with_context(|| unreadable(&step))?;
     // Only a case needs the spec, which knows its steps.
     if last.is_none()
@@ -195,7 +195,7 @@ fn current(
         "the spec says what is current: name it after the step, or ask with --latest for what the last execution made",
     )?;
     let spec = spec.display().to_string();
-    let name = &output.of.name;
+    let name = output.of.name();
     let id = one(&project, name).map_err(|unknown| match store.latest(name) {
         Ok(Some(last)) => {
             let hint = format!("hint: --latest gives the output of {}", last.started);
