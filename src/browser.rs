@@ -38,7 +38,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Looking at all processes takes a millisecond or two, which a measurement should not meet often.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Which browser, and how it is started.
+/// The browser, and how it is started.
 #[derive(Debug, Clone)]
 pub struct Launch<'a> {
     pub program: &'a Path,

@@ -1,4 +1,4 @@
-//! Which model runs on which target at which precision: every combination is a case, or excluded with a reason.
+//! Models on targets at precisions: every combination is a case, or excluded with a reason.
 //!
 //! Pure, and the same on every host: whether a device is there is asked later, by exec.
 

@@ -1,4 +1,4 @@
-//! Where things lie in the environment `browser`, below its folder. `provision` puts them there.
+//! Places in the environment `browser`, below its folder. `provision` puts files there.
 
 use std::path::{Path, PathBuf};
 

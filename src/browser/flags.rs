@@ -12,7 +12,7 @@ pub enum Api {
     Wasm,
 }
 
-/// Which adapter WebGPU shall give.
+/// The adapter that WebGPU shall give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Adapter {

@@ -12,7 +12,7 @@ use crate::device::BackendRow;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RunParams {
     pub runtime: &'static Runtime,
-    /// Whose prober says whether it is there.
+    /// The backend whose prober reports whether the device is there.
     pub backend: &'static BackendRow,
     pub device: String,
     pub precision: Precision,
@@ -26,7 +26,7 @@ pub struct RunParams {
     /// [`Runtime::computes`]. A run at fp32 that `half` came to is so the same as any other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub computes: Option<String>,
-    /// Which round of several this is, from 2 on. The first is the run that is judged, and the same step however many follow.
+    /// The number of this round of several, from 2 on. The first is the run that is judged, and the same step however many follow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round: Option<u32>,
 }

@@ -32,7 +32,7 @@ pub(super) use spec::{NameArgs, ScopeArgs, SpecArgs};
 pub(super) struct Args {
     #[command(subcommand)]
     pub(super) command: Command,
-    /// Where results, artefacts and environments are kept
+    /// The folder in which results, artefacts and environments are kept
     #[arg(
         long,
         global = true,
@@ -41,7 +41,7 @@ pub(super) struct Args {
         value_name = "DIR"
     )]
     pub(super) cache_dir: PathBuf,
-    /// Where Python environments and workers are installed [default: `envs` in the store]
+    /// The folder in which Python environments and workers are installed [default: `envs` in the store]
     #[arg(
         long,
         global = true,

@@ -69,7 +69,7 @@ pub enum Download {
 #[derive(Debug, Clone, Default)]
 pub struct Said {
     pub url: Option<String>,
-    /// Which steps go there.
+    /// The steps that go there.
     pub whereabouts: Option<Where>,
     /// What is fetched of what steps made there.
     pub download: Option<Download>,

@@ -1,4 +1,4 @@
-//! Which devices a target's `device:` may mean, and which names mean one piece of silicon.
+//! Devices that a target's `device:` may mean, and names that mean one piece of silicon.
 //!
 //! Only what the probers call hardware can be held: an emulator or a software rasterizer computes on the CPU, and a run
 //! on it is timed as one on the CPU.

@@ -1,4 +1,4 @@
-//! Where a run may make control groups of its own: one in which the kernel counts processes, one that ends all at once.
+//! Control groups that a run may make for itself: one in which the kernel counts processes, one that ends all at once.
 //!
 //! Only below the group in which orch was started: its limits are respected.
 

@@ -210,7 +210,7 @@ mod tests {
         assert!(env(&gpu("openvino:GPU.0", "Arc"), &[]).is_empty());
     }
 
-    /// Which backends a plan would run on each kind of host: a GPU of one vendor is never the other's.
+    /// The backends that a plan would run on each kind of host: a GPU of one vendor is never the other's.
     #[test]
     fn each_host_offers_its_own_gpus_and_no_other() {
         let expected = [

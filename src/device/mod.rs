@@ -1,4 +1,4 @@
-//! Which hardware and runtimes this machine has: one prober per file, looked up by name.
+//! Hardware and runtimes that this machine has: one prober per file, looked up by name.
 //!
 //! A prober looks at this host (files, drivers, the version a library reports) and never at the spec. What it cannot
 //! find it reports with the reason and the remedy; the environment can hide devices, never invent them.

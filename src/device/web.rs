@@ -159,7 +159,7 @@ fn judged(host: &Host, asked: &Asked, answer: &Value) -> Backend {
     backend
 }
 
-/// Which browser would be opened, and who chose it; None if orch would install one.
+/// The browser that would be opened, and who chose it; None if orch would install one.
 fn find(host: &Host, name: &str) -> Result<Option<(PathBuf, &'static str)>, Absent> {
     let own = host.env("ORCH_BROWSER").filter(|path| !path.is_empty());
     if let Some(own) = own {

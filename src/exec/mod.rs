@@ -133,7 +133,7 @@ pub struct Options {
     /// Options of the user's that a reproducer must repeat, e.g. ` --cache-dir /tmp/x`: quoted for a shell, and empty or
     /// with a leading space.
     pub flags: String,
-    /// Which steps execute elsewhere; None for none.
+    /// The steps that execute elsewhere; None for none.
     pub routing: Option<away::Routing>,
     /// The folder in which generated tests and pages are linked for people.
     pub out_dir: PathBuf,

@@ -42,7 +42,7 @@ pub(super) struct Task<'a> {
 }
 
 impl Task<'_> {
-    /// Which tree an input is, and who made it.
+    /// The tree that an input is, and who made it.
     pub(super) fn tree(&self, name: &str) -> Option<(StepId, Digest)> {
         self.inputs.iter().find_map(|(known, at)| match at {
             InputAt::Tree { from, digest } if known == name => Some((*from, *digest)),

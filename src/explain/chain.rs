@@ -1,4 +1,4 @@
-//! From a reason to what it comes from, step by step upwards.
+//! A reason, and what it comes from, step by step upwards.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;

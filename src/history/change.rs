@@ -1,4 +1,4 @@
-//! Where the level of a series changed: by medians, without assumptions on how its figures are distributed.
+//! Places where the level of a series changed: by medians, without assumptions on how its figures are distributed.
 //!
 //! Of all ways to part the series, the one is taken in which the absolute deviations of the figures from the medians of their parts are the
 //! least in sum, where each cut costs 2T as well; found exactly, by dynamic programming. T = max(3 %, 3h), and h is the noise from one

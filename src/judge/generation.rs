@@ -217,7 +217,7 @@ impl Reference {
         }
     }
 
-    /// Whose tokens would pass as ours do, where so many of each row agree.
+    /// The one whose tokens would pass as ours do, where so many of each row agree.
     fn undecided(&self, agreed: &[usize]) -> Option<String> {
         if agreed.iter().all(|agreed| *agreed == 0) {
             return Some("no token agrees before the first tie".to_owned());

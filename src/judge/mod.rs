@@ -98,7 +98,7 @@ pub struct Control {
     /// Outputs for which they would have passed as the answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undecided: Vec<String>,
-    /// Whose its outputs are, where the reference is somebody else's.
+    /// The owner of its outputs, where the reference is somebody else's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// Inputs that are as given there: another value of them would ask for outputs of other shapes.

@@ -349,7 +349,7 @@ fn scale<V: Values>(b: V, sentinels: &Sentinels) -> f64 {
     if scale > 0.0 { scale } else { 1.0 }
 }
 
-/// Which bounds do not hold.
+/// The bounds that do not hold.
 fn beyond(
     figures: &TensorNumerics,
     tolerance: &Tolerance,

@@ -1,4 +1,4 @@
-//! Which expectation a case has, and expectations that no case has.
+//! The expectation that a case has, and expectations that no case has.
 
 use std::sync::Arc;
 

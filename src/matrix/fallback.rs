@@ -1,4 +1,4 @@
-//! Where a case is run instead, when its own target does not do it.
+//! The target on which a case is run instead, when its own does not do it.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::{Case, candidates, carried, excluded, uses};
 use crate::device::BackendRow;
 use crate::spec::{Precision, Spec, Target};
 
-/// Which targets have others in their place.
+/// Targets that have others in their place.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Fallback {
     /// Those whose rows say so.

@@ -1,4 +1,4 @@
-//! Which machine does which work, where each has a store of its own: what one machine has made, another makes again.
+//! The work of each machine, where each has a store of its own: what one machine has made, another makes again.
 
 use std::collections::BTreeMap;
 

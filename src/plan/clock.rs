@@ -1,4 +1,4 @@
-//! Which runs are timed, by the spec, the command line and what the devices of this host are.
+//! Runs that are timed, by the spec, the command line and what the devices of this host are.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Which runs are timed, case by case.
+//! Tests of the runs that are timed, case by case.
 
 use serde_json::json;
 

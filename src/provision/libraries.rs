@@ -1,4 +1,4 @@
-//! Where workers find what they load: native libraries inside an installed wheel; and of a run on a phone `adb` and
+//! Places where workers find what they load: native libraries inside an installed wheel; and of a run on a phone `adb` and
 //! Qualcomm's SDK, which are the user's, because orch may not fetch them.
 
 use std::path::{Path, PathBuf};

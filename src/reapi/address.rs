@@ -13,7 +13,7 @@ pub const OPTIONS: &[&str] = &["ca", "cert", "key", "name", "token", "token_file
 pub struct Address {
     /// `http://host:port`, as the transport wants it.
     pub(super) uri: String,
-    /// Which of a server's stores; often empty.
+    /// The name of one of a server's stores; often empty.
     pub(super) instance: String,
     pub(super) is_encrypted: bool,
     /// PEM files: the authority that signed the server's certificate, and the client's own certificate with its key.

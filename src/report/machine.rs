@@ -1,4 +1,4 @@
-//! Which machine measured a case. Figures of two machines are never set against each other.
+//! The machine that measured a case. Figures of two machines are never set against each other.
 
 use super::{CaseResult, Host, ReportDoc};
 use crate::base::figures::counted;

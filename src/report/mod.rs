@@ -67,7 +67,7 @@ use crate::runtime::{Order, UseOfCpu};
 pub struct ReportDoc {
     pub version: u32,
     pub spec: String,
-    /// Which part of the spec this is, where it is not the whole: `partition hash:1/4`.
+    /// The part of the spec that this is, where it is not the whole: `partition hash:1/4`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
     pub orch: String,

@@ -1,4 +1,4 @@
-//! Where a case stands: its model and sizes are a row of the matrix, its target and precision a column. With all four it
+//! The place of a case: its model and sizes are a row of the matrix, its target and precision a column. With all four it
 //! has its name; without one of them two cases would share a cell, and one of them would be hidden.
 
 use super::{CaseResult, Excluded};

@@ -145,7 +145,7 @@ pub(super) struct Table {
 #[derive(Default, Serialize)]
 pub(super) struct Cell {
     pub(super) text: String,
-    /// Whose the figure is, or what is odd about it.
+    /// The owner of the figure, or what is odd about it.
     pub(super) aside: Option<String>,
     pub(super) label: Option<&'static str>,
     /// The number of the case whose details are shown.

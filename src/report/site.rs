@@ -37,7 +37,7 @@ pub(super) struct Tally {
     /// The number of those that ran, or that a vendor's tool refused.
     pub(super) asked: usize,
     pub(super) failed: usize,
-    /// Which colour it has, as [`kind`](super::format::kind).
+    /// Its colour, as [`kind`](super::format::kind).
     pub(super) kind: &'static str,
 }
 

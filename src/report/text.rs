@@ -123,7 +123,7 @@ pub fn body(doc: &ReportDoc, styles: &Styles) -> String {
     out
 }
 
-/// Which part of the spec it is. Of a long selection the ends; `matrix.json` has all of it.
+/// The part of the spec that it is; of a long selection the ends: `matrix.json` has all of it.
 pub fn part(scope: &str) -> String {
     let terms: Vec<&str> = scope.split(" | ").collect();
     let shown = match terms.len() {

@@ -1,4 +1,4 @@
-//! Where the time of an inference goes, by a runtime's own counters. What is counted costs time of its own, so the sum says how
+//! The time of an inference by operator, from a runtime's own counters. What is counted costs time of its own, so the sum says how
 //! operators compare and is no latency.
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ pub const WARMUP: u32 = 3;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
-    /// Whose counters.
+    /// The owner of the counters.
     pub by: String,
     /// How many inferences were looked at; times are means over them.
     pub inferences: u32,

@@ -1,4 +1,4 @@
-//! From what is requested to a finished run: which cases and steps there are here, what of them is to be done, doing it, and
+//! The way from what is requested to a finished run: which cases and steps there are here, what of them is to be done, doing it, and
 //! laying out what came of it. Whoever runs orch composes it here: the command line, a test, a program that uses the library.
 //!
 //! ```text

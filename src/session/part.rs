@@ -197,7 +197,7 @@ fn part_in(scope: &str) -> Option<(u64, u64)> {
     Some((part.checked_sub(1)?, parts.parse().ok()?))
 }
 
-/// Which part does what, of a whole plan: what is requested of it changes nothing.
+/// The work of each part of a whole plan: what is requested of it changes nothing.
 pub(super) struct Division {
     /// The unit of each step, by the name of its first model or step.
     units: Vec<String>,

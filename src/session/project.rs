@@ -19,7 +19,7 @@ pub struct Project {
     pub name: String,
     /// Every YAML file that was read.
     pub files: Vec<SourceFile>,
-    /// Which of its runs are timed.
+    /// The runs of it that are timed.
     pub(super) clock: Clock,
     /// Sizes that replace the spec's.
     pub(super) sweep: Sweep,

@@ -51,7 +51,7 @@ impl Locations {
     }
 }
 
-/// Which steps of which spec.
+/// Steps of a spec.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
     pub spec: PathBuf,
@@ -89,7 +89,7 @@ impl Request {
         }
     }
 
-    /// Which part of the spec's cases it is about, for pages; None for all of them, at the spec's sizes.
+    /// The part of the spec's cases that it is about, for pages; None for all of them, at the spec's sizes.
     pub fn part(&self) -> Option<String> {
         let part = format!("{}{}", self.selection, self.sweep.flags());
         (!part.is_empty()).then(|| part.trim_start().to_owned())

@@ -1,4 +1,4 @@
-//! Which part of a spec a command is about: steps by name, what differs from a git revision, one part of several.
+//! The part of a spec that a command is about: steps by name, what differs from a git revision, one part of several.
 //!
 //! The part becomes a plan of its own, so that everything after it, pages included, knows of nothing else.
 

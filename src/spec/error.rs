@@ -139,7 +139,7 @@ pub(super) struct Text {
 #[derive(Debug, Default)]
 pub(super) struct Sink {
     pub(super) files: Vec<Text>,
-    /// Which of `files` is being read.
+    /// The one of `files` that is being read.
     pub(super) file: u32,
     /// Some rows could not be read, so unknown names are not reported: those rows may declare them.
     pub(super) incomplete: bool,

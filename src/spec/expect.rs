@@ -6,7 +6,7 @@ use crate::base::words::words;
 /// Cases that end in a known way, and why.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expect {
-    /// Which cases, and why; its place is that of the row.
+    /// The cases, and why; its place is that of the row.
     pub rule: Rule,
     /// Glob over whole cases, besides what the rule says.
     pub case: Option<String>,

@@ -16,11 +16,11 @@ words! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
     pub enum Half {
-        /// Where a probe on the device shows that it does; in fp32 elsewhere.
+        /// Half precision where a probe on the device shows that it computes so; fp32 elsewhere.
         "auto" => Auto,
-        /// In half precision or not at all.
+        /// Half precision or not at all.
         "always" => Always,
-        /// In fp32.
+        /// Single precision.
         "never" => Never,
     }
 }

@@ -8,7 +8,7 @@ use super::raw;
 use super::shape::{self, Shape};
 use super::yaml::{Key, Node, Value};
 
-/// Which runs are timed. One that is not is checked all the same: it infers once, and its outputs are judged.
+/// Runs that are timed. One that is not is checked all the same: it infers once, and its outputs are judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Timing {

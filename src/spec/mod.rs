@@ -340,7 +340,7 @@ words! {
 #[derive(Debug, Clone)]
 pub struct Target {
     pub name: String,
-    /// Which runtime runs it.
+    /// The runtime that runs it.
     pub runtime: &'static Runtime,
     /// The backend whose prober says if it is there.
     pub backend: &'static BackendRow,
@@ -386,7 +386,7 @@ pub struct Measure {
     pub timeout_seconds: u64,
 }
 
-/// Which cases exist.
+/// The cases that exist.
 #[derive(Debug, Clone, Default)]
 pub struct MatrixSpec {
     /// Globs over model names; empty means all.

@@ -28,14 +28,14 @@ shape! {
         models: Rows<Model>,
         /// What goes in and what comes out: one row per way of using a model.
         pipelines: Rows<Pipeline>,
-        /// Where it is tested: one row per runtime and device.
+        /// Targets, on which models are tested: one row per runtime and device.
         targets: Rows<Target>,
         /// How far outputs may be from the reference, per precision (`fp32`, `fp16`, `bf16`, `int8`, `int8-static`,
         /// `a16w8`, `int4`). What is not given keeps its default.
         tolerances: Rows<Tolerance>,
         /// How every run is measured, or `none`: it is checked and not timed. A target may say otherwise.
         measure: Timed,
-        /// Which models meet which targets. Without it, all meet all.
+        /// The models that meet each target. Without it, all meet all.
         matrix: Matrix,
         /// What `-t auto` chooses by until something was measured: for each family, names of `targets`, the best first; `any`
         /// is for families without a row of their own.
@@ -63,8 +63,8 @@ shape! {
         /// A model of several, its `components`, and which loop calls them: `rag` retrieves documents and generates an answer;
         /// `ddpm`, `dit` and `stable-diffusion` take noise out of a picture, step by step.
         compose: Compose,
-        /// With `compose`: names of models made from `class`, by the parts that they play: of `rag` question, context and
-        /// generator; of `ddpm` unet; of `dit` transformer and vae; of `stable-diffusion` text_encoder, unet and vae.
+        /// Names of models made from `class`, by the parts that they play in what `compose` names: question, context and
+        /// generator of `rag`; unet of `ddpm`; transformer and vae of `dit`; text_encoder, unet and vae of `stable-diffusion`.
         components: Rows<String>,
         /// Architecture family, for selection and for the report: `encoder-only`, `decoder-only`, `encoder-decoder`, `vision`,
         /// `vision-text`, `audio`, `multimodal`, `diffusion`, `mixture-of-experts`, `state-space`, `time-series` or `rag`. Of a
@@ -80,26 +80,26 @@ shape! {
         tags: List<String>,
         /// `high`, `medium` (the default) or `low`: for selection and for the order of the report.
         priority: Priority,
-        /// With `class`: `seeded` (random from `seed`, offline; the default), `hub` (needs `hub.id` and
+        /// The origin of the weights of a `class`: `seeded` (random from `seed`, offline; the default), `hub` (needs `hub.id` and
         /// `hub.revision`), or `path` (needs `path`).
         weights: Weights,
-        /// With `class`: the model's id on the Hugging Face Hub. Only documentation for seeded weights.
+        /// The model's id on the Hugging Face Hub, for models with `class`. Only documentation for seeded weights.
         hub: Hub,
-        /// With `weights: path`: a folder in `save_pretrained` layout, relative to this spec file. Its files count, but for what
+        /// The folder of `weights: path`, in `save_pretrained` layout, relative to this spec file. Its files count, but for what
         /// no loader reads: a README, weights in other formats, folders below it.
         path: String,
-        /// With seeded weights: overrides of the class's default config, nested as in the config itself. With `compose`: of the
-        /// scheduler's, and `guidance`, how far a picture follows its prompt.
+        /// Overrides of the class's default config, nested as in the config itself, for seeded weights; of the scheduler's for
+        /// `compose`, with `guidance`, which is how far a picture follows its prompt.
         config: Config,
-        /// With hub or path weights: globs over weights of the checkpoint that the class does not use, e.g.
+        /// Globs over weights of a hub or path checkpoint that the class does not use, e.g.
         /// `cls.seq_relationship.*`. Any other that it leaves unused is an error.
         unused_weights: List<String>,
-        /// With hub or path weights: globs over weights of the class that the checkpoint lacks, e.g. `wav2vec2.masked_spec_embed`,
+        /// Globs over weights of the class that a hub or path checkpoint lacks, e.g. `wav2vec2.masked_spec_embed`,
         /// which is for training only. They become zeros, and it is an error if an output depends on them.
         missing_weights: List<String>,
-        /// With `class`: how many parameters it may have, instead of the general `max_parameters`.
+        /// The number of parameters that a `class` may have, instead of the general `max_parameters`.
         max_parameters: u64,
-        /// With hub or path weights: lets transformers execute Python code that comes with the weights. Default: false.
+        /// Whether transformers may execute Python code that comes with hub or path weights. Default: false.
         trust_remote_code: bool,
         /// Seed of the weights and of the inputs. Default: 0.
         seed: u64,
@@ -107,18 +107,19 @@ shape! {
         dims: Rows<u64>,
         /// The example inputs by name, in the order of the model's signature; `{}` for a ready file that takes none.
         inputs: Rows<Input>,
-        /// With a ready file: `.npz`, `.safetensors`, or a folder of `input_*.pb`, instead of `inputs`.
+        /// The inputs of a ready file instead of `inputs`: `.npz`, `.safetensors`, or a folder of `input_*.pb`.
         inputs_from: String,
-        /// With `onnx`: files beside it in which it keeps its weights (external data). Those that the model names are found without being listed.
+        /// Files beside an `onnx` file in which it keeps its weights (external data). Those that the model names are found without
+        /// being listed.
         external: List<String>,
-        /// With a ready file: `.npz`, `.safetensors`, or a folder of `output_*.pb`: what the outputs are compared with.
+        /// What the outputs of a ready file are compared with: `.npz`, `.safetensors`, or a folder of `output_*.pb`.
         /// Without it, ONNX Runtime's CPU provider makes the reference of an ONNX file; the others need it.
         expected: String,
         /// Names of the outputs to compare, in order; `feature_maps.0` is the first tensor of a tuple. Default: all
         /// tensors that the model returns, or, if it returns none, those of its tuples. An ONNX file gives no others
         /// then.
         outputs: List<String>,
-        /// With `class`: how ONNX is made.
+        /// The way in which ONNX is made of a `class`.
         export: Export,
         /// Tolerances per precision of this model, on every target; figures that are not given keep their general value.
         tolerances: Rows<Tolerance>,
@@ -127,11 +128,10 @@ shape! {
         /// How many sets of inputs `int8-static` and `a16w8` are calibrated on: made by the recipes of `inputs`, from
         /// other seeds than the inputs themselves. Default: 16.
         calibration_sets: u32,
-        /// With `class`: how many tokens are also generated, greedily, with a cache where there is one, in the declared length:
+        /// The number of tokens that a `class` also generates, greedily, with a cache where there is one, in the declared length:
         /// the first `length + 1 - generate` ids are the prompt. They must be PyTorch's own. Default: none.
         generate: u32,
-        /// With `class`, of models that take `logits_to_keep`: the positions of a text at which scores are computed and
-        /// compared, e.g. `last 16`, as what serves such models computes them. Logits of long texts are gigabytes. Default: all.
+        /// The positions of a text at which scores are computed and compared, of a `class` that takes `logits_to_keep`, e.g. `last 16`, as what serves such models computes them. Logits of long texts are gigabytes. Default: all.
         positions: Positions,
         /// How much main memory each step on it takes, e.g. `12 GiB`: kept free for it, instead of orch's estimate. No limit.
         memory: Memory,
@@ -170,15 +170,15 @@ shape! {
         arange: bool,
         /// All values in row-major order; as many as the shape holds.
         data: List<Scalar>,
-        /// With hub or path weights: one string per batch row, tokenized by the model's own tokenizer and padded to the shape. For
+        /// One string per batch row, tokenized by the tokenizer of hub or path weights and padded to the shape. For
         /// `input_ids` of a row without an `attention_mask`, the mask and what else the tokenizer makes are filled as well.
         /// In another `batch` or `seq` of a sweep texts are repeated.
         text: List<String>,
-        /// With hub or path weights: PNG or JPEG files, relative to this spec file, of which the model's own image processor makes
-        /// the input of this name, e.g. `pixel_values` or `pixel_mask`.
+        /// PNG or JPEG files, relative to this spec file, of which the image processor of hub or path weights makes the input of
+        /// this name, e.g. `pixel_values` or `pixel_mask`.
         picture: List<String>,
-        /// With hub or path weights: WAV files (16-bit PCM, mono, at the model's sample rate), relative to this spec file, of which the
-        /// model's own feature extractor makes the input of this name. `input_values` is padded or cut to the shape.
+        /// WAV files (16-bit PCM, mono, at the model's sample rate), relative to this spec file, of which the feature extractor of
+        /// hub or path weights makes the input of this name. `input_values` is padded or cut to the shape.
         sound: List<String>,
     }
 }
@@ -209,7 +209,7 @@ shape! {
         tasks @required: List<String>,
         /// Name of its template. Default: the pipeline's own name.
         template: String,
-        /// Of tasks that give tokens (ids, codes, labels): the names of those outputs, held against the tolerance's `tokens`.
+        /// Names of the outputs of tasks that give tokens (ids, codes, labels), held against the tolerance's `tokens`.
         tokens: Rows<List<String>>,
     }
 }
@@ -217,7 +217,7 @@ shape! {
 shape! {
     /// A runtime on a device.
     Target {
-        /// Which runtime runs it.
+        /// The runtime that runs it.
         runtime @required: &'static Runtime,
         /// The backend, whose prober says whether the hardware and its driver are present.
         backend @required: &'static BackendRow,
@@ -262,7 +262,7 @@ shape! {
 shape! {
     /// How far outputs `a` may be from the reference `b`; all bounds must hold.
     Tolerance {
-        /// With `rtol` the bound of each value: |a − b| <= atol · scale + rtol · |b|. The scale is the typical |b|.
+        /// The absolute part of the bound of each value, |a − b| <= atol · scale + rtol · |b|. The scale is the typical |b|.
         atol: f64,
         /// See `atol`.
         rtol: f64,
@@ -296,7 +296,7 @@ shape! {
 }
 
 shape! {
-    /// Which cases exist: models × targets × precisions (× `batch` × `seq`), less `exclude`, plus `include`.
+    /// The cases that exist: models × targets × precisions (× `batch` × `seq`), less `exclude`, plus `include`.
     Matrix {
         /// Globs over model names. Default: all.
         models: List<String>,
@@ -332,7 +332,7 @@ shape! {
         precision: Precision,
         /// How the cases end.
         status @required: ExpectedStatus,
-        /// At which stage they end this way. Default: at any.
+        /// The stage at which they end this way. Default: any.
         stage: ExpectedStage,
         /// Why, in one sentence, e.g. with the address of an issue.
         reason @required: String,
@@ -370,22 +370,22 @@ shape! {
         write: Rows<String, Arc<str>>,
         /// What the program reads, by the name under which it finds it in its working directory.
         inputs: Rows<CommandInput, Arc<str>>,
-        /// With `argv`, and required then: files or folders, relative to its working directory, that it makes.
+        /// Files or folders, relative to its working directory, that the program makes. Required with `argv`.
         outputs: List<Arc<str>>,
         /// Names of environment variables that it sees. All others are hidden from it.
         env: List<Arc<str>>,
         /// It is killed after this many seconds. Default: 600.
         timeout_seconds: u64,
-        /// With `argv`: how much main memory it takes, e.g. `4 GiB`: kept free for it, instead of orch's estimate. No limit.
+        /// Main memory that the program of `argv` takes, e.g. `4 GiB`: kept free for it, instead of orch's estimate. No limit.
         memory: Memory,
-        /// With `argv`: how often it is retried after a transient failure. `orch run --retries` overrides it.
+        /// The number of times that the program of `argv` is retried after a transient failure. `orch run --retries` overrides it.
         /// Default: 0.
         retries: u32,
-        /// With `argv`: exit codes by which the program says that another attempt may succeed, e.g. 75.
+        /// Exit codes by which the program of `argv` reports that another attempt may succeed, e.g. 75.
         transient: List<u32>,
-        /// With `argv`: whether it may open TCP connections, where the system can tell (Linux 6.7). Default: false.
+        /// Whether the program of `argv` may open TCP connections, where the system can tell (Linux 6.7). Default: false.
         network: bool,
-        /// With `argv`: folders besides its own that it may write to, relative to this spec file, e.g. a compiler's cache.
+        /// Folders besides its own that the program of `argv` may write to, relative to this spec file, e.g. a compiler's cache.
         /// What it leaves there is in no key. Default: none.
         writable: List<Arc<str>>,
     }
@@ -398,8 +398,8 @@ shape! {
         file: String,
         /// A step's id, e.g. `convert:bert:onnx`.
         step: Arc<str>,
-        /// With `step`: whether the program finds a link to each file, which it cannot change, in place of a copy. For files
-        /// that are too large to copy each time, and programs that follow links. Default: false.
+        /// Whether the program finds a link to each file of `step`, which it cannot change, in place of a copy. For files that
+        /// are too large to copy each time, and programs that follow links. Default: false.
         lend: bool,
     }
 }

@@ -7,7 +7,7 @@ use super::Precision;
 /// How far outputs `a` may be from the reference `b`; all of it must hold (docs/specs/agreement.md).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Tolerance {
-    /// With `rtol` the bound of each value: |a − b| <= atol · scale + rtol · |b|, where scale is the typical |b|.
+    /// The absolute part of the bound of each value, |a − b| <= atol · scale + rtol · |b|, where scale is the typical |b|.
     pub atol: f64,
     pub rtol: f64,
     /// Share of the values that may be beyond that bound, though none by more than four times.

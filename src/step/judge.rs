@@ -17,7 +17,7 @@ use crate::step::{Code, Places, Step, StepKind, Work};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct JudgeParams {
     pub tolerance: Tolerance,
-    /// Whose usual tolerance it is held against.
+    /// The precision whose usual tolerance it is held against.
     pub precision: Precision,
     /// Names of the outputs whose whole numbers are tokens, by the model's task.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

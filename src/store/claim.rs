@@ -1,4 +1,4 @@
-//! Which folder may become, or is, a store. One that holds files of somebody else's is refused before anything is written.
+//! A folder that may become, or is, a store. One that holds files of somebody else's is refused before anything is written.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -32,7 +32,7 @@ pub struct DiskStore {
     locks: Locks,
 }
 
-/// Which file the log is, and how long.
+/// The file that the log is, and its length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogExtent {
     file: u64,

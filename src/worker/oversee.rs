@@ -46,7 +46,7 @@ pub(super) enum Verdict {
 pub(super) struct Overseer<'a> {
     limits: &'a Limits<'a>,
     start: Instant,
-    /// Whose memory is measured, once that is known.
+    /// The process whose memory is measured, once that is known.
     leader: Option<i32>,
     next: Instant,
     next_whole: Instant,

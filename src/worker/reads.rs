@@ -1,4 +1,4 @@
-//! Which files of the project a program reads that are not among its declared inputs.
+//! Files of the project that a program reads and that are not among its declared inputs.
 //!
 //! Best effort: a finding is true, but the absence of findings proves nothing (docs/specs/steps.md). On
 //! Linux the kernel stops the program, and all that it starts, at each `open` for reading and each `execve`, and asks

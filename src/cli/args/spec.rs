@@ -103,7 +103,7 @@ pub(in crate::cli) struct ScopeArgs {
     /// slice:1/4 do not
     #[arg(long, value_name = "METHOD:N/M")]
     pub(in crate::cli) partition: Option<Partition>,
-    /// With --partition model:N/M: the report of an earlier run (its matrix.json), so that parts take about as long as each
+    /// The report of an earlier run (its matrix.json), so that the parts of --partition model:N/M take about as long as each
     /// other; all parts need the same file
     #[arg(long, value_name = "FILE", requires = "partition")]
     pub(in crate::cli) durations: Option<PathBuf>,

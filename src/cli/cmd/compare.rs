@@ -28,7 +28,7 @@ pub(in crate::cli) struct CompareArgs {
     /// slower
     #[arg(long)]
     gate: bool,
-    /// Where times differ, measure both sides again in turns, 5 to 25 processes each; the base's files come from this git
+    /// Measure both sides again in turns where times differ, 5 to 25 processes each; the base's files come from this git
     /// revision
     #[arg(long, value_name = "REVISION")]
     confirm: Option<String>,
@@ -46,7 +46,7 @@ pub(in crate::cli) struct CompareArgs {
 pub(in crate::cli) enum CompareFormat {
     Text,
     Json,
-    /// For a comment on a pull request
+    /// A comment on a pull request
     Markdown,
 }
 

@@ -97,7 +97,7 @@ pub(in crate::cli) enum Command {
     Zoo(zoo::ZooCommand),
     /// Print the JSON Schema of specs, or of a command's output
     Schema {
-        /// Which documents the schema describes
+        /// Documents that the schema describes
         #[arg(long, value_enum, default_value_t = SchemaOf::Specs)]
         of: SchemaOf,
     },

@@ -63,10 +63,10 @@ pub(in crate::cli) struct RunArgs {
     /// A server of the Remote Execution API that executes steps, e.g. grpc://host:8980 [default: that of orch.toml]
     #[arg(long, value_name = "URL")]
     executor: Option<String>,
-    /// Which steps the executor gets [default: auto]
+    /// Steps that the executor gets [default: auto]
     #[arg(long = "where", value_name = "WHERE", value_parser = one_of(WHERE))]
     whereabouts: Option<Where>,
-    /// Which outputs of remote steps to download; what a local step reads is always downloaded [default: all]
+    /// Outputs of remote steps to download; what a local step reads is always downloaded [default: all]
     #[arg(long, value_name = "WHAT", value_parser = one_of(DOWNLOAD))]
     download: Option<Download>,
     /// How many seconds of the run may go into measuring again what is not quiet (`~`): noisy, disturbed, in two modes

@@ -18,7 +18,7 @@ use crate::store::DiskStore;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct WhatRanArgs {
-    /// Which run: 1 is the last that executed anything, 2 the one before; or its id
+    /// The run: 1 is the last that executed anything, 2 the one before; or its id
     #[arg(long, value_name = "N", default_value = "1")]
     run: String,
     /// All runs since this time, e.g. 2026-01-31 or 2026-01-31T08:00:00Z

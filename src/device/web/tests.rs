@@ -1,4 +1,4 @@
-//! Which browser is asked, and how long its answer is believed.
+//! Tests of the browser that is probed, and of how long its answer is kept.
 
 use std::path::Path;
 use std::sync::Mutex;

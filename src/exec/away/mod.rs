@@ -32,7 +32,7 @@ pub const DEVICE: &str = "orch-device";
 /// Stands for that backend in a user's property: servers differ in how a worker with several devices says so.
 const PLACE: &str = crate::config::DEVICE_PLACE;
 
-/// Which steps go away, and what is asked of who takes them. The same for all of a run.
+/// The steps that go away, and what their workers must have. The same for all of a run.
 #[derive(Debug, Clone)]
 pub struct Routing {
     pub whereabouts: Where,

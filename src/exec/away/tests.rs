@@ -1,4 +1,4 @@
-//! Which steps go away, what is asked of their workers, and orders that are not taken.
+//! Tests of the steps that go away, of what their workers must have, and of orders that are not taken.
 
 use std::num::NonZeroU64;
 

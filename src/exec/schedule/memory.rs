@@ -60,7 +60,7 @@ pub(super) struct Known<'a> {
 
 /// What is known of one memory.
 struct Book {
-    /// Which of the peaks of an execution is this one's, bytes.
+    /// The one of an execution's peaks that is this one's, bytes.
     peak: fn(&Peaks) -> Option<u64>,
     /// Peaks of steps, from their latest records.
     own: HashMap<StepId, u64>,

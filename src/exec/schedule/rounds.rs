@@ -18,7 +18,7 @@ const LAST: u32 = u32::MAX;
 pub(super) struct Rounds {
     /// Equal seeds give equal orders.
     seed: u64,
-    /// Which round a run is, of cases that have several.
+    /// The round that a run is, of cases that have several.
     numbers: HashMap<StepId, u32>,
     /// Ready, by round.
     waiting: BTreeMap<u32, BTreeSet<StepId>>,

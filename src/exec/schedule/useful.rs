@@ -1,4 +1,4 @@
-//! Which steps still serve something that can pass: what `--keep-going dependencies` goes on with.
+//! Steps that still serve something that can pass: what `--keep-going dependencies` goes on with.
 //!
 //! A step is useless when it did not pass, or when everything that reads its output is useless and nothing requested the
 //! step itself. Each edge of the graph is looked at once.

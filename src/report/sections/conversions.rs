@@ -15,7 +15,7 @@ struct Made<'a> {
     step: &'a str,
     what: &'a Converted,
     seconds: f64,
-    /// Which of them rest on it.
+    /// Those of them that rest on it.
     cases: Vec<usize>,
 }
 

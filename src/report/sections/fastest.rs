@@ -1,4 +1,4 @@
-//! For each family the column that infers fastest, beside the CPU.
+//! The column that infers fastest for each family, beside the CPU.
 
 use indexmap::IndexMap;
 

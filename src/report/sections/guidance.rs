@@ -1,4 +1,4 @@
-//! For each family which column to deploy on, by what matters most; and whether the figures support that.
+//! The column to deploy on for each family, by what matters most; and whether the figures support that.
 //!
 //! Columns are compared by the models that are right on both. Of times more than one process must tell: two columns differ for a
 //! model if each has enough rounds and the ranges of their medians do not meet. Memory must differ by as much as two reports must for

@@ -81,7 +81,7 @@ impl Decoder {
         }))
     }
 
-    /// Which tensor of the cache an input of the decoder is; None: the ids.
+    /// The tensor of the cache that an input of the decoder is; None: the ids.
     pub fn place(&self, input: &str) -> Option<usize> {
         self.cache.iter().position(|kept| kept.input == input)
     }

@@ -1,4 +1,4 @@
-//! Where a session runs: one provider, on the device that was requested, or not at all.
+//! The place where a session runs: one provider, on the device that was requested, or not at all.
 
 use std::path::Path;
 

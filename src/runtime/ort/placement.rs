@@ -1,4 +1,4 @@
-//! Which provider took which node of a session's graph, by ONNX Runtime's own record.
+//! The provider that took each node of a session's graph, by ONNX Runtime's own record.
 //!
 //! The record exists because every session here is made with `session.record_ep_graph_assignment_info`; it is read through
 //! the C API, for which the crate has no wrapper.

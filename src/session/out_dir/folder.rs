@@ -19,7 +19,7 @@ pub(super) const TOLD: &str = "orch.json";
 /// What the folder of a model itself is called, beside those of its artefacts.
 pub(super) const MODEL: &str = "model";
 
-/// Whose a folder is, for the tests that load it: each takes its own only. Of the store's trees none says so, because equal
+/// The owner of a folder, for the tests that load it: each takes its own only. Of the store's trees none says so, because equal
 /// ones are one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Named {

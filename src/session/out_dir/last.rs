@@ -1,4 +1,4 @@
-//! Which report in a folder of results is the last run's: the one question, and the one answer, of all commands that read a report
+//! The report in a folder of results that is the last run's: the one question, and the one answer, of all commands that read a report
 //! which nobody named.
 //!
 //! A run notes in the folder that it began, and at its end where its report is. Pages that would show nothing new stay as they
@@ -71,7 +71,7 @@ pub struct LastReport {
     pub path: PathBuf,
     /// The moment when the run began, RFC 3339 UTC; None of a report that no run made.
     pub began: Option<String>,
-    /// Which part of the spec it is of; None of the whole.
+    /// The part of the spec that it is of; None of the whole.
     pub part: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Which characters names may have. Names are in step ids, file names, generated code, pages and on terminals. Each of
+//! Characters that names may have. Names are in step ids, file names, generated code, pages and on terminals. Each of
 //! these escapes them; unreadable names are refused here.
 
 use crate::base::text::is_unseen;

@@ -1,4 +1,4 @@
-//! Where a model comes from: exactly one source, what that needs, and nothing that would have no effect with it.
+//! The source of a model: exactly one source, what that needs, and nothing that would have no effect with it.
 
 use indexmap::IndexMap;
 

@@ -1,4 +1,4 @@
-//! Where the parts of a YAML text begin and end, in bytes.
+//! Places where the parts of a YAML text begin and end, in bytes.
 
 use std::ops::Range;
 

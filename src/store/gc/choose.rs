@@ -1,4 +1,4 @@
-//! Which records stay. A pure function of what the log tells, of the limits and of the time.
+//! The choice of the records that stay. A pure function of what the log tells, of the limits and of the time.
 //!
 //! A record was last used when it was executed, or when a record that read its output was: what a new measurement was made
 //! of is as new as the measurement. That a run found it unchanged is written nowhere (such a run writes nothing), so it does not

@@ -14,7 +14,7 @@ use crate::store::pack::{
 };
 use crate::store::{Amount, DiskStore, Result, StoreError};
 
-/// Which records go into an archive.
+/// The records that go into an archive.
 pub enum Which<'a> {
     All,
     /// Those that answer for these keys.

@@ -1,4 +1,4 @@
-//! Which paths count: files of the project that nobody declared. Does not know how the paths became known.
+//! The paths that count: files of the project that nobody declared. Does not know how the paths became known.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
