@@ -6,8 +6,12 @@ use crate::exec;
 use crate::explain::{self, Total};
 use crate::session::{Planned, Session, Settings, away, sharing, usage};
 
+/// The part of a guess by the size of weights that a step holds for certain. Guesses are made so that two steps do not fill
+/// the machine: conversions of 2 to 7 GiB of weights have held between a third of theirs and all of it.
+const CERTAIN: u64 = 4;
+
 impl Session {
-    /// Returns an error of the user's making if a step is expected to hold more memory than this machine has, or the steps
+    /// Returns an error of the user's making if a step is certain to hold more memory than this machine has, or the steps
     /// that never ran to write more than is free where the store is.
     ///
     /// Nothing is required where steps execute elsewhere or outputs come from elsewhere: a step that would run here by
@@ -30,6 +34,8 @@ impl Session {
         for forecast in forecasts.iter_mut().flatten() {
             if forecast.is_on_record {
                 forecast.disk_bytes = None;
+            } else {
+                forecast.memory_bytes = forecast.memory_bytes.map(|guess| guess / CERTAIN);
             }
         }
         let total = Total::of(&planned.project.plan, &forecasts);
