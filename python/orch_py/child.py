@@ -104,6 +104,7 @@ def _perform(request: dict[str, Any], ops: dict[str, Op], pipe: int) -> Output:
             inputs={name: Path(path) for name, path in (request.get("inputs") or {}).items()},
             out=Path(request["out"]),
             progress=lambda text: _send(pipe, {"progress": text}),
+            download=lambda begins: _send(pipe, {"download": begins}),
         )
         _limit_threads(job.param("threads"))
         output = op(job)

@@ -5,7 +5,8 @@ Knows nothing of processes, pipes or models.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,17 @@ class Job:
     inputs: dict[str, Path]
     out: Path
     progress: Callable[[str], None]
+    # Whether a download begins (or else ends).
+    download: Callable[[bool], None] = lambda _: None
+
+    @contextmanager
+    def downloading(self) -> Iterator[None]:
+        """While it is entered, the job's limit of time stands still, and that of downloads counts."""
+        self.download(True)
+        try:
+            yield
+        finally:
+            self.download(False)
 
     def param(self, name: str, default: Any = None) -> Any:
         """The parameter `name`; `default` also stands in for an explicit null, which is how orch says "not given"."""

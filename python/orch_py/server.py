@@ -212,6 +212,8 @@ class Server:
             job.output = message["output"]
         elif "started" in message:
             self._tell({"id": job.id, "event": "started", "pid": job.pid})
+        elif "download" in message:
+            self._tell({"id": job.id, "event": "download", "begins": message["download"]})
         elif (now := time.monotonic()) - job.told >= _PROGRESS_EVERY:
             job.told = now
             self._tell({"id": job.id, "event": "progress", "text": message["progress"]})
@@ -266,7 +268,7 @@ def _understood(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     match message:
-        case {"started": int()} | {"progress": str()}:
+        case {"started": int()} | {"progress": str()} | {"download": bool()}:
             known = True
         case {"output": {"status": str() as status, "facts": dict()}}:
             known = status in STATUSES

@@ -65,6 +65,14 @@ def vanish(job: Job) -> Output:
     os._exit(9)
 
 
+def fetch(job: Job) -> Output:
+    """Sleeps for so many seconds as a download does, then for so many as work does."""
+    with job.downloading():
+        time.sleep(job.required("download"))
+    time.sleep(job.required("work"))
+    return Output()
+
+
 def sleep(job: Job) -> Output:
     """Sleeps beside a process of its own, whose id it leaves behind."""
     below = subprocess.Popen(["sleep", "60"])
@@ -210,6 +218,6 @@ if __name__ == "__main__":
         echo, reach, noise, collected, crash, vanish, sleep, orphan, memory, native_memory, fail, refuse, leave,
         unprintable, large,
         report_usage, escape, junk, descriptors, tidy, siblings, wrapped_memory,
-        eat, nap, curious,
+        eat, nap, curious, fetch,
     )  # fmt: skip
     main({op.__name__: op for op in OPS})

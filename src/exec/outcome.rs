@@ -7,7 +7,7 @@ use crate::exec::perform::error_text;
 use crate::record::Outcome;
 use crate::runtime::refusal::Refusal;
 use crate::runtime::{JobOutput, JobStatus, RawMeasure};
-use crate::worker::Ended;
+use crate::worker::{DOWNLOAD, Ended};
 
 /// The outcome of an execution, before its output is published.
 pub(super) struct Judged {
@@ -187,6 +187,11 @@ pub(super) fn judge(ended: Ended, timeout_seconds: u64, transient: &[u32]) -> Ju
             format!("it did not end within {timeout_seconds} s"),
         )
         .transient(),
+        Ended::DownloadTimedOut => Judged::failed(
+            Outcome::Timeout,
+            format!("its downloads did not end within {} s", DOWNLOAD.as_secs()),
+        )
+        .transient(),
         Ended::Interrupted => Judged::failed(Outcome::Incomplete, "interrupted"),
         // The worker or its server could not be started, or went away.
         Ended::Broken(what) => Judged::failed(Outcome::Fail, what).transient(),
@@ -276,6 +281,7 @@ mod tests {
                 false,
             ),
             (Ended::TimedOut, true),
+            (Ended::DownloadTimedOut, true),
             (Ended::Broken("the Python server ended".into()), true),
             (
                 Ended::Broken(

@@ -148,7 +148,7 @@ fn words(ended: &Ended) -> String {
     match ended {
         Ended::Answered(output) => output.reason.clone().unwrap_or_else(|| "it failed".into()),
         Ended::OutOfMemory(why) | Ended::ServerDied(why) | Ended::Broken(why) => why.clone(),
-        Ended::TimedOut => "it took too long".into(),
+        Ended::TimedOut | Ended::DownloadTimedOut => "it took too long".into(),
         Ended::Died { .. } | Ended::Interrupted => "its process died".into(),
     }
 }

@@ -120,6 +120,11 @@ pub enum Reply {
         id: u32,
         pid: i32,
     },
+    /// A download of the job began or ended. Its time is no part of the job's.
+    Download {
+        id: u32,
+        begins: bool,
+    },
     /// A server's forked child ended without a result.
     Died {
         id: u32,
@@ -134,6 +139,7 @@ impl Reply {
         let (Self::Progress { id, .. }
         | Self::Result { id, .. }
         | Self::Started { id, .. }
+        | Self::Download { id, .. }
         | Self::Died { id, .. }) = self;
         *id
     }

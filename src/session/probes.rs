@@ -71,7 +71,7 @@ impl Probes {
                 ..
             } => Err(format!("the probe was ended by signal {signal}")),
             Ended::Died { code, .. } => Err(format!("the probe ended with code {code:?}")),
-            Ended::TimedOut => Err(format!(
+            Ended::TimedOut | Ended::DownloadTimedOut => Err(format!(
                 "the probe did not answer within {} s",
                 PATIENCE.as_secs()
             )),

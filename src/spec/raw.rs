@@ -135,7 +135,8 @@ shape! {
         positions: Positions,
         /// How much main memory each step on it takes, e.g. `12 GiB`: kept free for it, instead of orch's estimate. No limit.
         memory: Memory,
-        /// Making the model and its reference, and each conversion of it, is killed after this many seconds. Default: 3600.
+        /// Making the model and its reference, and each conversion of it, is killed after this many seconds, without the time
+        /// of downloads, which may take six hours. Default: 3600.
         timeout_seconds: u64,
     }
 }

@@ -58,6 +58,8 @@ pub enum Ended {
     /// It took more memory than it may, by the sentence that says how much.
     OutOfMemory(String),
     TimedOut,
+    /// Its downloads took longer than [`DOWNLOAD`].
+    DownloadTimedOut,
     Interrupted,
     /// The server that forked it died, by nobody's known doing, with this last word. It may be tried again.
     ServerDied(String),
@@ -140,6 +142,9 @@ impl<'a> Limits<'a> {
         (start.elapsed() >= self.timeout).then_some(Ended::TimedOut)
     }
 }
+
+/// The time that all downloads of a job may take, beside the job's own. What stalls ends sooner, by the Hub's client.
+pub const DOWNLOAD: Duration = Duration::from_secs(6 * 60 * 60);
 
 /// How often a waiting job looks whether it must end.
 const TICK: Duration = Duration::from_millis(50);

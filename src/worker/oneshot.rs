@@ -168,7 +168,7 @@ impl<'a> AtWork<'a> {
                         self.answer = Some(output);
                         self.leave_by = Some(Instant::now() + LEAVING);
                     }
-                    Ok(Reply::Started { .. } | Reply::Died { .. }) => {
+                    Ok(Reply::Started { .. } | Reply::Download { .. } | Reply::Died { .. }) => {
                         return junk("the words of a server");
                     }
                     Err(e) => return junk(&e.to_string()),

@@ -14,7 +14,7 @@ use crate::base::figures::bytes;
 use crate::base::lock;
 use crate::device;
 use crate::device::{Host, free_memory, whole_memory};
-use crate::worker::{Ended, Limits, TICK, family};
+use crate::worker::{DOWNLOAD, Ended, Limits, TICK, family};
 
 /// The time from the request to end to the kill. An interrupted run is gone within two seconds, the rest of its end
 /// included.
@@ -48,6 +48,10 @@ pub(super) struct Overseer<'a> {
     start: Instant,
     /// The process whose memory is measured, once that is known.
     leader: Option<i32>,
+    /// The beginning of the download that is under way.
+    download: Option<Instant>,
+    /// The time that downloads took which have ended.
+    downloaded: Duration,
     next: Instant,
     next_whole: Instant,
     why: Option<(Ended, Instant)>,
@@ -62,6 +66,8 @@ impl<'a> Overseer<'a> {
             limits,
             start,
             leader: None,
+            download: None,
+            downloaded: Duration::ZERO,
             next: start + TICK,
             next_whole: start + WHOLE,
             why: None,
@@ -77,6 +83,14 @@ impl<'a> Overseer<'a> {
     /// The process whose memory, with all below it, is the job's.
     pub(super) fn watch(&mut self, leader: i32) {
         self.leader = Some(leader);
+    }
+
+    /// Notes that a download begins or ends. Its time counts against [`DOWNLOAD`] and not against the job's limit.
+    pub(super) fn download(&mut self, begins: bool) {
+        if let Some(began) = self.download.take() {
+            self.downloaded += began.elapsed();
+        }
+        self.download = begins.then(Instant::now);
     }
 
     /// Nobody is to be measured any more: the number may be given away.
@@ -100,7 +114,7 @@ impl<'a> Overseer<'a> {
                 Verdict::GoesOn
             };
         }
-        if let Some(ended) = self.limits.exceeded(self.start) {
+        if let Some(ended) = self.exceeded() {
             self.why = Some((ended, now + GRACE));
             return Verdict::Ask;
         }
@@ -112,6 +126,17 @@ impl<'a> Overseer<'a> {
             return Verdict::Kill;
         }
         Verdict::GoesOn
+    }
+
+    /// Why the job must end now, by its limits of time or an interrupt.
+    fn exceeded(&self) -> Option<Ended> {
+        let under_way = self
+            .download
+            .map_or(Duration::ZERO, |began| began.elapsed());
+        let downloaded = self.downloaded + under_way;
+        self.limits
+            .exceeded(self.start + downloaded)
+            .or_else(|| (downloaded >= DOWNLOAD).then_some(Ended::DownloadTimedOut))
     }
 
     /// Why the job was told to end, if it was.
@@ -232,4 +257,24 @@ fn kernel_kills() -> Option<u64> {
 
 fn part(bytes: u64, part: f64) -> u64 {
     (bytes as f64 * part) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::Cancel;
+
+    #[test]
+    fn downloads_have_a_limit_of_their_own() {
+        let cancel = Cancel::default();
+        let limits = Limits::of_time(Duration::from_secs(60), &cancel, "log".as_ref());
+        let mut overseer = Overseer::new(&limits);
+        overseer.downloaded = DOWNLOAD - Duration::from_secs(60);
+        assert!(overseer.exceeded().is_none());
+        overseer.downloaded = DOWNLOAD;
+        assert!(matches!(overseer.exceeded(), Some(Ended::DownloadTimedOut)));
+        // What ran out of its own time before is reported as that.
+        overseer.start -= DOWNLOAD + Duration::from_secs(120);
+        assert!(matches!(overseer.exceeded(), Some(Ended::TimedOut)));
+    }
 }

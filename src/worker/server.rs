@@ -202,6 +202,7 @@ impl Waiting<'_> {
                     self.said.forget_name();
                     self.overseer.watch(pid);
                 }
+                Ok(Reply::Download { begins, .. }) => self.overseer.download(begins),
                 Ok(Reply::Result { output, .. }) => return Some(Ended::Answered(output)),
                 Ok(Reply::Died { signal, code, .. }) => {
                     return Some(self.overseer.death(signal, code));

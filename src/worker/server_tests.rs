@@ -100,6 +100,16 @@ fn each_end_is_told_and_the_server_serves_on() {
         place.run_within(7, "sleep", json!({}), second),
         Ended::TimedOut
     ));
+    let long = json!({"download": 1.5, "work": 0.0});
+    assert!(matches!(
+        place.run_within(10, "fetch", long, second),
+        Ended::Answered(_)
+    ));
+    let slow = json!({"download": 0.0, "work": 60.0});
+    assert!(matches!(
+        place.run_within(11, "fetch", slow, second),
+        Ended::TimedOut
+    ));
     assert!(matches!(
         place.run_within(8, "tidy", json!({"stays": true}), second),
         Ended::TimedOut

@@ -14,7 +14,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -298,7 +298,7 @@ def _load(job: Job, cls: Any, weights: dict[str, Any]) -> tuple[transformers.Pre
         seeded.fill(model, int(job.param("seed", 0)))
         return model.eval(), []
     source, where = _source(weights)
-    with _loading(source, weights):
+    with _loading(source, weights), _downloading(job, weights):
         return torch_model.from_checkpoint(
             cls, source, weights.get("unused") or [], weights.get("missing") or [], **where, **_remote_code(job)
         )
@@ -334,6 +334,11 @@ def _loading(source: str, weights: dict[str, Any]) -> Iterator[None]:
                 "error", f"`{source}` has no safetensors weights; pickled weights can run code and are refused"
             ) from error
         raise hub_errors.refusal(error, source, "cannot be loaded", weights.get("revision")) from error
+
+
+def _downloading(job: Job, weights: dict[str, Any]) -> AbstractContextManager[None]:
+    """The time of a download, where weights come from the Hub."""
+    return job.downloading() if weights["kind"] == "hub" else nullcontext()
 
 
 def _source(weights: dict[str, Any]) -> tuple[str, dict[str, Any]]:
