@@ -1,7 +1,7 @@
 //! A browser as a child process: it opens a page of ours, which works and answers over HTTP on 127.0.0.1.
 //!
 //! The smallest way that holds: no WebDriver and no client of DevTools, which are a hundred crates, but a page that posts
-//! its result. A browser for one page gets it on its command line; one that is kept for many is told by four of DevTools'
+//! its result. A browser for one page gets it on its command line; one that is kept for many gets it by four of DevTools'
 //! commands. Knows neither models nor backends: what the page does is its script's affair. The browser stays in the
 //! process group of whoever calls, so that whoever ends this process ends all of the browser with it.
 
@@ -31,7 +31,7 @@ use serve::{Port, Said, Server};
 
 /// How often the server looks whether the browser still lives.
 const TICK: Duration = Duration::from_millis(100);
-/// A browser that has not asked for its page after so long never will.
+/// A browser that has not requested its page after so long never will.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// A page whose device went away with the browser's GPU process says so itself by then, or never.
 const GRACE: Duration = Duration::from_secs(2);
@@ -114,7 +114,7 @@ pub fn open(
     })
 }
 
-/// Waits for the page's answer, and gives what it has said until then. `clock`: when its opening began; `crash` tells how its process ended, where that is known.
+/// Waits for the page's answer, and gives what it has written until then. `clock`: when its opening began; `crash` tells how its process ended, where that is known.
 fn hear(
     child: &mut Child,
     server: &Server<'_>,
@@ -194,7 +194,7 @@ pub fn version(printed: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// What a browser says of its version, asked in a process of its own.
+/// The version of a browser, by a process of its own.
 pub fn ask_version(program: &Path) -> Option<String> {
     let mut command = std::process::Command::new(program);
     process::with_libraries(&mut command, program);

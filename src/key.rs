@@ -9,7 +9,7 @@
 //! | id and commit of hub weights (`param.weights.…`) | yes | a commit's content does not change |
 //! | version and wheels of each package that computes (`tool.…`) | yes | by the lock, so no Python need start to know them; of an ORCH_PYTHON, by the hashes that its installer noted |
 //! | architecture and system (`target`) | for native code and measurements | compiled artefacts differ by it |
-//! | host fingerprint (`host`), devices and driver (`device.…`) | for runs only; of those that are not timed, without the memory; of those that go away, what is asked of the worker | a result belongs to the kind of machine that made it |
+//! | host fingerprint (`host`), devices and driver (`device.…`) | for runs only; of those that are not timed, without the memory; of those that go away, what the worker must have | a result belongs to the kind of machine that made it |
 //! | variables of the environment (`env.…`) | of a `command`, a digest of each that it declares; of orch's own steps, the values of those that change arithmetic, and for runs of those that divide the work, for timed ones also of those that change speed | what is declared may be a secret (docs/security.md); the tables stand in `exec/keys.rs` |
 //! | absolute paths, mtimes, host name, user, locale, time zone, working folder, number of jobs | no | they cannot change an output |
 //! | comments, order of keys, anchors, includes, other models and targets, tags, priority, descriptions | no | the plan has the same steps without them |
@@ -325,7 +325,7 @@ pub enum MissReason {
     OutputLost {
         what: String,
     },
-    /// The user asked for it.
+    /// The user requested it.
     Asked,
     /// It was measured longer ago than `--max-age` allows.
     TooOld {

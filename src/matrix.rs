@@ -1,6 +1,6 @@
 //! Models on targets at precisions: every combination is a case, or excluded with a reason.
 //!
-//! Pure, and the same on every host: whether a device is there is asked later, by exec.
+//! Pure, and the same on every host: whether a device is there is found later, by exec.
 
 mod auto;
 mod expect;

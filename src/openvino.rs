@@ -1,4 +1,4 @@
-//! OpenVINO's C library: loaded at run time, and asked for its version, devices and their properties. The prober looks
+//! OpenVINO's C library: loaded at run time, and queried for its version, devices and their properties. The prober looks
 //! with it, and the runtime compiles and runs models with the object that it makes (`runtime/openvino/api.rs`).
 //!
 //! Why not the crate `openvino`: it sets properties through a C function with varargs, which is not called correctly on
@@ -16,7 +16,7 @@ use openvino_sys::ov_status_e as Status;
 
 use words::telling;
 
-/// What OpenVINO said, whole.
+/// OpenVINO's message, whole.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", self.told())]
 pub(crate) struct Failure {

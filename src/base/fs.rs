@@ -149,7 +149,7 @@ pub fn make_private(dir: &Path) -> io::Result<()> {
 
 /// Opens what must be a file with content of its own: a FIFO would be waited for, and a device may have no end.
 ///
-/// A name that becomes something else after it was looked at is refused as well: the open file is asked.
+/// A name that becomes something else after it was looked at is refused as well, by the open file.
 pub fn open_regular(path: &Path) -> io::Result<(fs::File, fs::Metadata)> {
     let check = |meta: fs::Metadata| {
         if meta.is_file() {

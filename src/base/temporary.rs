@@ -1,5 +1,5 @@
 //! Files that get their own name when they are whole. Each is locked while it is written, so that what a killed process
-//! left can be told from what is being written.
+//! left is distinct from what is being written.
 
 use std::ffi::OsStr;
 use std::fs;

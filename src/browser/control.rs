@@ -53,7 +53,7 @@ impl Control {
         })
     }
 
-    /// Makes a context: a profile in memory, which no other context sees. From now on crashes are told.
+    /// Makes a context: a profile in memory, which no other context sees. From now on crashes are reported.
     pub(super) fn context(&mut self) -> Result<String, Trouble> {
         self.ask("Target.setDiscoverTargets", json!({"discover": true}))?;
         let answer = self.ask("Target.createBrowserContext", json!({}))?;

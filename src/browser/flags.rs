@@ -1,4 +1,4 @@
-//! Command lines: what a browser must be told so that a page gets WebGPU or WebNN, and that it leaves the network alone.
+//! Command lines: what a browser needs so that a page gets WebGPU or WebNN, and that it leaves the network alone.
 
 use serde::{Deserialize, Serialize};
 

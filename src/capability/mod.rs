@@ -80,7 +80,7 @@ pub struct Asserted {
     pub tier: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notes: Option<String>,
-    /// What is said to make it faster.
+    /// What others assert to make it faster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hints: Vec<String>,
     /// What the source calls it.

@@ -1,4 +1,4 @@
-//! The table as text for people: what was measured, on this machine first; then, if asked, what others assert, in a colour of its own.
+//! The table as text for people: what was measured, on this machine first; then, on request, what others assert, in a colour of its own.
 //! Words carry the meaning, and the colour only sets it apart.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -314,7 +314,7 @@ fn types(page: &mut String, types: &Subjects, host: &str) {
     page.push('\n');
 }
 
-/// A share, and of how many types that is: right, of those that were asked.
+/// A share, and of how many types that is: right, of those that were tried.
 fn covered(page: &mut String, coverage: &Coverage, families: &Subjects, is_whole: bool) {
     let backends: BTreeSet<_> = coverage
         .families

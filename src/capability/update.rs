@@ -192,7 +192,7 @@ fn column(case: &CaseResult) -> &str {
         .map_or(case.case.as_str(), |(_, column)| column)
 }
 
-/// How it ended on what it asked for; None if that did not run.
+/// How it ended on what it requested; None if that did not run.
 fn ended(case: &CaseResult) -> Option<Outcome> {
     let own = match (case.status, &case.fallback) {
         // Another device answered: that says nothing of its own, beyond how that one failed.

@@ -83,7 +83,7 @@ fn lower(asked: &Asked<'_>) -> WorkerCall {
     in_page(NAME, asked, ("ort_web", Library::OrtWeb))
 }
 
-/// What a page is asked. It is served on loopback.
+/// The question put to a page. It is served on loopback.
 pub(super) fn in_page(
     worker: &'static str,
     asked: &Asked<'_>,

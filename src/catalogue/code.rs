@@ -46,10 +46,10 @@ pub const WORKER: &[Part] = parts!(
     Crate "half", "safetensors"
 );
 
-/// What is asked of whatever runs a model.
+/// What whatever runs a model must do.
 pub(super) const RUN: &[Part] = parts!(Rust "step/run.rs", "catalogue/run.rs"; Crate "safetensors");
 
-/// What is asked of whatever converts one.
+/// What whatever converts one must do.
 pub(super) const CONVERT: &[Part] = parts!(Rust "step/convert.rs", "catalogue/artefact.rs");
 
 /// The parts of one implementation, in groups that several may share. Their digest is made once.

@@ -1,4 +1,4 @@
-//! OpenVINO: an IR on a device that it is told by name, in a precision that it is told too.
+//! OpenVINO: an IR on a device and in a precision that it gets by name.
 
 use serde_json::{Value, json};
 
@@ -72,7 +72,7 @@ pub static LIBRARY: Wheel = Wheel {
     prefix: "libopenvino_c.",
 };
 
-/// It is told what to compute an fp32 model in; the others compute in the model's own types.
+/// It gets the type to compute an fp32 model in; the others compute in the model's own types.
 static HALF: HalfProbe = HalfProbe {
     precisions: &[Fp16, Bf16],
     devices: |found: &Backend| {

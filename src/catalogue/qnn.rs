@@ -117,7 +117,7 @@ pub static PROVIDER: Wheel = Wheel {
     prefix: "libonnxruntime_providers_qnn.",
 };
 
-/// What the compiler is told of a target's options: which phone a context runs on changes nothing in it.
+/// What the compiler gets of a target's options: which phone a context runs on changes nothing in it.
 fn compiler_options(options: &BTreeMap<String, Value>) -> Map<String, Value> {
     let told = options
         .iter()

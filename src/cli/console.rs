@@ -64,7 +64,7 @@ impl State {
         is_due.then(|| format!("{} of {} steps", self.done, self.steps))
     }
 
-    /// `12 of 150 steps; 41 s of python environment torch`, if nothing was said for long.
+    /// `12 of 150 steps; 41 s of python environment torch`, if nothing was printed for long.
     fn heartbeat(&mut self) -> Option<String> {
         let now = Instant::now();
         if now.duration_since(*self.spoke.get_or_insert(now)) < SILENCE || self.begun.is_empty() {
@@ -172,7 +172,7 @@ impl Console {
         self.bars.suspend(|| write(text));
     }
 
-    /// A line that is left out where only failures are told.
+    /// A line that is left out where only failures are printed.
     fn news(&self, text: &str) {
         if self.verbosity > Verbosity::Quiet {
             self.line(text);

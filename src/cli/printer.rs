@@ -64,7 +64,7 @@ impl Printer {
         width.map_or(WIDTH, |width| width.clamp(*WIDTHS.start(), *WIDTHS.end()))
     }
 
-    /// What people asked for. Of what a terminal obeys only colours are left, whoever wrote the text.
+    /// What people requested. Of what a terminal obeys only colours are left, whoever wrote the text.
     pub(super) fn out(&self, text: &str) {
         self.data(&with_colours(text));
     }

@@ -1,6 +1,6 @@
 //! Files whose change is waited for: the system's notifications wake, stamps decide.
 //!
-//! Whether something changed, and what, is told by snapshots of all watched files that were taken before the run. So nothing that happens during a run is missed, whatever the system notifies of. The only home of notify.
+//! Whether something changed, and what, is known by snapshots of all watched files that were taken before the run. So nothing that happens during a run is missed, whatever the system notifies of. The only home of notify.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -39,7 +39,7 @@ pub(super) struct Watched {
     sender: Sender<()>,
     /// Names that matter in the watched folders, where other files may be written without end.
     names: Arc<Mutex<Names>>,
-    /// Whether the system told why it cannot notify.
+    /// Whether the system reported why it cannot notify.
     told: bool,
 }
 

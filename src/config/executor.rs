@@ -1,4 +1,4 @@
-//! `[executor]`: a server that executes steps, and what is asked of its workers.
+//! `[executor]`: a server that executes steps, and what its workers must have.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub struct ExecutorConfig {
     pub slots: u32,
     /// How long a step waits for a worker.
     pub queue: Duration,
-    /// How long the server is asked to let a step execute; None for as long as it does by itself.
+    /// The time that the server is requested to let a step execute; None for as long as it does by itself.
     pub limit: Option<Duration>,
     /// The time within which an answer must be there, repetitions included.
     pub timeout: Duration,

@@ -173,7 +173,7 @@ mod tests {
 
     use super::*;
 
-    /// How `script` ended under these grants, and what it said.
+    /// How `script` ended under these grants, and its output.
     fn run(script: &str, cwd: &Path, grants: &Grants) -> Option<(bool, String)> {
         let confinement = Confinement::of(grants).unwrap()?;
         let mut command = Command::new("bash");

@@ -1,7 +1,7 @@
 //! QNN on an Android phone that hangs on this machine by a cable: found through `adb`.
 //!
 //! A cheap look reads files: the `adb` there is, and whether QNN's SDK holds what a phone needs. Which phones are there
-//! and what chips they have is asked in a child, because `adb` may start a server and wait for a phone.
+//! and what chips they have is found by a child, because `adb` may start a server and wait for a phone.
 
 use std::path::{Path, PathBuf};
 
@@ -27,7 +27,7 @@ pub const LIBRARY: &str = "lib/aarch64-android/libQnnHtp.so";
 /// Reads the runner's profile on this machine. The vendor has it for x86_64.
 pub const VIEWER: &str = "bin/x86_64-linux-clang/qnn-profile-viewer";
 
-/// What a phone is asked, one answer a line.
+/// The questions put to a phone, one answer a line.
 pub const PROPERTIES: &str = "getprop ro.soc.manufacturer; getprop ro.soc.model; getprop ro.product.cpu.abi; \
                               getprop ro.product.model; getprop ro.build.version.release";
 

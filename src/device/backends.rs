@@ -23,12 +23,12 @@ pub struct BackendRow {
     /// Whether it is the machine's own CPU: the fingerprint of the machine tells all of it, and a timed run on it takes
     /// the whole machine.
     pub is_host: bool,
-    /// Whether files say how much memory its devices have. If not, its library is asked before a step claims some.
+    /// Whether files say how much memory its devices have. If not, its library is queried before a step claims some.
     pub tells_memory: bool,
     /// Whether its devices are known apart from those of other backends. If not, only one whose place on the bus is known
     /// can be held.
     pub tells_place: bool,
-    /// What stands in for it where nothing else is said, in the order of trial.
+    /// What stands in for it where nothing else is given, in the order of trial.
     pub instead: &'static [&'static BackendRow],
 }
 

@@ -1,4 +1,4 @@
-//! What the machine did while a run was timed. It is evidence, kept in the record and told where it is beyond a bound; no
+//! What the machine did while a run was timed. It is evidence, kept in the record and reported where it is beyond a bound; no
 //! time is divided by it, because what disturbs a run and what disturbs a yardstick beside it have little in common.
 //!
 //! | fact | from | remarked on |
@@ -11,7 +11,7 @@
 //! | other processes on the GPU, and why it is throttled | NVML | if there is any |
 //! | a fixed computation before and after, by as many threads as the run has | this file | if it took more than [`YARDSTICK`] times as long once, or as any of this orch's before |
 //!
-//! What a system does not tell is None, and nothing is said of it.
+//! What a system does not report is None, and left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -256,7 +256,7 @@ impl Busy {
     }
 }
 
-/// Events of heat, and of a control group's quota. None where neither is told.
+/// Events of heat, and of a control group's quota. None where neither is reported.
 fn throttled(host: &Host) -> Option<u64> {
     let slowed = |cpu: String| {
         host.number::<u64>(&format!(

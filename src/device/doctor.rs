@@ -42,7 +42,7 @@ pub struct Environment {
     /// What is installed and not as it was installed, each with what is wrong.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damaged: Vec<(String, String)>,
-    /// Who reached the package index, or why nobody did; None where nobody asked.
+    /// Who reached the package index, or why nobody did; None where nobody tried.
     pub index: Option<Result<String, String>>,
     /// The folder where the store is, or will be.
     pub store: PathBuf,

@@ -1,4 +1,4 @@
-//! What a probe of half precision is asked, and what it answered: the words of `orch devices`. Nothing is probed here.
+//! The question of a probe of half precision, and its answer: the words of `orch devices`. Nothing is probed here.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

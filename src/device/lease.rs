@@ -1,4 +1,4 @@
-//! A device that one step holds: what its process is told of it, and what it is shown.
+//! A device that one step holds: what its process knows of it, and what it is shown.
 //!
 //! The vendors' libraries count what they are shown, so a process that is shown one device has number 0 whichever it is;
 //! the lease says which. Who holds one when is not decided here.
@@ -26,7 +26,7 @@ pub struct Lease {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
     /// What shows the process this device and no other of its kind. In the process it then is the first one (`cuda:0`).
-    /// Empty where runtimes are told by name which device to use.
+    /// Empty where runtimes get their device by name.
     pub env: BTreeMap<String, String>,
 }
 

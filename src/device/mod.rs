@@ -72,7 +72,7 @@ pub struct Backend {
     /// One key has a meaning for all backends: `hidden` (devices that an environment variable hides:
     /// `[{"name":…,"by":"CUDA_VISIBLE_DEVICES=1"}]`).
     pub facts: Map<String, Value>,
-    /// What runtimes on its devices answered when they were asked to compute in half precision.
+    /// What runtimes on its devices answered to the probe of half precision.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub half: Vec<half::HalfAnswer>,
 }
@@ -223,7 +223,7 @@ impl Inventory {
     }
 }
 
-/// What a look at files says, and what a native library should be asked to say it better.
+/// What a look at files finds, and the native library that knows it better.
 pub struct Look {
     pub backend: Backend,
     /// Parameters for the row's `ask` in a child process; None if files decide it.
@@ -300,7 +300,7 @@ fn probe(row: &BackendRow, host: &Host, child: Option<ChildProbe<'_>>) -> Backen
     (row.hide)(host, backend)
 }
 
-/// Joins what the child said with what the files said; files alone do not make a device whose library died.
+/// Joins the child's answer with what the files hold; files alone do not make a device whose library died.
 fn asked(answer: Result<Backend, String>, looked: Backend) -> Backend {
     let mut backend = answer.unwrap_or_else(|why| {
         Backend::unavailable(

@@ -1,7 +1,7 @@
 //! ROCm: AMD GPUs, from the kernel's own compute topology (`/sys/class/kfd`), which lists no other vendor's.
 //!
 //! An installed `/opt/rocm` or `libamdhip64` is no evidence: HIP can be installed to compile for NVIDIA. PyTorch's
-//! `torch.version.hip` and `Device::Cuda` are not asked either. Nothing here loads a library, so no child is needed; a
+//! `torch.version.hip` and `Device::Cuda` are not queried either. Nothing here loads a library, so no child is needed; a
 //! thorough look also asks ROCm's own tools (`rocminfo.rs`).
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What a process that was lent a GPU is really shown: asked of CUDA's driver before anything is measured.
+//! What a process that was lent a GPU is really shown, by CUDA's driver, before anything is measured.
 //!
 //! The lease names a GPU by its UUID, and the process is shown it by a variable. That what is shown is that GPU, and as
 //! a whole, is CUDA's to say: of a partitioned GPU (MIG) it shows the first slice when the GPU is named.

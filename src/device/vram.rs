@@ -43,7 +43,7 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// What disturbed a timed run on it, asked right after the last sample. None where the driver does not tell.
+    /// What disturbed a timed run on it, read right after the last sample. None where the driver does not report it.
     pub fn state(&self) -> Option<DeviceState> {
         let uuid = self
             .lease

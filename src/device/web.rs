@@ -1,6 +1,6 @@
-//! What WebGPU and WebNN have in common: the browser that is asked, its answer, and how long that is believed.
+//! What WebGPU and WebNN have in common: the browser that is probed, its answer, and how long that is kept.
 //!
-//! A cheap look starts nothing: it says what a page said last, or else whether there is a browser to ask. A full probe
+//! A cheap look starts nothing: it gives what a page reported last, or else whether there is a browser to ask. A full probe
 //! opens a page in a child process. An answer is kept under all that could change it: the executable with its size and
 //! time, the flags, the drivers and their variables.
 
@@ -46,7 +46,7 @@ pub(super) struct Asked {
     pub(super) api: Api,
     /// The device before a page was opened.
     pub(super) unasked: fn(&Host) -> Device,
-    /// The device by what the page said, or why there is none.
+    /// The device by the page's answer, or why there is none.
     pub(super) answered: fn(&Value) -> Result<Device, String>,
 }
 

@@ -71,7 +71,7 @@ impl StepKind for Panics {
     }
 }
 
-/// Keeps what it is told, and panics when an installation begins, or on the deciding thread.
+/// Keeps the events that it gets, and panics when an installation begins, or on the deciding thread.
 #[derive(Default)]
 struct Heard(Mutex<Vec<Event>>);
 

@@ -349,7 +349,7 @@ impl<'a> Ended<'a> {
         reason.map(|reason| if is_found { reason + finding } else { reason })
     }
 
-    /// The end of what a step printed. A log is of the last execution of its name, which may be another than this one: then it is not told.
+    /// The end of what a step printed. A log is of the last execution of its name, which may be another than this one: then it is left out.
     fn last_words(&self, id: StepId) -> Option<String> {
         let path = self.context.store.log_path(&self.name(id));
         let written = path.metadata().ok()?.modified().ok()?;

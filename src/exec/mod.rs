@@ -59,7 +59,7 @@ pub struct Context<'a> {
     pub store: &'a DiskStore,
     pub provision: &'a Provision,
     pub listener: &'a dyn Listener,
-    /// What the probers said about this host.
+    /// The probers' answers about this host.
     pub inventory: &'a [Backend],
     /// Asks native libraries for what files do not say.
     pub probe: &'a dyn Probe,

@@ -11,7 +11,7 @@ use crate::record::Outcome;
 use crate::runtime::profile::Profile;
 use crate::step::Step;
 
-/// Whether the runtime of a run can be asked; if not, why.
+/// Whether the runtime of a run has counters; if not, why.
 pub fn can(run: &Step) -> Result<(), String> {
     let runtime = run.run().runtime;
     if runtime.profiles {

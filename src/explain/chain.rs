@@ -13,7 +13,7 @@ use crate::step::{Source, StepId};
 
 /// How many of the steps that one step waits for are listed; the rest are counted.
 const NAMED: usize = 5;
-/// Links of a chain that are told one by one. Of longer ones the beginning is told, and how many steps lie between: a
+/// Links of a chain that are shown one by one. Of longer ones the beginning is shown, and how many steps lie between: a
 /// chain of a hundred thousand steps says no more than that, and would not fit the stack.
 const DEEP: usize = 6;
 

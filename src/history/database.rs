@@ -15,7 +15,7 @@ use super::library::{Connection, Library};
 use super::rows::Rows;
 use super::schema::{self, Column, Table};
 
-/// Nothing is fetched: what is asked of it is inside the library.
+/// Nothing is fetched: what it is used for is inside the library.
 const OPTIONS: [(&str, &str); 2] = [
     ("autoinstall_known_extensions", "false"),
     ("autoload_known_extensions", "false"),

@@ -12,7 +12,7 @@ use crate::spec::Tolerance;
 pub struct Generation {
     /// How many tokens were requested, in all rows.
     pub asked: u64,
-    /// How many agree before the first other one of their row; None where this runtime is not asked to generate.
+    /// How many agree before the first other one of their row; None where this runtime does not generate.
     pub agreed: Option<u64>,
     /// How it was decoded with a cache, or why without one; None where nothing was generated.
     #[serde(default, skip_serializing_if = "Option::is_none")]

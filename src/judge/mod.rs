@@ -36,7 +36,7 @@ use values::with_values;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// The outputs are the reference's, and others would have been told from them.
+    /// The outputs are the reference's, and others would have been refused.
     Pass,
     /// They are not.
     Numerics,

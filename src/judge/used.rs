@@ -1,7 +1,7 @@
 //! How much of a tolerance the outputs use: nothing where they are the reference's, all of it where they are about to fail.
 //!
 //! Each bound has a share of its own, and the greatest counts. Decibels and cosines say little by themselves: 118 dB and 128 dB are
-//! alike where 50 are asked.
+//! alike where 50 are required.
 
 use super::tensor::furthest;
 use super::{Numerics, Rows, TensorNumerics};

@@ -89,7 +89,7 @@ macro_rules! with_values {
 }
 pub(super) use with_values;
 
-/// The bits of a magnitude by which buckets are told apart: the exponent and four bits of the fraction.
+/// The bits of a magnitude by which buckets differ: the exponent and four bits of the fraction.
 const BUCKET_BITS: u32 = 15;
 
 fn bucket(magnitude: f64) -> usize {

@@ -37,7 +37,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// Keys of older versions of orch hold the value itself where there is a digest now: it is not told.
+    /// Keys of older versions of orch hold the value itself where there is a digest now: it is not shown.
     pub(super) fn new(name: String, old: Option<String>, new: Option<String>) -> Self {
         let hides = is_hidden(old.as_deref()) || is_hidden(new.as_deref());
         let [old, new] = [old, new].map(|value| match value {

@@ -40,14 +40,14 @@ impl HalfChoice {
 }
 
 impl Target {
-    /// Whether its device is asked which precision it computes in.
+    /// Whether a probe of its device decides which precision it computes in.
     pub fn asks_for_half(&self) -> bool {
         matches!(self.half, Some(Half::Auto | Half::Always))
     }
 }
 
 impl Matrix {
-    /// Whether a device must be asked before it is known which cases there are.
+    /// Whether a device must be probed before it is known which cases there are.
     pub fn asks_for_half(&self, spec: &Spec) -> bool {
         self.cases
             .iter()
@@ -200,7 +200,7 @@ models:
   bert: {class: BertModel, family: encoder-only, task: fill-mask, pipeline: text, inputs: {x: {dtype: int64, shape: [1], value: 1}}}
 ";
 
-    /// The cases that are left with why, and which questions were asked.
+    /// The cases that are left with why, and the questions that were put.
     fn resolved(
         more: &str,
         computes: impl Fn(&str, Precision) -> Computes,

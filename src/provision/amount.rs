@@ -1,4 +1,4 @@
-//! How much there is to install, and how long that takes: said before it begins, and before the disk is full.
+//! How much there is to install, and how long that takes: printed before it begins, and before the disk is full.
 
 use std::collections::BTreeSet;
 

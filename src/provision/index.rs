@@ -1,4 +1,4 @@
-//! Whether the package index answers, asked as an installation would ask it: by the same installer, and so through the same
+//! Whether the package index answers an installation: by the same installer, and so through the same
 //! mirror and proxy.
 
 use std::path::Path;
@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// A package that every index has.
 const PACKAGE: &str = "pip";
 
-/// Who asked, or why there was no answer.
+/// The installer that asked, or why there was no answer.
 pub fn reach_index() -> Result<&'static str, String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     match find_uv() {

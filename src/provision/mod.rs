@@ -76,7 +76,7 @@ struct OwnPython {
 }
 
 impl Provision {
-    /// `own_python` is the value of ORCH_PYTHON: asked once for its packages.
+    /// `own_python` is the value of ORCH_PYTHON: its packages are listed once.
     pub fn new(dir: PathBuf, own_python: Option<PathBuf>, cancel: Cancel) -> anyhow::Result<Self> {
         let own = own_python.map(|path| OwnPython::ask(&path)).transpose()?;
         Ok(Self {

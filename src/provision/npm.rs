@@ -13,7 +13,7 @@ use crate::provision::env::{self, PythonEnv};
 use crate::provision::{Install, browser, duckdb, find_uv, proof, python, transformers_js};
 use crate::toolchain::EnvName;
 
-/// The least Node whose npm and brotli do what is asked of them here.
+/// The least Node whose npm and brotli do what is needed here.
 const NODE: u32 = 20;
 
 /// What is to be there.

@@ -96,7 +96,7 @@ pub(super) struct Package {
 impl Package {
     /// Version and content: `2.13.0+<digest of its files' hashes> (own)`. The installer's list of files names the hash of
     /// each, so no file of it is read. A package without such a list, or one installed as a link to its sources, is known
-    /// by its version alone, and that is said.
+    /// by its version alone, and that is reported.
     pub(super) fn identity(&self) -> &str {
         self.identity.get_or_init(|| {
             let record = std::fs::read_to_string(self.info.join("RECORD")).unwrap_or_default();

@@ -23,7 +23,7 @@ pub struct Task {
     pub files: Vec<Input>,
     /// Files and folders that are kept, relative to where it works.
     pub outputs: Vec<String>,
-    /// What the server is asked to allow it; None for what it allows by itself. Servers refuse more than their longest.
+    /// The time that the server is requested to allow it; None for what it allows by itself. Servers refuse more than their longest.
     pub timeout: Option<Duration>,
 }
 

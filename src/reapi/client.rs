@@ -35,7 +35,7 @@ pub struct Patience {
     pub retries: u32,
 }
 
-/// What a server said that it can do.
+/// The capabilities that a server reported.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Abilities {
     pub(super) function: Function,

@@ -149,7 +149,7 @@ impl<'a> Unpacked<'a> {
     }
 }
 
-/// What the arrival said, or that what came cannot be unpacked.
+/// The arrival's error, or that what came cannot be unpacked.
 fn unpacking(error: io::Error) -> Fault {
     error.downcast().unwrap_or(Fault::WrongContent)
 }

@@ -190,7 +190,7 @@ pub struct Comparison {
     pub not_timed: BTreeMap<&'static str, usize>,
     /// Right cases whose accuracy was not compared, because CPUs of two kinds computed them.
     pub accuracy_of_unlike_cpus: usize,
-    /// Cases of the base that the head, which is a part of a spec, was not asked for.
+    /// Cases of the base that the head, which is a part of a spec, does not cover.
     pub beyond: usize,
     /// Right cases among the same of whose times nobody can say so: stored rounds, or executions of the history, lie too far apart.
     pub unsettled: Vec<Change>,

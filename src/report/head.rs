@@ -121,7 +121,7 @@ fn models(doc: &ReportDoc) -> impl Iterator<Item = Model<'_>> + Clone {
         .map(|case| (&*case.model, case.parameters, case.weights))
 }
 
-/// All that is to be said of the weights of these models, a line each: of random ones, of others.
+/// The remarks on the weights of these models, a line each: of random ones, of others.
 pub fn weights_told<'m>(models: impl Iterator<Item = Model<'m>> + Clone) -> Vec<String> {
     [random_of(models.clone()), others_of(models)]
         .into_iter()

@@ -84,7 +84,7 @@ pub struct ReportDoc {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flaky_steps: Vec<FlakyStep>,
     pub excluded: Vec<Excluded>,
-    /// What the probers said, one per backend.
+    /// The probers' answers, one per backend.
     pub backends: Vec<crate::device::Backend>,
 }
 
@@ -128,7 +128,7 @@ impl CaseResult {
             .is_some_and(|numerics| !numerics.looser.is_empty())
     }
 
-    /// What its steps of a kind said of themselves.
+    /// What its steps of a kind reported about themselves.
     fn facts_of(&self, kind: &str) -> impl Iterator<Item = &Value> {
         self.facts
             .iter()

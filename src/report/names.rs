@@ -1,4 +1,4 @@
-//! Names that are too long for a column, cut so that they can still be told apart.
+//! Names that are too long for a column, cut so that they are still distinct.
 
 use std::collections::HashMap;
 

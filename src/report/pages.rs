@@ -73,7 +73,7 @@ pub fn shown(doc: &ReportDoc) -> Digest {
 }
 
 /// A backend without its facts: how much memory is free at the moment makes no other report. Nor does what a browser's
-/// device calls itself, once somebody has asked it.
+/// device calls itself, once it was probed.
 pub fn stable_backend(backend: &Backend) -> Value {
     let device = |device: &Device| json!([device.id, device.known_as(), device.kind]);
     let devices: Vec<_> = backend.devices.iter().map(device).collect();

@@ -73,7 +73,7 @@ pub(super) struct Square<'a> {
     pub(super) word: &'static str,
     /// Its median, or that it is right and untimed; None of a case that shows its state instead.
     pub(super) figure: Option<String>,
-    /// What is to be said beside the figure.
+    /// The remark beside the figure.
     pub(super) labels: Vec<&'static str>,
     pub(super) reason: Option<&'a str>,
 }
@@ -85,11 +85,11 @@ pub(super) struct Item<'a> {
     pub(super) kind: &'static str,
     pub(super) glyph: &'static str,
     pub(super) label: &'a str,
-    /// Whom it is about, where that is not told by the names of the cases.
+    /// Whom it is about, where the names of the cases do not show it.
     pub(super) whose: Option<String>,
     pub(super) cases: Vec<usize>,
     pub(super) stage: Option<&'a str>,
-    /// The reason, and what else is to be said.
+    /// The reason, and other remarks.
     pub(super) lines: Vec<String>,
     pub(super) repro: Option<&'a str>,
 }

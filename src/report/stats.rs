@@ -88,7 +88,7 @@ fn is_alone(round: &Round) -> bool {
     round.cpu_p10_ms.is_some() && round.use_of_cpu.is_some_and(is_alone)
 }
 
-/// What a round's process told.
+/// What a round's process reported.
 #[derive(Clone, Copy)]
 pub struct Ran<'a> {
     /// Counted from 1.

@@ -1,6 +1,6 @@
 //! The console summary within the width of a terminal: the sections that are brief, then one line of counts.
 //!
-//! A matrix that fills no screen is left to the other pages: here are its counts. Of many causes the gravest are told in
+//! A matrix that fills no screen is left to the other pages: here are its counts. Of many causes the gravest are printed in
 //! full, the next in a line each, and the others are counted, so that no run of thousands of cases says thousands of lines.
 //!
 //! Colour is the caller's: with [`Styles::plain`] the text holds no escape sequence.

@@ -1,4 +1,4 @@
-//! What a verdict rests on, in words: the tolerance asked and how well it was met, and what wrong outputs would have failed.
+//! What a verdict rests on, in words: the tolerance required and how well it was met, and what wrong outputs would have failed.
 
 use super::format::{cosine, error, tokens};
 use crate::judge::{Generation, OtherToken, Slices};
@@ -6,7 +6,7 @@ use crate::record::Numerics;
 use crate::runtime::generation::Decoded;
 use crate::spec::Tolerance;
 
-/// One line each: asked, met, the control, the dropped layer.
+/// One line each: required, met, the control, the dropped layer.
 pub(super) fn lines(numerics: &Numerics) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     if numerics.tolerance.is_some() {

@@ -174,7 +174,7 @@ impl<'a> View<'a> {
             .collect()
     }
 
-    /// What the prober said of the case's backend.
+    /// The prober's answer about the case's backend.
     pub(super) fn backend(&self, case: &CaseResult) -> Option<&'a Backend> {
         self.doc
             .backends

@@ -1,7 +1,7 @@
 //! The OpenVINO runtime: an IR (or ONNX) model on exactly the device that was requested, at exactly the precision.
 //!
 //! Nothing is left to OpenVINO's defaults that changes what a result means: on a CPU with AVX-512 BF16 it would compute an
-//! fp32 model in bf16. What was asked is read back from the compiled model, and a difference is an error, never a result.
+//! fp32 model in bf16. The requested precision is read back from the compiled model, and a difference is an error, never a result.
 
 mod api;
 mod decoder;
@@ -356,7 +356,7 @@ fn execution_devices(compiled: &Compiled) -> Result<Vec<String>> {
         .collect())
 }
 
-/// Name and capabilities of a device that is there and computes in the precision that was asked.
+/// Name and capabilities of a device that is there and computes in the requested precision.
 fn able(
     core: &Core,
     version: &str,

@@ -21,7 +21,7 @@ pub(super) fn configured(settings: &Settings) -> anyhow::Result<Option<ExecutorC
     )
 }
 
-/// What of a run would go away by what is configured, for who looks and runs nothing. What cannot be read is told by a run.
+/// What of a run would go away by what is configured, for who looks and runs nothing. What cannot be read is reported by a run.
 pub(super) fn usual_routing() -> Option<Routing> {
     configured(&Settings::default())
         .ok()

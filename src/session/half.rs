@@ -1,7 +1,7 @@
 //! What `half:` of targets is resolved by: probes on the devices of this host, and what they answered before.
 //!
 //! An answer of the device itself is kept beside the environments, under all that it could depend on: the kind of machine
-//! with its devices, the packages, the driver and the boot. A crash or a missing device is asked again.
+//! with its devices, the packages, the driver and the boot. A crash or a missing device is probed again.
 
 use std::cell::RefCell;
 
@@ -22,9 +22,9 @@ use crate::worker::Cancel;
 /// How far asking may go.
 #[derive(Clone, Copy)]
 pub enum Ask<'a> {
-    /// What is installed is asked; what is not is named.
+    /// What is installed is probed; what is not is named.
     Installed,
-    /// What is missing is installed first, and told here.
+    /// What is missing is installed first, and reported here.
     Installing(Tell<'a>),
 }
 

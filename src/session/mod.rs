@@ -140,7 +140,7 @@ impl Session {
         }
     }
 
-    /// What the probers say, asked when it is first needed.
+    /// The probers' answers, taken when they are first needed.
     pub fn inventory(&self) -> &[Backend] {
         self.inventory
             .get_or_init(|| machine::inventory(&self.provision))
@@ -213,7 +213,7 @@ impl Session {
     }
 }
 
-/// NVIDIA's and others' libraries, asked by a run that must know more than files tell.
+/// NVIDIA's and others' libraries, queried by a run that must know more than files tell.
 impl exec::Probe for Session {
     fn ask(&self, backend: &str) -> Backend {
         match Probes::new(&self.store, &self.provision, self.cancel.clone()) {

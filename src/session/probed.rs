@@ -90,7 +90,7 @@ fn installed(path: &Path) -> Option<(u64, Moment, u64)> {
     Some((stamp.size, stamp.modified, stamp.inode))
 }
 
-/// Absolute paths anywhere in the parameters: the libraries that will be asked.
+/// Absolute paths anywhere in the parameters: the libraries that will be probed.
 fn paths(params: &Value) -> Vec<&str> {
     match params {
         Value::String(text) if text.starts_with('/') => vec![text],

@@ -37,7 +37,7 @@ impl Probes {
         })
     }
 
-    /// What the prober's library says, or said a short while ago; or why there is no answer.
+    /// The answer of the prober's library, now or a short while ago; or why there is no answer.
     pub fn ask(&self, name: &str, params: Value) -> Result<Backend, String> {
         probed::or_ask(&probed::place(&self.kept, name, &params), || {
             self.ask_now(name, params)

@@ -16,7 +16,7 @@ use crate::session::{Ask, Request, Session, Settings, Tell, UsageError, usage};
 use crate::step::Source;
 use crate::store::LaidAs;
 
-/// A case is told no more names than these.
+/// A case shows no more names than these.
 const NAMED: usize = 12;
 
 /// The profile of a case: what its time is spent on.

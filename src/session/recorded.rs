@@ -21,7 +21,7 @@ use crate::step::{Stage, StepId};
 use crate::toolchain::EnvName;
 use crate::worker::Cancel;
 
-/// What is known when a run begins. Git is asked meanwhile.
+/// What is known when a run begins. Git is queried meanwhile.
 pub(super) struct Recording {
     run: String,
     started: String,
@@ -214,7 +214,7 @@ fn executed(name: &str, result: &StepResult) -> Option<Executed> {
     })
 }
 
-/// What pages show of the history. One that cannot be read is told, and pages are made without it.
+/// What pages show of the history. One that cannot be read is reported, and pages are made without it.
 pub fn trends(locations: &Locations, tell: Tell<'_>) -> Trends {
     let known =
         |reader: Option<Reader>| reader.map_or_else(|| Ok(Trends::new()), |reader| reader.trends());

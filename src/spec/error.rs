@@ -35,7 +35,7 @@ struct Excerpt {
 /// The most characters that an error shows of a file, and of its own message.
 const SHOWN: usize = 160;
 const SAID: usize = 2000;
-/// How many errors are told in full: what follows mostly repeats them.
+/// The number of errors that are printed in full: what follows mostly repeats them.
 const LISTED: usize = 20;
 
 impl Excerpt {

@@ -37,7 +37,7 @@ struct Loader {
     files: Vec<SourceFile>,
     /// The sources in the order of their rows: included files before the file that includes them.
     sources: Vec<Source>,
-    /// Canonical path of every file read, with the place that asked for it.
+    /// Canonical path of every file read, with the place that names it.
     seen: HashMap<PathBuf, Span>,
     /// Every file that was requested, read or not.
     asked: Vec<PathBuf>,

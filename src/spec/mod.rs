@@ -350,7 +350,7 @@ pub struct Target {
     pub artefact: &'static Artefact,
     /// The precisions that `half` may come to, the best first.
     pub precisions: Vec<Precision>,
-    /// Whether the device is asked which of them it is; None where the precisions are listed.
+    /// Whether a probe of the device decides which of them it is; None where the precisions are listed.
     pub half: Option<Half>,
     /// Options of the runtime, checked against the runtime's own table (e.g. `soc_model: 60`).
     pub options: BTreeMap<String, serde_json::Value>,

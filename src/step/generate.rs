@@ -41,7 +41,7 @@ pub struct TestContext {
     /// The runtime's own name of the device.
     pub device: String,
     pub precision: Precision,
-    /// OpenVINO's word for what it is told to compute in, where the precision alone does not say it.
+    /// OpenVINO's word for the type to compute in, where the precision alone does not say it.
     pub computes: Option<String>,
     /// Target and precision, e.g. `openvino-fp16`.
     pub variant: String,
@@ -61,7 +61,7 @@ pub struct TestContext {
     pub measure: TestMeasure,
     pub options: BTreeMap<String, Value>,
     pub trust_remote_code: bool,
-    /// Whether the model is asked to generate text.
+    /// Whether the model has to generate text.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub generates: bool,
     /// How many positions at the end of a text have scores; None: all.

@@ -131,7 +131,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// One of which the user said neither how much memory it takes nor how often it is tried.
+    /// One of which the user gave neither how much memory it takes nor how often it is tried.
     pub fn new(
         name: impl Into<String>,
         stage: Stage,
@@ -230,7 +230,7 @@ impl fmt::Debug for Step {
     }
 }
 
-/// All that a step is told, besides its inputs. It enters the key whole, so it holds no path.
+/// All parameters of a step, besides its inputs. It enters the key whole, so it holds no path.
 #[derive(Debug, Clone)]
 pub enum Params {
     /// An object.

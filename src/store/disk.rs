@@ -338,7 +338,7 @@ impl DiskStore {
             .append(vec![Entry::new(Kind::Dropped, *digest, Vec::new())])
     }
 
-    /// A warning, if entries of the log cannot be read. What they told is a miss. Reads the whole log.
+    /// A warning, if entries of the log cannot be read. What they held is a miss. Reads the whole log.
     pub fn damage(&self) -> Result<Option<String>> {
         let path = self.log.path().display();
         let places = self.log.damage()?;

@@ -42,7 +42,7 @@ pub(super) enum Held {
     Flaky = 3,
     /// The verdict decides nothing, and would decide nothing again.
     Indecisive = 4,
-    /// It failed, and would again: told instead of being executed, though nothing was made.
+    /// It failed, and would again: reported instead of being executed, though nothing was made.
     Failed = 5,
 }
 

@@ -29,7 +29,7 @@ pub enum Known {
     Stamp,
     /// A file's content.
     Content(Digest),
-    /// A folder's entries: each is a row of its own. Their digest, where somebody asked for it.
+    /// A folder's entries: each is a row of its own. Their digest, where somebody needed it.
     Entries(Option<Digest>),
     /// It could not be read.
     Unreadable,

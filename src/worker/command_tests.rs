@@ -124,7 +124,7 @@ impl Place {
             .unwrap()
     }
 
-    /// What the last program said, if it left a log.
+    /// The output of the last program, if it left a log.
     fn said(&self) -> Option<String> {
         fs::read_to_string(self.at("logs/one.log")).ok()
     }

@@ -141,7 +141,7 @@ mod tests {
     }
 
     impl World {
-        /// How the job ended, what it made and what it said.
+        /// How the job ended, what it made, and its output.
         fn run(&mut self, id: u32, op: &str, seconds: u64) -> (Ended, Option<String>, String) {
             let at = |name: &str| self.dir.path().join(format!("{name}-{id}"));
             std::fs::create_dir(at("out")).unwrap();

@@ -10,7 +10,7 @@ pub(super) enum Next {
     Line(Vec<u8>),
     /// Nothing more has come yet.
     Nothing,
-    /// The other end is closed; true if it said half a line before.
+    /// The other end is closed; true if it wrote half a line before.
     End(bool),
     /// Longer than so many bytes.
     TooLong(usize),

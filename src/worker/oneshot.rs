@@ -258,7 +258,7 @@ mod tests {
         shell_of(&job(), script, timeout, dir.path())
     }
 
-    /// How a job ended that a shell did in a folder, and what it said.
+    /// How a job ended that a shell did in a folder, and its output.
     fn shell_of(job: &Job, script: &str, timeout: Duration, dir: &Path) -> (Ended, String) {
         let log = dir.join("log");
         let cancel = Cancel::default();

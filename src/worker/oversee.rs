@@ -1,6 +1,6 @@
 //! When a job must end before it ends by itself: an interrupt, its time, its memory, or the machine's.
 //!
-//! Who waits for a job asks here at every turn. A job that must end is first asked to (SIGTERM), because some have to
+//! Who waits for a job looks here at every turn. A job that must end is first requested to (SIGTERM), because some have to
 //! clean up behind themselves (a browser's profile, a port forwarded by adb), and killed when it has not ended within
 //! [`GRACE`]. One that takes too much memory is killed at once.
 
@@ -28,7 +28,7 @@ const RESERVE: f64 = 0.1;
 const FLOOR: f64 = 0.05;
 /// A job smaller than this part is not what fills the machine.
 const WORTH: f64 = 0.05;
-/// What a job that the kernel ended held is told from so many bytes on: less was measured before it grew.
+/// What a job that the kernel ended held is reported from so many bytes on: less was measured before it grew.
 const TOLD: u64 = 16 << 20;
 /// What a job that was ended leaves takes a moment to be free again.
 const RELIEF: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ const RELIEF: Duration = Duration::from_secs(1);
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     GoesOn,
-    /// Said once: it is to be asked to end.
+    /// Returned once: it is to be requested to end.
     Ask,
     /// Its time is over, [`Overseer::why`] says why.
     Kill,
@@ -100,7 +100,7 @@ impl<'a> Overseer<'a> {
         }
     }
 
-    /// Cheap enough to be asked at every turn; it looks once a tick.
+    /// Cheap enough to be called at every turn; it looks once a tick.
     pub(super) fn look(&mut self) -> Verdict {
         let now = Instant::now();
         if now < self.next {
@@ -139,12 +139,12 @@ impl<'a> Overseer<'a> {
             .or_else(|| (downloaded >= DOWNLOAD).then_some(Ended::DownloadTimedOut))
     }
 
-    /// Why the job was told to end, if it was.
+    /// Why the job was ended, if it was.
     pub(super) fn why(&mut self) -> Option<Ended> {
         self.why.take().map(|(ended, _)| ended)
     }
 
-    /// How a job ended that gave no answer. What orch did itself is told apart by [`Overseer::why`].
+    /// How a job ended that gave no answer. What orch did itself is known by [`Overseer::why`].
     pub(super) fn death(&self, signal: Option<i32>, code: Option<i32>) -> Ended {
         // A shell passes on how its program ended by a code of its own.
         let is_killed = signal == Some(libc::SIGKILL) || code == Some(128 + libc::SIGKILL);

@@ -21,7 +21,7 @@ use crate::worker::guard::{self, Slot};
 /// A child that leads its own process group; dropping it ends the group and all below the child.
 pub(super) struct Group {
     leader: i32,
-    /// Readable once the leader has ended. Systems without such a descriptor are asked again and again.
+    /// Readable once the leader has ended. Systems without such a descriptor are polled.
     pidfd: Option<OwnedFd>,
     stdin: Option<ChildStdin>,
     slot: Option<Slot>,
@@ -254,7 +254,7 @@ pub(super) fn readable(fd: RawFd) -> libc::pollfd {
     }
 }
 
-/// Waits until one of `fds` has something to say. A signal counts as nothing said.
+/// Waits until one of `fds` has something to say. A signal counts as nothing to read.
 pub(super) fn poll(fds: &mut [libc::pollfd], patience: Duration) -> io::Result<()> {
     let millis = patience.as_micros().div_ceil(1000).min(i32::MAX as u128) as i32;
     // SAFETY: the slice is valid for the length of the call.

@@ -26,7 +26,7 @@ pub(super) use filter::{Filter, Watch};
 pub use project::Project;
 pub(super) use project::Reads;
 
-/// So many names are kept and told; beyond them, how many more there are.
+/// So many names are kept and shown; beyond them, how many more there are.
 const TOLD: usize = 20;
 /// Turns it off, for programs that the stops disturb.
 const OFF: &str = "ORCH_WATCH_READS";
@@ -60,7 +60,7 @@ pub(super) fn tell(
     }
 }
 
-/// What the user is to be told of a step with these facts.
+/// The warning about a step with these facts.
 pub fn warnings(step: &str, facts: &Value) -> Vec<String> {
     const SHOWN: usize = 3;
     let mut warnings = Vec::new();

@@ -72,7 +72,7 @@ impl Redact {
         self.tell(self.longest - 1)
     }
 
-    /// The rest, when nothing more will be said.
+    /// The rest, when nothing more will be written.
     pub(super) fn rest(&mut self) -> Vec<u8> {
         self.tell(0)
     }

@@ -170,7 +170,7 @@ impl<'a> Said<'a> {
         }
     }
 
-    /// How a job ended, once all that it said is kept.
+    /// How a job ended, once all its output is kept.
     pub(super) fn end(self, ended: Ended) -> Ended {
         let log = self.log;
         match (ended, self.finish()) {

@@ -22,7 +22,7 @@ use crate::worker::process::{Group, open_log, poll, readable};
 use crate::worker::said::Said;
 use crate::worker::{Ended, Limits, TICK, family};
 
-/// How long a server may take to say that a job which it was told to end is gone.
+/// How long a server may take to report that a job which it had to end is gone.
 const CLEARING: Duration = Duration::from_secs(5);
 /// A server that has forked so often gives way to a fresh one: by then the import is nothing beside the jobs.
 const MOST_JOBS: u32 = 500;
@@ -150,7 +150,7 @@ struct Waiting<'a> {
     wakened: PipeReader,
     said: Said<'a>,
     overseer: Overseer<'a>,
-    /// The moment when the server must have said that a job which it was told to end is gone.
+    /// The moment when the server must have reported that a job which it had to end is gone.
     clear_by: Option<Instant>,
 }
 

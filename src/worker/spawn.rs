@@ -108,7 +108,7 @@ mod tests {
 
     type Start = fn(&Program<'_>, Option<&mut Filter>) -> io::Result<Started>;
 
-    /// How it ended and what it said.
+    /// How it ended, and its output.
     fn run(
         start: Start,
         argv: &[&str],

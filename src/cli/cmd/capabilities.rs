@@ -1,4 +1,4 @@
-//! `orch capabilities`: what was measured of model families on backends, on this machine first; and, if asked, what others assert.
+//! `orch capabilities`: what was measured of model families on backends, on this machine first; and, on request, what others assert.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! `orch log`: what a step said, and what is on record of its executions.
+//! `orch log`: the output of a step, and what is on record of its executions.
 
 use std::fmt::Write;
 use std::path::PathBuf;

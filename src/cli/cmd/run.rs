@@ -317,7 +317,7 @@ pub(super) fn perform(
     Ok((exit, executed))
 }
 
-/// What is said where a bug of orch's own did not end everything.
+/// The message where a bug of orch's own did not end everything.
 const BUG: &str = "steps marked `BUG:` hit a bug in orch; please report them with their logs";
 
 /// What a run prints at its end.

@@ -1,4 +1,4 @@
-//! CUDA's driver, asked what it shows this process. Called in workers that are about to use it: this starts the driver.
+//! CUDA's driver, queried for what it shows this process. Called in workers that are about to use it: this starts the driver.
 
 use std::ffi::{c_char, c_int, c_uchar, c_uint};
 

@@ -1,4 +1,4 @@
-//! NVIDIA's management library, asked for what it knows of each GPU. Starts no CUDA context and allocates nothing on a GPU.
+//! NVIDIA's management library, queried for what it knows of each GPU. Starts no CUDA context and allocates nothing on a GPU.
 
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enums::device::UsedGpuMemory;
@@ -8,7 +8,7 @@ use nvml_wrapper::{Device as Gpu, Nvml};
 use crate::device::cuda::{FOLDERS, NVML};
 use crate::device::{Backend, Device, DeviceKind};
 
-/// Tries each library in turn; the first that opens is asked.
+/// Tries each library in turn; the first that opens is queried.
 pub(crate) fn probe(libraries: &[&str]) -> Backend {
     let mut why = "no library was named".to_owned();
     for path in libraries {
@@ -53,7 +53,7 @@ pub(crate) fn processes(gpu: &Gpu<'_>) -> Option<u32> {
     Some(gpu.running_compute_processes().ok()?.len() as u32)
 }
 
-/// Why it runs slower at this moment than it could; not that it is idle, or was told to.
+/// Why it runs slower at this moment than it could; not that it is idle, or was set to.
 pub(crate) fn throttled(gpu: &Gpu<'_>) -> Option<Vec<String>> {
     let reasons = gpu.current_throttle_reasons().ok()?;
     let told = ThrottleReasons::SW_POWER_CAP

@@ -1,4 +1,4 @@
-//! A Vulkan loader, asked for its physical devices: the only word on whether an adapter is silicon or a program, since
+//! A Vulkan loader, queried for its physical devices: the only word on whether an adapter is silicon or a program, since
 //! WebGPU's provider names none.
 
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Steps that execute elsewhere: which these are, what is asked of a worker, and what is believed of what comes back.
+//! Steps that execute elsewhere: which these are, what a worker must have, and what is believed of what comes back.
 //!
 //! A step travels as an [`Order`] with its inputs; orch itself is what a worker executes (`serve`), so a step is performed
 //! and judged there by the same code as here. What comes back is an [`Answer`] and files. Files are taken for what they
@@ -133,13 +133,13 @@ impl Routing {
 pub(in crate::exec) struct Departing<'a> {
     pub(in crate::exec) away: &'a dyn Elsewhere,
     pub(in crate::exec) routing: &'a Routing,
-    /// What the probers said about this host.
+    /// The probers' answers about this host.
     pub(in crate::exec) inventory: &'a [Backend],
     /// What stayed there.
     pub(in crate::exec) absent: &'a Absent,
 }
 
-/// The user's properties for a step on this device; without one those that name a device are not asked for.
+/// The user's properties for a step on this device; without one those that name a device are not required.
 fn filled(properties: &BTreeMap<String, String>, device: Option<&str>) -> BTreeMap<String, String> {
     let is_plain =
         |(name, value): &(&String, &String)| !name.contains(PLACE) && !value.contains(PLACE);

@@ -19,7 +19,7 @@ use crate::store::{Manifest, ManifestFile};
 
 /// The name of orch among the files of an action.
 const PROGRAM: &str = "orch";
-/// How long a step waits for a worker after another one that asked for the same has waited in vain. All of them together
+/// How long a step waits for a worker after another one with the same requirements has waited in vain. All of them together
 /// would hold the slots for hours that others could use.
 const ONCE_MORE: Duration = Duration::from_secs(5);
 

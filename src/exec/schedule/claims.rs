@@ -30,7 +30,7 @@ impl<'a> Claims<'a> {
         }
     }
 
-    /// What a step takes of the machine, and what is to be said of that.
+    /// What a step takes of the machine, and the warning that goes with it.
     pub(super) fn claim(
         &mut self,
         id: StepId,
@@ -92,7 +92,7 @@ impl<'a> Claims<'a> {
         (machine.fitted(claim), warnings)
     }
 
-    /// Whether a step holds a device whose memory only its driver knows, and that was not asked yet.
+    /// Whether a step holds a device whose memory only its driver knows, and was not queried yet.
     pub(super) fn lacks_size(&self, step: &Step, machine: &Machine) -> bool {
         let Needs::Device {
             backend, device, ..
@@ -109,7 +109,7 @@ impl<'a> Claims<'a> {
                 .any(|at| units[*at].vram.is_none())
     }
 
-    /// Takes in the drivers' answers; what is to be said of them.
+    /// Takes in the drivers' answers and returns warnings about them.
     pub(super) fn sized(&mut self, answers: &[Backend], machine: &mut Machine) -> Vec<String> {
         self.is_asking = false;
         let mut warnings = Vec::new();

@@ -1,4 +1,4 @@
-//! The devices of this host as units that steps hold, made of what the probers said.
+//! The devices of this host as units that steps hold, made of the probers' answers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

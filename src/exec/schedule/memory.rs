@@ -42,7 +42,7 @@ impl Peaks {
 pub(super) struct Memory {
     host: Book,
     device: Book,
-    /// The steps of a model at a stage; made when it is first asked for.
+    /// The steps of a model at a stage; made when it is first needed.
     relatives: Option<Relatives>,
 }
 
@@ -66,7 +66,7 @@ struct Book {
     own: HashMap<StepId, u64>,
     /// The largest peak of a model's steps of one stage.
     like: HashMap<Like, u64>,
-    /// Steps for which a warning said that they need more than there is.
+    /// Steps with a warning that they need more than there is.
     warned: BTreeSet<StepId>,
 }
 

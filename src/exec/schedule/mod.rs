@@ -64,7 +64,7 @@ pub(super) struct Scheduler<'a> {
     setups: Setups,
     /// Results are shared, and steps execute.
     is_shared: bool,
-    /// Ready steps whose result another machine may have, and has not said so: asked for before anything is installed or
+    /// Ready steps whose result another machine may have, and has not answered yet: requested before anything is installed or
     /// occupied for them.
     asked: BTreeSet<StepId>,
     /// Nothing is installed before a first step is known to be nowhere else.
@@ -318,7 +318,7 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// A step ended with this record; its log is told if it failed.
+    /// A step ended with this record; its log is reported if it failed.
     fn finish(&mut self, id: StepId, record: Record, log: Option<String>, span: Span) {
         self.tell(Event::StepFinished {
             step: record.step.clone(),

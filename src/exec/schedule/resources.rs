@@ -78,7 +78,7 @@ pub(super) enum Lack {
     Vram(String),
     /// A step that was overtaken too often starts before all others.
     Turn,
-    /// Its driver is asked how much memory the device has.
+    /// Its driver is queried for the memory of the device.
     Size,
     /// It is one of several rounds, or is measured again: the others of the round before are executed first.
     Round,

@@ -34,7 +34,7 @@ pub(in crate::exec) struct Steps<'a> {
     pub(super) world: World<'a>,
     pub(in crate::exec) keys: Keys<'a>,
     states: Vec<StepState>,
-    /// Steps that something asked for needs.
+    /// Steps that something requested needs.
     pub(in crate::exec) wanted: BTreeSet<StepId>,
     /// Hits whose records turned out to be damaged, and how.
     pub(super) damaged: BTreeMap<StepId, String>,

@@ -12,7 +12,7 @@ use crate::report::format::rounds_of;
 use crate::report::stats::{self, Basis};
 use crate::report::{CaseResult, Round};
 
-/// The noise above which a machine is too restless for the case: nothing is said of smaller differences.
+/// The noise above which a machine is too restless for the case: smaller differences are left out.
 const RESTLESS: f64 = 0.10;
 /// Two processes of the same code differ by so much, ms, by where their memory happens to lie.
 const FLOOR_MS: f64 = 0.003;
@@ -100,7 +100,7 @@ impl Remeasured {
         })
     }
 
-    /// Whether more rounds would hardly show another difference. A small one is told only after all rounds that there may
+    /// Whether more rounds would hardly show another difference. A small one is reported only after all rounds that there may
     /// be: code can run in two tempi, by how its process came to lie in memory, and a few rounds may all be of the slower.
     pub fn has_converged(&self) -> bool {
         let Some([base, head]) = self.sides() else {

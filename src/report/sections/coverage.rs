@@ -55,7 +55,7 @@ pub(super) fn coverage(view: &View<'_>) -> Vec<Table> {
 struct Counts<'a> {
     /// The states by column.
     states: BTreeMap<&'static str, u32>,
-    /// The model types of which a case was asked, and those of which one was right.
+    /// The model types of which a case was tried, and those of which one was right.
     types: BTreeSet<&'a str>,
     right: BTreeSet<&'a str>,
     /// The cases that ended, by stage and state.

@@ -97,7 +97,7 @@ pub(super) fn fastest(view: &View<'_>) -> Vec<Table> {
     }]
 }
 
-/// What is said of a family.
+/// The line on a family.
 enum Told {
     Row(Vec<Cell>),
     /// Two columns have latencies, and rounds do not show which is ahead.

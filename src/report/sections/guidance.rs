@@ -15,7 +15,7 @@ use crate::report::compare::{LITTLE, MEMORY};
 use crate::report::format::ms;
 use crate::report::stats::geometric_mean;
 
-/// So many processes a side, or nothing is said of their times.
+/// So many processes a side, or their times are left out.
 const ROUNDS: usize = 3;
 /// What to do where nothing can be decided.
 pub(super) const MEASURE: &str =

@@ -11,7 +11,7 @@ use crate::base::figures::counted;
 use crate::report::names::distinct;
 use crate::report::shape::{Matrix, Row, Square};
 
-/// Longer model names are cut, where they can still be told apart: the reports hold them in full.
+/// Longer model names are cut, where they are still distinct: the reports hold them in full.
 const NAME: usize = 28;
 /// The number of models up to which each is shown, whether anything is known of it or not.
 const FEW: usize = 8;

@@ -20,7 +20,7 @@ pub(in crate::runtime) struct Answer {
     /// Nodes by provider, by ONNX Runtime's own log.
     #[serde(default)]
     pub(super) placement: BTreeMap<String, u64>,
-    /// ONNX Runtime said where all nodes are, even if there are none.
+    /// ONNX Runtime reported the places of all nodes, even if there are none.
     #[serde(default)]
     placed_all: bool,
     /// Some of the nodes that another provider took.

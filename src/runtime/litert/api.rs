@@ -72,7 +72,7 @@ struct TensorType {
 
 const _: () = assert!(size_of::<TensorType>() == 72);
 
-/// What the library said, which is a number.
+/// The library's answer, which is a number.
 #[derive(Debug, thiserror::Error)]
 #[error("LiteRT failed to {doing} (status {status}; its own words are in the step's log)")]
 pub(super) struct Failure {

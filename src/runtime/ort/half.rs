@@ -43,7 +43,7 @@ pub(super) fn half(job: &Job, params: &Params) -> Result<JobOutput> {
 /// What ONNX Runtime calls the tensors that it casts for a node without a kernel for their type.
 const CAST: &str = "InsertedPrecisionFreeCast_";
 
-/// What is to be said of a run of an fp16 model on the CPU, if it was not all computed in fp16.
+/// The remark on a run of an fp16 model on the CPU, if it was not all computed in fp16.
 pub(super) fn cast_to_fp32(bench: &Bench<'_>, model: &Path) -> Result<Option<String>> {
     // Those in loops and branches count: they are most of the work, where there are some.
     let nodes = all_nodes(&bench.nodes(model)?);

@@ -1,6 +1,6 @@
 //! The ONNX artefact that is to be compiled: read, checked against its own inputs, folded and lowered.
 //!
-//! All on the CPU, before any compiler is asked; knows no option of QNN.
+//! All on the CPU, before any compiler runs; knows no option of QNN.
 
 use std::collections::BTreeMap;
 use std::path::Path;

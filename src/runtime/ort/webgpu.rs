@@ -1,7 +1,7 @@
 //! The WebGPU provider, a plugin without a browser: on a GPU through its Vulkan or Metal driver, or on SwiftShader, a
 //! Vulkan driver in software, which is labelled as such wherever its result stands.
 //!
-//! The provider itself names no adapter, so the Vulkan loader that it will use is asked first.
+//! The provider itself names no adapter, so the Vulkan loader that it will use is queried first.
 
 use std::path::Path;
 

@@ -237,7 +237,7 @@ const SOUNDS: Files = Files {
     named: "orch reads files named `*.wav`, of 16-bit PCM: `ffmpeg -i FILE -c:a pcm_s16le sound.wav`",
 };
 
-/// A file that is not there is told now: the run would find it out when all is installed and other steps have run.
+/// A file that is not there is reported now: the run would find it out when all is installed and other steps have run.
 fn files(list: &List<String>, kind: &Files, folder: &Path, sink: &mut Sink) -> Vec<PathBuf> {
     let mut file = |at: &At<String>| {
         let path = super::absolute(folder, &at.value);

@@ -316,7 +316,7 @@ fn unused_dims(raw: &raw::Model, declared: &BTreeMap<String, u64>, sink: &mut Si
     }
 }
 
-/// It is said where there are recipes that make several sets.
+/// It stands where there are recipes that make several sets.
 fn calibration_sets(raw: &raw::Model, sink: &mut Sink) -> u32 {
     let Some(sets) = raw.calibration_sets.given() else {
         return DEFAULT_CALIBRATION_SETS;

@@ -224,7 +224,7 @@ fn names(raw: &raw::Target, sink: &mut Sink) {
     options.for_each(|(name, _)| super::plain_name(name, "option", sink));
 }
 
-/// Empty, a property would be asked of nobody, and its target run anywhere.
+/// Empty, a property would be required of nobody, and its target run anywhere.
 fn properties(raw: &raw::Target, sink: &mut Sink) {
     let asks = |half: &&At<Half>| half.value != Half::Never && !raw.properties.is_absent();
     if let Some(half) = raw.half.given().filter(asks) {
@@ -348,7 +348,7 @@ fn precisions(row: &Row<'_, raw::Target>, sink: &mut Sink) -> Vec<Precision> {
     }
 }
 
-/// It is said where it changes something.
+/// It stands where it changes something.
 fn int8_range(raw: &raw::Target, precisions: &[Precision], sink: &mut Sink) {
     let (Some(range), Some(artefact)) = (raw.int8_range.given(), raw.artefact.given()) else {
         return;

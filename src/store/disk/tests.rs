@@ -1,4 +1,4 @@
-//! The store on a real disk: what is published is found, what is damaged is told.
+//! The store on a real disk: what is published is found, what is damaged is reported.
 
 use super::*;
 use crate::key::KeyDoc;

@@ -14,7 +14,7 @@ use crate::store::{Result, StoreError};
 
 /// What a compaction leaves out.
 pub(in crate::store) trait Choice {
-    /// Is told of every entry that was appended since the log was gone through. All of these stay.
+    /// Gets every entry that was appended since the log was gone through. All of these stay.
     fn late(&mut self, _entry: &Entry) {}
     fn keeps(&mut self, at: u64, entry: &Entry) -> bool;
 }

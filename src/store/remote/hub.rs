@@ -129,7 +129,7 @@ async fn turn(permits: &Semaphore) -> SemaphorePermit<'_> {
     permits.acquire().await.expect("BUG: nobody closes it")
 }
 
-/// What runs once something is asked of a remote.
+/// What runs once something is requested of a remote.
 struct Engine {
     inner: Arc<Inner>,
     runtime: Runtime,

@@ -2,7 +2,7 @@
 //! built with the feature `remote` only.
 //!
 //! A remote costs speed and never truth: whatever it answers is verified before it is kept, and everything that is wrong
-//! with it is a miss, counted and said. Layout: `v2/results/ab/<key>`, one sealed result; `v2/blobs/ab/<digest>[.x]`, one
+//! with it is a miss, counted and reported. Layout: `v2/results/ab/<key>`, one sealed result; `v2/blobs/ab/<digest>[.x]`, one
 //! content. Use and trust: docs/remote.md.
 
 #[cfg(feature = "remote")]
@@ -16,7 +16,7 @@ use crate::record::Record;
 
 /// A source of other machines' results, to which own ones go. Nothing here waits for the network.
 pub trait Remote: Send + Sync {
-    /// Asks for a result; `done` is told once all of it lies verified in the store, or that there is none.
+    /// Requests a result; `done` is called once all of it lies verified in the store, or that there is none.
     fn fetch(&self, ask: Ask, done: Done);
 
     /// The store holds a new result of this key.

@@ -1,4 +1,4 @@
-//! Every kind of change is told by its path, and nothing else is.
+//! Every kind of change is reported by its path, and nothing else is.
 
 use super::*;
 use crate::store::FileDigests;

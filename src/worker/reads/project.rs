@@ -87,7 +87,7 @@ impl<'a> Reads<'a> {
         (!self.has_moved).then_some(self.cwd)
     }
 
-    /// Whether an absolute path can be told at a glance to be of no interest. Most are: libraries, locales, `/proc`.
+    /// Whether an absolute path is at a glance of no interest. Most are: libraries, locales, `/proc`.
     pub(in crate::worker) fn is_system(&self, path: &[u8]) -> bool {
         self.project
             .outside

@@ -134,7 +134,7 @@ pub(in crate::cli::cmd) fn note_newer(named: &Path, printer: &Printer) {
     }
 }
 
-/// Whether it is meant as one: what is not there is told as a missing file. `origin/main` is none.
+/// Whether it is meant as one: what is not there is reported as a missing file. `origin/main` is none.
 fn is_file(path: &Path) -> bool {
     let is_placed = path.is_absolute() || path.starts_with(".") || path.starts_with("..");
     is_placed
