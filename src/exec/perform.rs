@@ -21,7 +21,7 @@ use crate::exec::schedule::retry;
 use crate::exec::setup::Servers;
 use crate::exec::standing::stands_here;
 use crate::exec::task::{Task, placed, wants_another};
-use crate::exec::workers::{UNTIMED, Workers};
+use crate::exec::workers::{SHARED, Workers};
 use crate::judge::Verdict;
 use crate::provision::Provision;
 use crate::record::{Numerics, Outcome, Record};
@@ -352,7 +352,7 @@ impl Performer<'_> {
             // Some SDKs leave files in the working directory.
             command.args(args).current_dir(&places.scratch);
             if !is_timed {
-                command.envs(UNTIMED.iter().copied());
+                command.envs([SHARED]);
             }
             worker::run_oneshot(command, &job, limits)
         };

@@ -20,19 +20,10 @@ const MOST_JOBS: u32 = 100;
 /// And one that holds so much when it has nothing to do, bytes.
 const MOST_HELD: u64 = 2 << 30;
 
-/// Variables of every worker that is not timed. What is timed runs as its libraries do by default.
-pub(super) const UNTIMED: &[(&str, &str)] = &[
-    // An OpenMP thread that spins while it waits takes the core that another one computes on. What is timed has the cores
-    // to itself: PyTorch takes three to eight times as long if its threads sleep.
-    ("OMP_WAIT_POLICY", "PASSIVE"),
-    // The GNU C library gets large allocations as huge pages, and keeps those below the thresholds (bytes) for the next
-    // allocation. By default each copy of a weight is made of fresh pages of 4 KiB: exporting 2.2 GB of weights faults ten
-    // million times, which is a third of its time.
-    (
-        "GLIBC_TUNABLES",
-        "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=1073741824:glibc.malloc.trim_threshold=1073741824",
-    ),
-];
+/// A variable for work that shares the cores: an OpenMP thread that spins while it waits takes the core that another
+/// one computes on. What is timed has the cores to itself and waits as its libraries choose: PyTorch takes three to
+/// eight times as long if its threads sleep.
+pub(super) const SHARED: (&str, &str) = ("OMP_WAIT_POLICY", "PASSIVE");
 
 pub(super) struct Workers<'a> {
     scratch: &'a Scratch,
@@ -127,7 +118,7 @@ fn fresh(runtime: &str, job: &Job, access: &Access, scratch: &Scratch) -> anyhow
     command
         .env("TMPDIR", &own)
         .env("HOME", &own)
-        .envs(UNTIMED.iter().copied());
+        .env(SHARED.0, SHARED.1);
     let grants = worker::grants(access, &[&folder])?;
     Ok(Kept::start(command, folder, &grants)?)
 }
