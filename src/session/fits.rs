@@ -3,12 +3,27 @@
 use crate::base::fs;
 use crate::event::Event;
 use crate::exec;
-use crate::explain::{self, Total};
+use crate::explain::{self, Forecast, Total};
 use crate::session::{Planned, Session, Settings, away, sharing, usage};
 
 /// The part of a guess by the size of weights that a step holds for certain. Guesses are made so that two steps do not fill
-/// the machine: conversions of 2 to 7 GiB of weights have held between a third of theirs and all of it.
+/// the machine: a conversion of 7 GiB of weights held a third of its guess.
 const CERTAIN: u64 = 4;
+
+/// What a step takes at least that is not there already.
+fn certain(forecast: Forecast) -> Forecast {
+    if forecast.is_on_record {
+        // What a step made before may be made again as it was, which takes no room.
+        return Forecast {
+            disk_bytes: None,
+            ..forecast
+        };
+    }
+    Forecast {
+        memory_bytes: forecast.memory_bytes.map(|guess| guess / CERTAIN),
+        ..forecast
+    }
+}
 
 impl Session {
     /// Returns an error of the user's making if a step is certain to hold more memory than this machine has, or the steps
@@ -29,15 +44,10 @@ impl Session {
         let unheard = |_: Event| {};
         let context = self.context(&planned.project, &options, &unheard);
         let previews = exec::preview(&context)?;
-        let mut forecasts = explain::forecasts(&context, &previews);
-        // What a step made before may be made again as it was, which takes no room.
-        for forecast in forecasts.iter_mut().flatten() {
-            if forecast.is_on_record {
-                forecast.disk_bytes = None;
-            } else {
-                forecast.memory_bytes = forecast.memory_bytes.map(|guess| guess / CERTAIN);
-            }
-        }
+        let forecasts: Vec<_> = explain::forecasts(&context, &previews)
+            .into_iter()
+            .map(|forecast| forecast.map(certain))
+            .collect();
         let total = Total::of(&planned.project.plan, &forecasts);
         let space = fs::free_bytes(self.store.root());
         let too_much = total.too_much(self.host.report.memory_bytes, space);
@@ -49,5 +59,28 @@ impl Session {
             "this run does not fit this machine, and nothing of it was begun\n  {reasons}\n  \
              hint: `orch plan` has the figures of each step; --oversized begins nevertheless"
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guess_refuses_only_what_is_certain_and_a_record_refuses_as_it_is() {
+        let guess = Forecast {
+            memory_bytes: Some(28 << 30),
+            disk_bytes: Some(7 << 30),
+            ..Forecast::default()
+        };
+        let least = certain(guess);
+        assert_eq!(least.memory_bytes, Some(7 << 30));
+        assert_eq!(least.disk_bytes, guess.disk_bytes);
+        let record = Forecast {
+            is_on_record: true,
+            ..guess
+        };
+        assert_eq!(certain(record).memory_bytes, guess.memory_bytes);
+        assert_eq!(certain(record).disk_bytes, None);
     }
 }
