@@ -27,7 +27,7 @@ pub enum Needs {
     /// A device, and one core for the part of the work that the host does. A timed use has the device to itself; others
     /// share it as far as its memory goes.
     Device {
-        /// The backend whose prober knows it, e.g. `cuda`
+        /// The backend whose prober knows it, e.g. `cuda`.
         backend: String,
         /// The device as the target names it: `cuda`, `cuda:1`, `GPU.0`.
         device: String,
