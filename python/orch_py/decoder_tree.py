@@ -15,8 +15,11 @@ from orch_py import trees
 from orch_py.protocol import Refused, first_line, is_out_of_memory
 
 FOLDER = "decoder"
+# Within the decoder's folder: the encoder of an encoder-decoder model.
+ENCODER = "encoder"
 
-# From the decoder's tree and its manifest into another one; gives what is another in the manifest.
+# From a tree and its manifest into another tree; gives what is another in the manifest. The trees are the decoder's and
+# the encoder's.
 Convert = Callable[[Path, Path, dict[str, Any]], dict[str, Any]]
 
 
@@ -30,15 +33,20 @@ def converted(
     if why_not:
         return {"decoder": {"why_not": why_not}}
     source, target = tree / told["folder"], out / FOLDER
-    about = trees.read_manifest(source)
-    target.mkdir()
     try:
-        changed = convert(source, target, about)
+        _convert(source, target, convert)
+        if (source / ENCODER).is_dir():
+            _convert(source / ENCODER, target / ENCODER, convert)
     except Exception as error:
         if is_out_of_memory(error):
             raise
         shutil.rmtree(target)
         words = str(error) if isinstance(error, Refused) else first_line(error)
         return {"decoder": {"why_not": f"the decoder with a cache does not convert: {words}"}}
-    trees.write_manifest(target, about | changed)
     return {"decoder": {"folder": FOLDER}}
+
+
+def _convert(source: Path, target: Path, convert: Convert) -> None:
+    about = trees.read_manifest(source)
+    target.mkdir()
+    trees.write_manifest(target, about | convert(source, target, about))

@@ -50,7 +50,7 @@ def write(
     if dropped is not None:
         with steady.zeroed(model.get_submodule(dropped)):
             found["dropped"] = _decoded(model, feeds, asked)
-    asked |= _cache(model, feeds[asked["input"]], asked, found)
+    asked |= _cache(model, inputs, asked, found)
     trees.write_tensors(out, FILE, found)
     return asked | {"by": by}
 
@@ -123,22 +123,25 @@ def _of_mask(name: str | None, rows: int, length: int, mask: np.ndarray | None, 
     return [min(int(tokens), most) for tokens in known]
 
 
-def _cache(model: PreTrainedModel, ids: np.ndarray, asked: dict[str, Any], found: Tensors) -> dict[str, Any]:
-    """The tensors of the cache, or why there is none; what wrong ones would generate goes into `found`."""
-    prompts, steps = asked["prompts"], asked["tokens"]
+def _cache(model: PreTrainedModel, inputs: Named, asked: dict[str, Any], found: Tensors) -> dict[str, Any]:
+    """What `asked` has of the cache, or why there is none; what wrong ones would generate goes into `found`."""
+    ids, prompts, steps = inputs[asked["input"]], asked["prompts"], asked["tokens"]
     try:
-        cache = cached.described(model, torch.from_numpy(ids[:, : max(prompts)]))
-        ours = greedy.greedy_of_prompts(lambda: cached.take(model, cache), ids, prompts, steps)
-        if wrong := greedy.generation_verdict(ours, found, judge.TOLERANCES["fp32"])["wrong"]:
+        cache = cached.described(model, ids[:, : max(prompts)], asked, inputs)
+
+        def decoded(mutation: str | None = None) -> np.ndarray:
+            fresh = partial(cached.take, model, asked | cache, inputs, mutation)
+            return greedy.greedy_of_prompts(fresh, ids.numpy(), prompts, steps)
+
+        if wrong := greedy.generation_verdict(decoded(), found, judge.TOLERANCES["fp32"])["wrong"]:
             raise cached.NoCache(f"with keys and values alone {type(model).__name__} gives other tokens: {wrong}")
-        for name in cached.MUTATIONS:
-            wrongly = partial(cached.take, model, cache, name)
-            found[name] = greedy.greedy_of_prompts(wrongly, ids, prompts, steps)
+        for name in [*cached.MUTATIONS, *([cached.UNSEEN] if "encoder" in cache else [])]:
+            found[name] = decoded(name)
     except cached.NoCache as error:
         return {"no_cache": str(error)}
     except Exception as error:  # noqa: BLE001 - a class that takes a cache once may fail on what it kept in any way.
         return {"no_cache": f"{type(model).__name__} does not go on from keys and values: {first_line(error)}"}
-    return {"cache": cache}
+    return cache
 
 
 def _decoded(model: PreTrainedModel, feeds: Tensors, asked: dict[str, Any]) -> np.ndarray:

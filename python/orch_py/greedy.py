@@ -18,7 +18,8 @@ by at most 2 * (atol * scale + rtol * |best|), the scale being that of the judge
 score may be off by one bound. Anything else is wrong. After the first other token the two decode different texts, so
 the rest of the row is not compared. It proves nothing if the places that agree (no place at all included) would also
 agree with the tokens of another prompt, with those of the model without one of its layers, or, of a text that was
-decoded with a cache, with those that PyTorch gives where the cache holds zeros or lags by one place.
+decoded with a cache, with those that PyTorch gives where the cache holds zeros or lags by one place, or where an
+encoder's keys and values are zeros.
 """
 
 from __future__ import annotations
@@ -132,6 +133,7 @@ def generation_verdict(
     whose = {"control": "another prompt", "dropped": "the model without one of its layers"}
     if cached:
         whose |= {"zeroed": "a cache that holds zeros", "shifted": "a cache that lags by one place"}
+        whose |= {"unseen": "a decoder that sees nothing of its source"}
     for name, what in whose.items():
         if name in reference and (reference[name] == expected)[same].all() and not found["undecided"]:
             found["undecided"] = f"the tokens of {what} would pass as well"

@@ -1,5 +1,6 @@
 """The decoder of a model that generates, as ONNX: ids and the past in, scores and the present out (`cached.py`), of any
-length. It stands in a folder of its own in the artefact, beside the graph of fixed shapes.
+length. It stands in a folder of its own in the artefact, beside the graph of fixed shapes. The encoder of an
+encoder-decoder model, which makes what its decoder sees of the source, stands in a folder of the decoder's.
 
 Held to PyTorch step by step before it is published: the prompt in one piece and then token by token, and in two pieces.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ import onnx
 import torch
 
 from orch_py import cached, judge, onnx_graph, onnx_routes, parity, stand_ins, torch_model, trees
-from orch_py.decoder_tree import FOLDER
+from orch_py.decoder_tree import ENCODER, FOLDER
 from orch_py.greedy import Take
 from orch_py.onnx_equals import Equals
 from orch_py.protocol import first_line, is_out_of_memory, listed
@@ -26,8 +28,10 @@ from orch_py.torch_model import Named
 # onnxscript knows no older operators.
 _DYNAMO_LEAST_OPSET = 18
 
-# Module, inputs, outputs, opset and the folder for weights.
-Route = Callable[[torch.nn.Module, Named, list[str], int, Path], onnx.ModelProto]
+# The axes of a graph that are of any length, each with its name, by the names of inputs and outputs.
+Open = dict[str, dict[int, str]]
+# Module, inputs, outputs, the axes that are open, opset and the folder for weights.
+Route = Callable[[torch.nn.Module, Named, list[str], Open, int, Path], onnx.ModelProto]
 
 
 def export(
@@ -73,36 +77,66 @@ def _make(tree: Path, folder: Path, implementations: dict[str, str], told: dict[
     asked = loaded.manifest["generation"]
     cache = asked["cache"]
     names = [asked["output"], *(each["output"] for each in cache)]
-    with tempfile.TemporaryDirectory() as temporary:
-        weights = Path(temporary)
-        with torch.no_grad():
-            inputs = cached.examples(loaded.model, cache, loaded.inputs[asked["input"]])
-            module = cached.Cached(loaded.model).eval()
-            made = ROUTES[told["route"]](module, inputs, names, told["opset"], weights)
-        # Its weights lie in files now.
-        del loaded, module
-        graph = onnx_graph.tidy(made, names, weights, fixed=False, of_any_length=True).model
-        taken = [value.name for value in graph.graph.input]
-        if sorted(taken) != sorted(inputs):
-            raise onnx_graph.Wrong(f"the graph takes {listed(taken)}, and not {listed(inputs)}")
-        path = onnx_graph.save(graph, folder, weights)[0]
-    told["nodes"] = len(graph.graph.node)
-    _require_right(tree, path, cache, asked, told)
-    about = {"inputs": taken, "outputs": names, "cache": cache, "route": told["route"], "opset": told["opset"]}
+    examples = cached.examples(loaded.model, asked, loaded.inputs)
+    open_axes = {asked["input"]: {1: "new"}, asked["output"]: {1: "new"}}
+    open_axes |= {each["input"]: {2: "past"} for each in cache} | {each["output"]: {2: "known"} for each in cache}
+    made = _graph(cached.Cached(loaded.model, asked), examples, names, open_axes, folder, told)
+    told["nodes"] = made.nodes
+    # A decoder need not look at the source's mask.
+    unseen = set(examples) - set(made.inputs)
+    if strange := [*(set(made.inputs) - set(examples)), *(unseen - set(cached.constants(asked)))]:
+        raise onnx_graph.Wrong(f"the graph takes {listed(made.inputs)}, and not {listed(examples)}: {listed(strange)}")
+    encoder = None
+    if "encoder" in asked:
+        given = {name: loaded.inputs[name] for name in asked["encoder"]["inputs"]}
+        outputs = asked["encoder"]["outputs"]
+        encoder = _graph(cached.Encoded(loaded.model, asked), given, outputs, {}, folder / ENCODER, told)
+        about = {"inputs": encoder.inputs, "outputs": outputs, "route": told["route"], "opset": told["opset"]}
+        trees.write_manifest(folder / ENCODER, {"format": "onnx", "precision": "fp32", **about})
+    del loaded
+    _require_right(tree, made, encoder, asked, told)
+    about = {"inputs": made.inputs, "outputs": names, "cache": cache, "route": told["route"], "opset": told["opset"]}
+    if encoder is not None:
+        constants = (name for name in made.inputs if name in cached.constants(asked))
+        about["constants"] = [{"input": name, "shape": list(examples[name].shape)} for name in constants]
     trees.write_manifest(folder, {"format": "onnx", "precision": "fp32", **about})
 
 
-def _legacy(module: torch.nn.Module, inputs: Named, outputs: list[str], opset: int, folder: Path) -> onnx.ModelProto:
-    names = list(inputs)
-    open_axes = {names[0]: {1: "new"}, outputs[0]: {1: "new"}}
-    open_axes |= {name: {2: "past"} for name in names[1:]} | {name: {2: "known"} for name in outputs[1:]}
+@dataclass(frozen=True)
+class _Graph:
+    """A graph that was published."""
+
+    path: Path
+    inputs: list[str]
+    outputs: list[str]
+    nodes: int
+
+
+def _graph(
+    module: torch.nn.Module, inputs: Named, outputs: list[str], open_axes: Open, folder: Path, told: dict[str, Any]
+) -> _Graph:
+    """Exports a module by the route of an attempt into a folder, which is made where there is none."""
+    folder.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        weights = Path(temporary)
+        with torch.no_grad():
+            made = ROUTES[told["route"]](module.eval(), inputs, outputs, open_axes, told["opset"], weights)
+        graph = onnx_graph.tidy(made, outputs, weights, fixed=not open_axes, of_any_length=bool(open_axes)).model
+        taken = [value.name for value in graph.graph.input]
+        path = onnx_graph.save(graph, folder, weights)[0]
+    return _Graph(path, taken, outputs, len(graph.graph.node))
+
+
+def _legacy(
+    module: torch.nn.Module, inputs: Named, outputs: list[str], open_axes: Open, opset: int, folder: Path
+) -> onnx.ModelProto:
     with Equals():
         torch.onnx.export(
             module,
             tuple(inputs.values()),
             str(folder / onnx_routes.EXPORTED),
             dynamo=False,
-            input_names=names,
+            input_names=list(inputs),
             output_names=outputs,
             dynamic_axes=open_axes,
             opset_version=opset,
@@ -111,15 +145,20 @@ def _legacy(module: torch.nn.Module, inputs: Named, outputs: list[str], opset: i
     return onnx_routes.read_exported(folder)
 
 
-def _dynamo(module: torch.nn.Module, inputs: Named, outputs: list[str], opset: int, folder: Path) -> onnx.ModelProto:
-    new, past = torch.export.Dim("new"), torch.export.Dim("past")
+def _dynamo(
+    module: torch.nn.Module, inputs: Named, outputs: list[str], open_axes: Open, opset: int, folder: Path
+) -> onnx.ModelProto:
+    sizes = {name: torch.export.Dim(name) for name in ("new", "past")}
+    shapes = [{axis: sizes[name] for axis, name in open_axes.get(each, {}).items()} for each in inputs]
+    # The first input of a module has a name, and the rest are its `*others`.
+    named_first = type(module) is cached.Cached
     program = torch.onnx.export(
         module,
         tuple(inputs.values()),
         dynamo=True,
         input_names=list(inputs),
         output_names=outputs,
-        dynamic_shapes=({1: new}, tuple({2: past} for _ in range(len(inputs) - 1))),
+        dynamic_shapes=(shapes[0], tuple(shapes[1:])) if named_first else (tuple(shapes),),
         opset_version=opset,
         optimize=True,
         verbose=False,
@@ -132,41 +171,46 @@ def _dynamo(module: torch.nn.Module, inputs: Named, outputs: list[str], opset: i
 ROUTES: dict[str, Route] = {"legacy": _legacy, "dynamo": _dynamo}
 
 
-def _require_right(tree: Path, path: Path, cache: list[dict[str, Any]], asked: dict[str, Any], told: Any) -> None:
+def _require_right(tree: Path, decoder: _Graph, encoder: _Graph | None, asked: dict[str, Any], told: Any) -> None:
     # With the library's own choice of attention, as the reference.
     loaded = torch_model.load_tree(tree)
-    session = onnx_graph.open_session(path)
+    session = onnx_graph.open_session(decoder.path)
+    encoding = None if encoder is None else onnx_graph.open_session(encoder.path)
     for which in filter(None, (loaded.inputs, loaded.control)):
-        ids = which[asked["input"]].numpy().astype(np.int64)
+        feeds = {name: value.numpy() for name, value in which.items()}
+        if encoder is not None and encoding is not None:
+            given = {name: feeds[name] for name in encoder.inputs}
+            feeds |= dict(zip(encoder.outputs, encoding.run(encoder.outputs, given), strict=True))
+        constants = {name: feeds[name] for name in decoder.inputs if name in cached.constants(asked)}
+        ids = feeds[asked["input"]].astype(np.int64)
         prompt = max(asked["prompts"])
         for pieces in ([prompt, *[1] * (asked["tokens"] - 1)], [(ids.shape[1] + 1) // 2, ids.shape[1] // 2]):
-            ours = _take(session, cache, asked["output"])
-            for number, (expected, found) in enumerate(_both(loaded, cache, ours, ids, pieces)):
+            theirs = cached.take(loaded.model, asked, which)
+            ours = _take(session, asked, constants)
+            for number, (expected, found) in enumerate(_both(theirs, ours, ids, pieces)):
                 verdict = judge.verdict({"logits": found}, {"logits": expected}, parity.LOOSE["fp32"])
                 told["max_abs"] = max(told["max_abs"] or 0.0, parity.worst(verdict) or 0.0)
                 if not verdict["agrees"]:
                     raise onnx_graph.Wrong(f"at step {number + 1} of {len(pieces)} {parity.told(verdict)}")
 
 
-def _both(
-    loaded: torch_model.Tree, cache: list[dict[str, Any]], ours: Take, ids: np.ndarray, pieces: list[int]
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Scores of PyTorch and of `ours`, for the same ids in pieces of these lengths."""
-    theirs, at = cached.take(loaded.model, cache), 0
+def _both(theirs: Take, ours: Take, ids: np.ndarray, pieces: list[int]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Scores of two decoders for the same ids in pieces of these lengths."""
+    at = 0
     for length in filter(None, pieces):
         piece = np.ascontiguousarray(ids[:, at : at + length])
         yield theirs(piece), ours(piece)
         at += length
 
 
-def _take(session: Any, cache: list[dict[str, Any]], output: str) -> Take:
-    """As a runtime decodes: the present of a step is the past of the next."""
-    past = {each["input"]: np.zeros(each["shape"], np.float32) for each in cache}
-    names = [output, *(each["output"] for each in cache)]
+def _take(session: Any, asked: dict[str, Any], constants: trees.Tensors) -> Take:
+    """A decoder as a runtime runs it: the present of a step is the past of the next, and constants stay as they are."""
+    past = {each["input"]: np.zeros(each["shape"], np.float32) for each in asked["cache"]}
+    names = [asked["output"], *(each["output"] for each in asked["cache"])]
 
     def taken(ids: np.ndarray) -> np.ndarray:
         nonlocal past
-        scores, *present = session.run(names, {cached.INPUT: ids, **past})
+        scores, *present = session.run(names, {asked["input"]: ids, **past, **constants})
         past = dict(zip(past, present, strict=True))
         return np.asarray(scores)
 

@@ -29,6 +29,24 @@ OPT = {
     "max_position_embeddings": 16,
     "init_std": 0.4,
 }
+BART = {
+    "vocab_size": 32,
+    "d_model": 16,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 32,
+    "decoder_ffn_dim": 32,
+    "max_position_embeddings": 16,
+    "init_std": 0.4,
+}
+# What the generated test of it has besides.
+OF_BART = {
+    "class": "BartForConditionalGeneration",
+    "task": "text2text-generation",
+    "inputs": [*INPUTS, {"name": "decoder_input_ids", "dtype": "int64", "shape": [1, 5]}],
+}
 
 
 @unittest.skipUnless(importlib.util.find_spec("numpy"), "numpy is not installed")
@@ -101,8 +119,8 @@ class Generation(unittest.TestCase):
         save_file(change(load_file(tree / "model.safetensors")), tree / "model.safetensors", {"format": "pt"})
         return tree
 
-    def wrong(self, tree: Path, *argv: str, hardware: str = "eager") -> None:
-        _, document = self.run_test(tree, *argv, hardware=hardware)
+    def wrong(self, tree: Path, *argv: str, hardware: str = "eager", **more: Any) -> None:
+        _, document = self.run_test(tree, *argv, hardware=hardware, **more)
         found = document["facts"]["generation"]
         self.assertEqual(document["status"], "numerics")
         self.assertIn("where the reference has", found["wrong"])
@@ -181,6 +199,47 @@ class Generation(unittest.TestCase):
         told = json.loads((tree / "manifest.json").read_text("utf-8"))["generation"]
         self.assertNotIn("cache", told)
         self.assertEqual(told["no_cache"], "MambaForCausalLM keeps no keys and values of every layer")
+
+    def test_encoder_decoders_have_a_cache_and_an_encoder_beside_it(self) -> None:
+        from tests.wrong_decoders import CHANGES_OF_ENCODER_DECODERS as CHANGES
+
+        model, exported = self.encoder_decoder()
+        told = json.loads((exported / "decoder" / "manifest.json").read_text("utf-8"))
+        self.assertIn({"input": "attention_mask", "shape": [1, 8]}, told["constants"])
+        for hardware, artefact in (("ort", exported), ("eager", None)):
+            with self.subTest(hardware):
+                given = ["--artefact", str(artefact)] if artefact else []
+                code, document = self.run_test(model, *given, hardware=hardware, **OF_BART)
+                self.assertEqual((code, document["status"], document["reason"]), (0, "ok", None))
+                self.assertEqual(document["facts"]["decoded"], {"cached": True})
+                self.assertEqual(document["facts"]["generation"]["agreed"], 4)
+        for name, change in CHANGES.items():
+            with self.subTest(name):
+                self.worker.jobs += 1
+                tree = self.worker.root / f"onnx-{self.worker.jobs}"
+                shutil.copytree(exported, tree)
+                change(tree / "decoder" / "model.onnx")
+                self.wrong(model, "--artefact", str(tree), hardware="ort", **OF_BART)
+
+    def encoder_decoder(self) -> tuple[Path, Path]:
+        """A model whose decoder generates four tokens after two, and its artefact."""
+        import numpy as np
+
+        from orch_py import trees
+
+        inputs = self.worker.root / "source-inputs"
+        inputs.mkdir()
+        for name, first in ((trees.INPUTS, 4), (trees.CONTROL_INPUTS, 9)):
+            ids = np.arange(first, first + 8).reshape(1, 8)
+            mask = (np.arange(8) < 6).astype(np.int64).reshape(1, 8)
+            given = {"input_ids": ids, "attention_mask": mask, "decoder_input_ids": ids[:, 1:6].copy()}
+            trees.write_tensors(inputs, name, given)
+        params = {"class": OF_BART["class"], "config": BART, "seed": 0, "outputs": ["logits"], "generate": 4}
+        output, model = self.worker.do("materialise", params, inputs=inputs)
+        self.assertEqual(output["status"], "ok", output["reason"])
+        output, exported = self.worker.do("export_onnx", {"routes": ["legacy"], "opset": 17}, model=model)
+        self.assertEqual(output["status"], "ok", output["reason"])
+        return model, exported
 
     def onnx(self) -> Path:
         """The artefact, exported once."""

@@ -41,9 +41,24 @@ def without_a_layer(model: onnx.ModelProto) -> None:
         tensor.CopyFrom(numpy_helper.from_array(np.zeros_like(numpy_helper.to_array(tensor)), tensor.name))
 
 
-def _change_past(model: onnx.ModelProto, nodes: Callable[[str, str], list[Any]], constants: dict[str, Any]) -> None:
+def unseen(model: onnx.ModelProto) -> None:
+    """What the encoder made is there, and all zeros."""
+
+    def nodes(name: str, made: str) -> list[Any]:
+        return [helper.make_node("Mul", [name, "wrong.zero"], [made])]
+
+    _change_past(model, nodes, {"wrong.zero": np.zeros((), np.float32)}, "crossed_key_values.")
+
+
+def _change_past(
+    model: onnx.ModelProto,
+    nodes: Callable[[str, str], list[Any]],
+    constants: dict[str, Any],
+    prefix: str = "past_key_values.",
+) -> None:
+    """Puts nodes, which are made from the names of their input and output, behind each input with this prefix."""
     graph, first = model.graph, []
-    for name in [value.name for value in graph.input if value.name.startswith("past_key_values.")]:
+    for name in [value.name for value in graph.input if value.name.startswith(prefix)]:
         for node in graph.node:
             node.input[:] = [f"{name}.wrong" if each == name else each for each in node.input]
         first += nodes(name, f"{name}.wrong")
@@ -63,6 +78,8 @@ def _changed(change: Callable[[onnx.ModelProto], None]) -> Callable[[Path], None
 
 
 CHANGES = {change.__name__: _changed(change) for change in (zeroed, shifted, without_a_layer)}
+# Those of a decoder that has an encoder besides.
+CHANGES_OF_ENCODER_DECODERS = CHANGES | {"unseen": _changed(unseen)}
 
 if __name__ == "__main__":
-    CHANGES[sys.argv[1]](Path(sys.argv[2]))
+    CHANGES_OF_ENCODER_DECODERS[sys.argv[1]](Path(sys.argv[2]))

@@ -67,9 +67,10 @@ const OTHERS: [(&str, &str); 2] = [
     ("dropped", "the model without one of its layers"),
 ];
 /// Those that a cache may be mistaken for.
-const OTHER_CACHES: [(&str, &str); 2] = [
+const OTHER_CACHES: [(&str, &str); 3] = [
     ("zeroed", "a cache that holds zeros"),
     ("shifted", "a cache that lags by one place"),
+    ("unseen", "a decoder that sees nothing of its source"),
 ];
 
 impl Generation {

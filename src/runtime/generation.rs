@@ -17,7 +17,7 @@ use super::measure::MeasureParams;
 use super::tensors::{self, Element, Infer, Tensor, Tensors};
 use super::{Decoding, Job};
 
-pub use cached::{Decoder, Kept, Take};
+pub use cached::{Decoder, Encoder, Kept, Source, Take};
 
 /// The file of a result that holds the tokens (row, step).
 pub const GENERATED: &str = "generated.safetensors";
@@ -111,7 +111,9 @@ pub fn run_with_cache<T: Take>(
     let Some(asked) = Asked::of(job)? else {
         return Ok(None);
     };
-    let opened = match Decoder::of(artefact)? {
+    let inputs = tensors::read(&artefact.join(tensors::INPUTS))?;
+    ids(&asked, &inputs)?;
+    let opened = match Decoder::of(artefact, &inputs)? {
         Ok(decoder) => open(decoder)?,
         Err(why) => Err(why),
     };
@@ -119,8 +121,6 @@ pub fn run_with_cache<T: Take>(
         Ok(decoder) => decoder,
         Err(why) => return whole_inferences(job, artefact, &asked, why, infer).map(|()| None),
     };
-    let inputs = tensors::read(&artefact.join(tensors::INPUTS))?;
-    ids(&asked, &inputs)?;
     let ids = &inputs[&asked.input];
     let (made, times) = cached::decode(&mut decoder, ids, &asked.prompts, asked.tokens, measure)
         .context("right so far, but it fails to generate with a cache")?;

@@ -37,6 +37,20 @@ models:
     inputs: *inputs
     outputs: [logits]
     generate: 16
+  bart:
+    class: BartForConditionalGeneration
+    family: encoder-decoder
+    task: text2text-generation
+    pipeline: text
+    config: {vocab_size: 128, d_model: 64, encoder_layers: 2, decoder_layers: 2, encoder_attention_heads: 4, decoder_attention_heads: 4, encoder_ffn_dim: 128, decoder_ffn_dim: 128, max_position_embeddings: 64, init_std: 0.15}
+    dims: {batch: 2, source: 12, seq: 24}
+    inputs:
+      input_ids: {dtype: int64, shape: [batch, source], randint: [3, 128]}
+      # The second source is shorter.
+      attention_mask: {dtype: int64, shape: [batch, source], data: [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0]}
+      decoder_input_ids: {dtype: int64, shape: [batch, seq], randint: [3, 128]}
+    outputs: [logits]
+    generate: 16
   mamba:
     class: MambaForCausalLM
     family: state-space
@@ -120,6 +134,9 @@ fn text_is_decoded_with_a_cache_where_there_is_one_and_a_wrong_cache_is_caught()
         "mistral:openvino-fp32",
         "mistral:openvino-int8",
         "gpt2:eager-cpu-fp32",
+        "bart:cpu-fp32",
+        "bart:openvino-fp16",
+        "bart:eager-cpu-fp32",
     ] {
         the_generated_test_stands_alone(&sandbox, cases(&document)[name]);
         agrees_with_its_test(&sandbox, name, cases(&document)[name]);
@@ -138,14 +155,18 @@ fn text_is_decoded_with_a_cache_where_there_is_one_and_a_wrong_cache_is_caught()
         );
     }
 
-    for model in ["gpt2", "mistral"] {
+    for model in ["gpt2", "mistral", "bart"] {
         for change in [
             "none",
             "zeroed",
             "shifted",
             "without_a_layer",
             "another prompt",
+            "unseen",
         ] {
+            if change == "unseen" && model != "bart" {
+                continue;
+            }
             let (verdict, reason) = with_decoder(&sandbox, model, change);
             let expected = if change == "none" {
                 Verdict::Pass

@@ -72,7 +72,7 @@ def run(job: Job) -> Output:
     _require_names(job.out / "model.xml", inputs, manifest["outputs"])
 
     def decoder(source: Path, target: Path, about: dict[str, Any]) -> dict[str, Any]:
-        return _decoder(source, target, about, precision)
+        return _decoder(source, target, about, precision, shapes)
 
     why_not = "what ranges of activations are measured on has one length only" if precision == "int8-static" else None
     decoders = decoder_tree.converted(tree, job.out, manifest, decoder, why_not)
@@ -96,17 +96,25 @@ def run(job: Job) -> Output:
     return Output(facts=facts)
 
 
-def _decoder(source: Path, target: Path, about: dict[str, Any], precision: str) -> dict[str, Any]:
-    """The decoder with a cache, of any length of the ids and the past."""
-    past = {each["input"]: each["shape"] for each in about["cache"]}
-    rows = about["cache"][0]["shape"][0]
-    shapes = {name: openvino.PartialShape([rows, -1]) for name in about["inputs"]}
-    shapes |= {name: openvino.PartialShape([*shape[:2], -1, shape[3]]) for name, shape in past.items()}
+def _decoder(
+    source: Path, target: Path, about: dict[str, Any], precision: str, given: dict[str, list[int]]
+) -> dict[str, Any]:
+    """The decoder with a cache, of any length of the ids and the past; or its encoder, of the shapes `given`."""
+    if "cache" not in about:
+        sizes = {name: given[name] for name in about["inputs"]}
+        shapes = {name: openvino.PartialShape(size) for name, size in sizes.items()}
+    else:
+        past = {each["input"]: each["shape"] for each in about["cache"]}
+        constants = {each["input"]: each["shape"] for each in about.get("constants", [])}
+        rows = about["cache"][0]["shape"][0]
+        sizes = {name: [rows, 1] for name in about["inputs"]} | past | constants
+        shapes = {name: openvino.PartialShape([rows, -1]) for name in about["inputs"]}
+        shapes |= {name: openvino.PartialShape([*shape[:2], -1, shape[3]]) for name, shape in past.items()}
+        shapes |= {name: openvino.PartialShape(shape) for name, shape in constants.items()}
     model = _converted(source / "model.onnx", shapes)
     if precision in _COMPRESSED:
         model = _COMPRESSED[precision](model, {})
     _save(model, target, precision)
-    sizes = {name: [rows, 1] for name in about["inputs"]} | past
     inputs = _taken(model, about["inputs"], sizes)
     _require_names(target / "model.xml", inputs, about["outputs"])
     return {"format": "openvino", "inputs": inputs, "precision": precision}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from transformers import CONFIG_MAPPING, AutoConfig, AutoFeatureExtractor, AutoTokenizer
+from transformers import CONFIG_MAPPING, AutoConfig, AutoFeatureExtractor, AutoTokenizer, GenerationMixin
 from transformers.models.auto import modeling_auto
 
 from orch_py import hub_errors, torch_model
@@ -61,7 +61,7 @@ def row(source: str, written: str) -> Document:
     family, _ = families.family(config.model_type)
     task = _task(config.model_type, classes[0])
     inputs, dims = _inputs(cls, config, folder)
-    generate = _generate(task, inputs, dims)
+    generate = _generate(cls, config, task, inputs, dims)
     unlike = headers.unlike(cls, config, headers.of(source, folder, weights))
     return {
         "class": classes[0],
@@ -148,16 +148,38 @@ def _require_plain(source: str, folder: Path) -> None:
 def _task(model_type: str, class_name: str) -> str:
     if class_name == modeling_auto.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES.get(model_type):
         return "automatic-speech-recognition"
+    # Some such classes are listed as masked language models as well.
+    if class_name == modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES.get(model_type):
+        return "text2text-generation"
     tasks = [task for task, name in derive.classes(model_type).items() if name == class_name]
     return tasks[0] if tasks else "feature-extraction"
 
 
-def _generate(task: str, inputs: dict[str, Document], dims: Document) -> Document:
-    """What a language model generates after its prompt, for which the sequence gets room; nothing for other models."""
+def _generate(cls: Any, config: Any, task: str, inputs: dict[str, Document], dims: Document) -> Document:
+    """What a model of language or speech generates after its prompt, for which the sequence gets room; nothing for
+    other models."""
+    if getattr(config, "is_encoder_decoder", False):
+        return _generate_from_source(cls, config, inputs, dims)
     is_asked = task == "text-generation" and set(inputs) <= _OF_PROMPTS and "text" in inputs.get("input_ids", {})
     if not is_asked:
         return {}
     dims["seq"] += _TOKENS - 1
+    return {"generate": _TOKENS}
+
+
+def _generate_from_source(cls: Any, config: Any, inputs: dict[str, Document], dims: Document) -> Document:
+    """The same of a model whose decoder begins with one token and looks at what its encoder made of the source."""
+    first = getattr(config, "decoder_start_token_id", None)
+    if first is None or "decoder_input_ids" not in inputs or not issubclass(cls, GenerationMixin):
+        return {}
+    # What follows on the first token is overwritten by what is generated, and counts in whole inferences.
+    others = np.random.default_rng(0).integers(0, config.get_text_config().vocab_size, _TOKENS - 1)
+    dims["target"] = _TOKENS
+    inputs["decoder_input_ids"] = {
+        "dtype": "int64",
+        "shape": ["batch", "target"],
+        "data": [first, *others.tolist()],
+    }
     return {"generate": _TOKENS}
 
 

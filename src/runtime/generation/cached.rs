@@ -2,7 +2,7 @@
 //!
 //! What a decoder is, `python/orch_py/cached.py` says; how it is run, only the runtime knows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -14,7 +14,10 @@ use super::{OF_FIXED_LENGTH, likeliest};
 use crate::runtime::Decoding;
 use crate::runtime::manifest::Manifest;
 use crate::runtime::measure::{MeasureParams, millis};
-use crate::runtime::tensors::{Element, Tensor};
+use crate::runtime::tensors::{Element, Tensor, Tensors};
+
+/// The folder of a decoder's tree that holds the encoder of an encoder-decoder model.
+const ENCODER: &str = "encoder";
 
 /// The model of an artefact that keeps keys and values.
 #[derive(Debug)]
@@ -22,6 +25,20 @@ pub struct Decoder {
     pub tree: PathBuf,
     pub manifest: Manifest,
     pub cache: Vec<Kept>,
+    /// The model that makes constants of the decoder from the artefact's inputs, once a text.
+    pub encoder: Option<Encoder>,
+    /// The decoder's inputs besides ids and cache: outputs of the encoder, or inputs of the artefact.
+    constants: Vec<String>,
+    /// The artefact's inputs.
+    inputs: Tensors,
+}
+
+#[derive(Debug)]
+pub struct Encoder {
+    pub tree: PathBuf,
+    pub manifest: Manifest,
+    /// The tensors that it takes, of the artefact's inputs.
+    pub inputs: Tensors,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -32,6 +49,17 @@ pub struct Kept {
     pub shape: Vec<usize>,
 }
 
+/// What an input of a decoder is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The ids of a step.
+    Ids,
+    /// The tensor at this place of the cache.
+    Kept(usize),
+    /// The constant at this place.
+    Constant(usize),
+}
+
 /// What the artefact's manifest says.
 #[derive(Deserialize)]
 struct Told {
@@ -39,9 +67,22 @@ struct Told {
     why_not: Option<String>,
 }
 
+/// What the decoder's manifest says besides its inputs and outputs.
+#[derive(Deserialize)]
+struct Described {
+    cache: Vec<Kept>,
+    #[serde(default)]
+    constants: Vec<Constant>,
+}
+
+#[derive(Deserialize)]
+struct Constant {
+    input: String,
+}
+
 impl Decoder {
-    /// An artefact's decoder, or why it has none.
-    pub(super) fn of(artefact: &Path) -> anyhow::Result<Result<Self, String>> {
+    /// An artefact's decoder, or why it has none. `inputs` are the artefact's.
+    pub(super) fn of(artefact: &Path, inputs: &Tensors) -> anyhow::Result<Result<Self, String>> {
         let told = Manifest::read(artefact)?.rest.remove("decoder");
         let Some(told) = told else {
             return Ok(Err(OF_FIXED_LENGTH.to_owned()));
@@ -55,35 +96,54 @@ impl Decoder {
         };
         let tree = artefact.join(folder);
         let manifest = Manifest::read(&tree)?;
-        let cache = manifest.rest.get("cache").cloned().unwrap_or(Value::Null);
-        let cache: Vec<Kept> =
-            serde_json::from_value(cache).context("the decoder's manifest has no cache")?;
-        let known = manifest
-            .inputs
-            .iter()
-            .filter(|name| cache.iter().any(|kept| kept.input == **name))
-            .count();
-        let given = manifest
+        let described: Described = serde_json::from_value(Value::Object(manifest.rest.clone()))
+            .context("the decoder's manifest has no cache")?;
+        let decoder = Self {
+            encoder: Encoder::of(&tree, inputs)?,
+            tree,
+            manifest,
+            cache: described.cache,
+            constants: described
+                .constants
+                .into_iter()
+                .map(|one| one.input)
+                .collect(),
+            inputs: inputs.clone(),
+        };
+        decoder.check()?;
+        Ok(Ok(decoder))
+    }
+
+    /// Fails unless the decoder takes ids, its cache and its constants, and gives scores and its cache.
+    fn check(&self) -> anyhow::Result<()> {
+        let count = |wanted: fn(&Source) -> bool| {
+            let sources = self.manifest.inputs.iter().map(|name| self.source(name));
+            sources.filter(wanted).count()
+        };
+        let given = self
+            .manifest
             .outputs
             .iter()
             .skip(1)
-            .eq(cache.iter().map(|kept| &kept.output));
+            .eq(self.cache.iter().map(|kept| &kept.output));
         ensure!(
-            known == cache.len() && manifest.inputs.len() == known + 1 && given,
+            count(|source| matches!(source, Source::Ids)) == 1
+                && count(|source| matches!(source, Source::Kept(_))) == self.cache.len()
+                && count(|source| matches!(source, Source::Constant(_))) == self.constants.len()
+                && given,
             "the decoder takes {:?} and gives {:?}, which is not what it keeps and one more of each",
-            manifest.inputs,
-            manifest.outputs
+            self.manifest.inputs,
+            self.manifest.outputs
         );
-        Ok(Ok(Self {
-            tree,
-            manifest,
-            cache,
-        }))
+        Ok(())
     }
 
-    /// The tensor of the cache that an input of the decoder is; None: the ids.
-    pub fn place(&self, input: &str) -> Option<usize> {
-        self.cache.iter().position(|kept| kept.input == input)
+    pub fn source(&self, input: &str) -> Source {
+        let kept = self.cache.iter().position(|kept| kept.input == input);
+        let constant = self.constants.iter().position(|name| name == input);
+        kept.map(Source::Kept)
+            .or(constant.map(Source::Constant))
+            .unwrap_or(Source::Ids)
     }
 
     /// The cache before anything is known.
@@ -93,12 +153,62 @@ impl Decoder {
             .map(|kept| Tensor::new(Element::Float32, kept.shape.clone(), vec![]))
             .collect()
     }
+
+    /// The constants in their order. `encoded` are the encoder's outputs by the names of its manifest, as a runtime
+    /// holds them, and `own` makes the same of an input of the artefact.
+    pub fn constants<T>(
+        &self,
+        encoded: Vec<T>,
+        own: impl Fn(&str, &Tensor) -> anyhow::Result<T>,
+    ) -> anyhow::Result<Vec<T>> {
+        let names = self
+            .encoder
+            .iter()
+            .flat_map(|encoder| &encoder.manifest.outputs);
+        let mut encoded: BTreeMap<&String, T> = names.zip(encoded).collect();
+        let constant = |name: &String| match encoded.remove(name) {
+            Some(value) => Ok(value),
+            None => {
+                let tensor = self.inputs.get(name).with_context(|| {
+                    format!("neither the encoder nor the artefact has `{name}` for the decoder")
+                })?;
+                own(name, tensor)
+            }
+        };
+        self.constants.iter().map(constant).collect()
+    }
+}
+
+impl Encoder {
+    fn of(decoder: &Path, inputs: &Tensors) -> anyhow::Result<Option<Self>> {
+        let tree = decoder.join(ENCODER);
+        if !tree.is_dir() {
+            return Ok(None);
+        }
+        let manifest = Manifest::read(&tree)?;
+        let taken = |name: &String| {
+            let tensor = inputs.get(name);
+            let tensor = tensor
+                .with_context(|| format!("the artefact has no input `{name}` for its encoder"))?;
+            Ok((name.clone(), tensor.clone()))
+        };
+        let inputs = manifest
+            .inputs
+            .iter()
+            .map(taken)
+            .collect::<anyhow::Result<_>>()?;
+        Ok(Some(Self {
+            tree,
+            manifest,
+            inputs,
+        }))
+    }
 }
 
 /// A decoder that a runtime has loaded.
 pub trait Take {
-    /// Forgets all that it was given.
-    fn forget(&mut self) -> anyhow::Result<()>;
+    /// Forgets all ids that it was given, and runs the encoder where there is one.
+    fn begin(&mut self) -> anyhow::Result<()>;
 
     /// Scores (row, place, token) of ids (row, place) that follow on all that it was given.
     fn take(&mut self, ids: &Tensor) -> anyhow::Result<Tensor>;
@@ -175,13 +285,14 @@ fn text(
     prompt: &Tensor,
     steps: usize,
 ) -> anyhow::Result<(Tensor, Vec<f64>)> {
-    decoder.forget()?;
+    // The encoder's time is a part of the first token's.
+    let mut clock = Instant::now();
+    decoder.begin()?;
     let mut ids = prompt.clone();
     let mut found = Vec::new();
     let mut taken = Vec::new();
     let rows = prompt.shape()[0];
     for step in 0..steps {
-        let clock = Instant::now();
         let scores = decoder
             .take(&ids)
             .with_context(|| format!("step {} of {steps}", step + 1))?;
@@ -189,6 +300,7 @@ fn text(
         let next = likeliest(&scores, ids.shape(), &last)?;
         ids = Tensor::of(Element::Int64, &[rows, 1], &next)?;
         taken.push(millis(clock.elapsed()));
+        clock = Instant::now();
         found.push(next);
     }
     let by_row: Vec<f64> = (0..rows)
@@ -208,7 +320,7 @@ mod tests {
     }
 
     impl Take for Sums {
-        fn forget(&mut self) -> anyhow::Result<()> {
+        fn begin(&mut self) -> anyhow::Result<()> {
             self.kept.fill(0);
             Ok(())
         }
@@ -289,7 +401,7 @@ mod tests {
         let with = |told: &str| {
             let text = format!(r#"{{"inputs":[],"outputs":[]{told}}}"#);
             std::fs::write(folder.path().join("manifest.json"), text).unwrap();
-            Decoder::of(folder.path())
+            Decoder::of(folder.path(), &Tensors::new())
                 .map(|found| found.unwrap_err())
                 .map_err(|error| error.to_string())
         };
@@ -317,12 +429,12 @@ mod tests {
             let text =
                 format!(r#"{{"inputs":["ids","past"],"outputs":{outputs},"cache":{cache}}}"#);
             std::fs::write(tree.join("manifest.json"), text).unwrap();
-            Decoder::of(folder.path()).map(Result::unwrap)
+            Decoder::of(folder.path(), &Tensors::new()).map(Result::unwrap)
         };
         let decoder = with(r#"["logits","present"]"#).unwrap();
         assert_eq!(
-            (decoder.place("ids"), decoder.place("past")),
-            (None, Some(0))
+            (decoder.source("ids"), decoder.source("past")),
+            (Source::Ids, Source::Kept(0))
         );
         assert_eq!(decoder.empty().unwrap()[0].shape(), [1, 2, 0, 4]);
         assert!(
@@ -331,5 +443,55 @@ mod tests {
                 .to_string()
                 .contains("not what it keeps")
         );
+    }
+
+    #[test]
+    fn a_decoder_takes_what_its_encoder_makes_and_inputs_of_the_artefact() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = folder.path().join("decoder");
+        std::fs::create_dir_all(tree.join(ENCODER)).unwrap();
+        let write = |path: PathBuf, text: &str| std::fs::write(path, text).unwrap();
+        write(
+            folder.path().join("manifest.json"),
+            r#"{"inputs":[],"outputs":[],"decoder":{"folder":"decoder"}}"#,
+        );
+        write(
+            tree.join("manifest.json"),
+            r#"{"inputs":["ids","mask","past","keys"],"outputs":["logits","present"],
+                "cache":[{"input":"past","output":"present","shape":[1,2,0,4]}],
+                "constants":[{"input":"mask","shape":[2]},{"input":"keys","shape":[2]}]}"#,
+        );
+        write(
+            tree.join(ENCODER).join("manifest.json"),
+            r#"{"inputs":["source"],"outputs":["values","keys"]}"#,
+        );
+        let tensor = |value| Tensor::of(Element::Float32, &[2], &[value; 2]).unwrap();
+        let inputs = Tensors::from([
+            ("mask".to_owned(), tensor(1.0)),
+            ("source".to_owned(), tensor(2.0)),
+            ("other".to_owned(), tensor(3.0)),
+        ]);
+        let decoder = Decoder::of(folder.path(), &inputs).unwrap().unwrap();
+        assert_eq!(
+            ["ids", "mask", "past", "keys"].map(|name| decoder.source(name)),
+            [
+                Source::Ids,
+                Source::Constant(0),
+                Source::Kept(0),
+                Source::Constant(1)
+            ]
+        );
+        let taken = &decoder.encoder.as_ref().unwrap().inputs;
+        assert_eq!(taken.keys().collect::<Vec<_>>(), ["source"]);
+        let made = vec![tensor(4.0), tensor(5.0)];
+        let constants = decoder.constants(made, |_, own| Ok(own.clone())).unwrap();
+        assert_eq!(constants, [tensor(1.0), tensor(5.0)]);
+
+        let without = Tensors::from([("source".to_owned(), tensor(2.0))]);
+        let decoder = Decoder::of(folder.path(), &without).unwrap().unwrap();
+        let error = decoder.constants(vec![tensor(4.0), tensor(5.0)], |_, own| Ok(own.clone()));
+        assert!(error.unwrap_err().to_string().contains("has `mask`"));
+        let error = Decoder::of(folder.path(), &Tensors::new()).unwrap_err();
+        assert!(error.to_string().contains("no input `source`"));
     }
 }
