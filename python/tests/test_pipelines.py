@@ -67,5 +67,21 @@ class Routers(unittest.TestCase):
         self.assertIsInstance(test["postprocess"]({"logits": logits})["routers"], str)
 
 
+@unittest.skipUnless(all(importlib.util.find_spec(name) for name in MODULES), "numpy or jinja2 is not installed")
+class Classes(unittest.TestCase):
+    def test_one_score_is_a_score_and_no_sure_class(self) -> None:
+        import numpy as np
+
+        test = functions("text", task="text-classification", result="classes")
+        ids = np.zeros((2, 8), np.int64)
+        reranked = {"logits": np.array([[0.25], [-3.0]], np.float32)}
+        self.assertEqual(test["postprocess"](reranked), {"score": 0.25})
+        self.assertTrue(all(test["check"]({"input_ids": ids}, reranked).values()))
+        three = {"logits": np.zeros((3, 1), np.float32)}
+        self.assertFalse(all(test["check"]({"input_ids": ids}, three).values()))
+        scores = {"logits": np.array([[0.0, 2.0], [1.0, 0.0]], np.float32)}
+        self.assertEqual(test["postprocess"](scores)["classes"][0]["class"], 1)
+
+
 if __name__ == "__main__":
     unittest.main()

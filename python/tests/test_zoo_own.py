@@ -53,6 +53,55 @@ class OwnRows(unittest.TestCase):
         save_file(tensors, path, metadata={"format": "pt"})
         self.assertEqual(self.row()["missing_weights"], ["wav2vec2.masked_spec_embed"])
 
+    def test_a_checkpoint_without_a_head_is_of_the_model_below_it(self) -> None:
+        from transformers import MPNetConfig, MPNetModel
+
+        from orch_py.protocol import Refused
+
+        small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+        MPNetModel(MPNetConfig(vocab_size=32, **small)).save_pretrained(self.folder)
+        self.configured(architectures=["MPNetForMaskedLM"])
+        row = self.row()
+        self.assertEqual((row["class"], row["task"]), ("MPNetModel", "feature-extraction"))
+        self.assertNotIn("missing_weights", row)
+        self.configured(num_hidden_layers=2)
+        with self.assertRaisesRegex(Refused, "do not fill MPNetForMaskedLM.*: 22 lack, such as `"):
+            self.row()
+
+    def test_a_head_that_makes_the_decoder_s_ids_takes_none(self) -> None:
+        from transformers import BartConfig, BartForConditionalGeneration, BartForSequenceClassification
+
+        sizes = {f"{side}_{what}": size for side in ("encoder", "decoder") for what, size in SIDES.items()}
+        config = BartConfig(vocab_size=64, d_model=16, max_position_embeddings=32, **sizes)
+        BartForSequenceClassification(config).save_pretrained(self.folder)
+        self.assertEqual(list(self.row()["inputs"]), ["input_ids", "attention_mask"])
+        BartForConditionalGeneration(config).save_pretrained(self.folder)
+        row = self.row()
+        self.assertEqual((row["task"], row["generate"]), ("text2text-generation", 16))
+        ids = row["inputs"]["decoder_input_ids"]["data"]
+        self.assertEqual((ids[0], len(ids)), (config.decoder_start_token_id, 16))
+
+    def test_a_prompt_has_no_more_tokens_than_the_model_has_positions(self) -> None:
+        from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
+
+        small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+        BertForMaskedLM(BertConfig(vocab_size=64, max_position_embeddings=5, **small)).save_pretrained(self.folder)
+        PreTrainedTokenizerFast(tokenizer_object=words_after("<s>")).save_pretrained(self.folder)
+        row = self.row()
+        self.assertEqual((row["inputs"]["input_ids"]["text"], row["dims"]["seq"]), (["The quick brown fox"], 5))
+
+    def test_checkpoints_of_timm_are_rows_of_the_class_around_them(self) -> None:
+        import timm
+        from safetensors.torch import save_file
+
+        model = timm.create_model("mobilenetv3_small_050", pretrained=False)
+        save_file(model.state_dict(), self.folder / "model.safetensors", {"format": "pt"})
+        cut = {"tag": "own", "input_size": [3, 96, 64]}
+        self.configured(architecture="mobilenetv3_small_050", num_classes=1000, pretrained_cfg=cut)
+        row = self.row()
+        self.assertEqual((row["class"], row["task"]), ("TimmWrapperForImageClassification", "image-classification"))
+        self.assertEqual(row["inputs"]["pixel_values"]["shape"], ["batch", 3, 96, 64])
+
     def test_many_unused_weights_are_globs(self) -> None:
         from orch_py.zoo import headers
 
@@ -91,6 +140,9 @@ class OwnRows(unittest.TestCase):
     def test_what_is_no_model_in_fp32_is_refused_by_its_name(self) -> None:
         from orch_py.protocol import Refused
 
+        (self.folder / "model_index.json").touch()
+        with self.assertRaisesRegex(Refused, "a pipeline of several models"):
+            self.row()
         self.configured(model_type="bert", architectures=["BertModel"])
         with self.assertRaisesRegex(Refused, "holds no weights at all"):
             self.row()

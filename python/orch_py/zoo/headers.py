@@ -6,6 +6,7 @@ No weights are read: transformers is given tensors of the same names and shapes 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import transformers
 from safetensors import safe_open
 
 from orch_py import checkpoint
-from orch_py.protocol import Refused
+from orch_py.protocol import Refused, first_line
 from orch_py.zoo.rows import Document
 
 # Names of weights with their shapes.
@@ -48,30 +49,56 @@ def of(source: str, folder: Path, weights: Document) -> Headers:
     return found
 
 
-def unlike(cls: Any, config: Any, headers: Headers) -> dict[str, list[str]]:
-    """What a row says of weights that only one of class and checkpoint has.
+@dataclass(frozen=True)
+class Unlike:
+    """The weights that only one of class and checkpoint has."""
 
-    `unused_weights`: names, or globs where they are many, of those that the class does not use, of a head that it does
-    not have. `missing_weights`: names of the few that the checkpoint lacks and that are for training only.
-    """
+    unused: list[str] = field(default_factory=list)
+    """Of the checkpoint alone: those of a head that the class does not have."""
+    missing: list[str] = field(default_factory=list)
+    """Of the class alone, and read by more than training."""
+    for_training: list[str] = field(default_factory=list)
+    """Of the class alone, and read by training only."""
+    used: set[str] = field(default_factory=set)
+    """Names of the checkpoint's other weights."""
+
+    def fields(self) -> dict[str, list[str]]:
+        """What a row says of them: names, or globs where they are many."""
+        unused = self.unused if len(self.unused) <= _MOST_NAMES else _globs(self.unused, self.used)
+        found = {"unused_weights": unused, "missing_weights": self.for_training}
+        return {key: names for key, names in found.items() if names}
+
+
+def unlike(cls: Any, config: Any, headers: Headers) -> Unlike:
+    """Compares a class with the headers of a checkpoint; finds nothing where there are none."""
     if not headers:
-        return {}
+        return Unlike()
     # One value, shown at each place of the shape.
     tensors = {name: torch.zeros(()).expand(shape) for name, shape in headers.items()}
-    with torch.device("meta"):
-        known = set(cls._from_config(config).state_dict())
+    try:
+        with torch.device("meta"):
+            model = cls._from_config(config)
+    except Exception as error:
+        # Whatever the class makes of a config; orch's own part is one call.
+        version = transformers.__version__
+        why = f"transformers {version} builds no {cls.__name__} from the `config.json`: {first_line(error)}"
+        raise Refused("error", why) from error
     # Where all names are the class's own, nothing has to be loaded to know that none is left.
-    is_plain = known >= set(tensors) and not any(name.endswith(_FOR_TRAINING) for name in known - set(tensors))
+    known = set(model.state_dict())
+    is_plain = known >= set(tensors) and known - set(tensors) <= set(
+        getattr(model, "all_tied_weights_keys", None) or {}
+    )
     if is_plain or sum(map(math.prod, headers.values())) > _MOST_PARAMETERS:
-        return {}
+        return Unlike()
     info = _loading_info(cls, config, tensors)
     left = checkpoint.reported(info, "unexpected_keys")
-    for_training = [name for name in checkpoint.reported(info, "missing_keys") if name.endswith(_FOR_TRAINING)]
-    found = {
-        "unused_weights": left if len(left) <= _MOST_NAMES else _globs(left, set(headers) - set(left)),
-        "missing_weights": for_training,
-    }
-    return {key: names for key, names in found.items() if names}
+    lacking = checkpoint.reported(info, "missing_keys")
+    return Unlike(
+        unused=left,
+        missing=[name for name in lacking if not name.endswith(_FOR_TRAINING)],
+        for_training=[name for name in lacking if name.endswith(_FOR_TRAINING)],
+        used=set(headers) - set(left),
+    )
 
 
 def _loading_info(cls: Any, config: Any, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
