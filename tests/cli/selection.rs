@@ -33,6 +33,11 @@ fn an_expression_narrows_whatever_reads_a_spec() {
         .file("m.onnx", "")
         .file("e.npz", "");
     assert_eq!(cases(&sandbox, &[]), 9);
+    assert_eq!(cases(&sandbox, &["-m", "bert,file"]), 6);
+    assert_eq!(
+        cases(&sandbox, &["-m", "*bert", "-t", "none-fp16,other"]),
+        4
+    );
     assert_eq!(
         cases(&sandbox, &["--select", "type:*bert & !precision:fp16"]),
         4

@@ -6,29 +6,31 @@ use super::complete;
 use crate::matrix::{Facet, Mistake, Query, Selection};
 
 #[derive(Debug, Clone, ClapArgs)]
-#[command(next_help_heading = "Selection (globs, repeatable; different options combine with AND)")]
+#[command(
+    next_help_heading = "Selection (globs, several with commas or by repeating an option; different options combine with AND)"
+)]
 pub(in crate::cli) struct SelectionArgs {
     /// Only these models
-    #[arg(long = "model", short = 'm', value_name = "GLOB", add = complete::models())]
+    #[arg(long = "model", short = 'm', value_name = "GLOB", value_delimiter = ',', add = complete::models())]
     models: Vec<String>,
     /// Only these targets or, with a precision, columns: cpu, openvino-int8; the exact name of one outside the matrix adds
     /// it for every model; `auto` picks the best target for each model, from these or from all
-    #[arg(long = "target", short = 't', value_name = "GLOB", add = complete::targets())]
+    #[arg(long = "target", short = 't', value_name = "GLOB", value_delimiter = ',', add = complete::targets())]
     targets: Vec<String>,
     /// Only models of these families
-    #[arg(long = "family", value_name = "GLOB")]
+    #[arg(long = "family", value_name = "GLOB", value_delimiter = ',')]
     families: Vec<String>,
     /// Only models of these tasks
-    #[arg(long = "task", value_name = "GLOB")]
+    #[arg(long = "task", value_name = "GLOB", value_delimiter = ',')]
     tasks: Vec<String>,
     /// Only models of these priorities
-    #[arg(long = "priority", value_name = "GLOB")]
+    #[arg(long = "priority", value_name = "GLOB", value_delimiter = ',')]
     priorities: Vec<String>,
     /// Only models or targets with these tags
-    #[arg(long = "tag", value_name = "GLOB")]
+    #[arg(long = "tag", value_name = "GLOB", value_delimiter = ',')]
     tags: Vec<String>,
     /// Only these cases, e.g. 'bert:openvino-*'
-    #[arg(long = "case", value_name = "GLOB", add = complete::cases())]
+    #[arg(long = "case", value_name = "GLOB", value_delimiter = ',', add = complete::cases())]
     cases: Vec<String>,
     /// Only what an expression selects: 'family:vision & !(priority:low | tag:slow)'; @FILE: what any line of a file selects
     #[arg(long = "select", value_name = "EXPR", value_parser = expression)]

@@ -17,8 +17,9 @@ pub(in crate::cli) struct VerifyArgs {
     /// The spec
     #[arg(default_value = "specs/verify.yaml")]
     spec: PathBuf,
-    /// Only these targets (globs, repeatable); the exact name of a target outside the matrix adds it
-    #[arg(long = "target", short = 't', value_name = "GLOB", add = targets())]
+    /// Only these targets (globs, several with commas or by repeating the option); the exact name of a target outside the
+    /// matrix adds it
+    #[arg(long = "target", short = 't', value_name = "GLOB", value_delimiter = ',', add = targets())]
     targets: Vec<String>,
     /// How many steps may run at once [default: the number of cores]
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
