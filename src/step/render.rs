@@ -15,7 +15,7 @@ impl StepKind for Render {
     // out as it was stops there.
     known_as!("render": Rust "step/render.rs", "step/generate", "catalogue/", "template.rs";
         PythonFile generate::JUDGE, generate::GREEDY, generate::LOOPS, generate::OWN_FILES;
-        Templates "test.py.j2", "hardware/", "pipelines/", "results/"; Crate "minijinja");
+        Templates "test.py.j2", "test/", "hardware/", "pipelines/", "results/"; Crate "minijinja");
 
     fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
         let context: TestContext = step.params.parse()?;
