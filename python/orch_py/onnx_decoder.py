@@ -7,6 +7,7 @@ Held to PyTorch step by step before it is published: the prompt in one piece and
 
 from __future__ import annotations
 
+import gc
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -42,7 +43,8 @@ def export(
     `helped` is whether orch's functions may stand in for torch's while an exporter traces.
     """
     manifest = trees.read_manifest(tree)
-    asked, attempts = manifest["generation"], []
+    asked = manifest["generation"]
+    attempts: list[dict[str, Any]] = []
     if "cache" not in asked:
         return {"why_not": asked["no_cache"]}, attempts
     known = [route for route in routes if route in ROUTES]
@@ -94,6 +96,7 @@ def _make(tree: Path, folder: Path, implementations: dict[str, str], told: dict[
         about = {"inputs": encoder.inputs, "outputs": outputs, "route": told["route"], "opset": told["opset"]}
         trees.write_manifest(folder / ENCODER, {"format": "onnx", "precision": "fp32", **about})
     del loaded
+    gc.collect()
     _require_right(tree, made, encoder, asked, told)
     about = {"inputs": made.inputs, "outputs": names, "cache": cache, "route": told["route"], "opset": told["opset"]}
     if encoder is not None:

@@ -6,6 +6,7 @@ reference with it, on the inputs that it was made with and on the control's.
 
 from __future__ import annotations
 
+import gc
 import tempfile
 import time
 from dataclasses import dataclass, replace
@@ -211,6 +212,8 @@ class _Work:
                 traced = ROUTES[route](loaded.model, loaded.inputs, loaded.control, self.names, opset, folder)
         told["stand_ins"] = stand_ins.by_name(used)
         del loaded
+        # Tracers leave cycles that hold the model, which would lie beside the sessions that check the graph.
+        gc.collect()
         if self.is_rewritten:
             made, why_not = self._tidied(traced, folder, told, is_rewritten=True)
             if made is not None:
