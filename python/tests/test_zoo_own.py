@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
 import json
 import tempfile
 import unittest
@@ -61,8 +63,12 @@ class OwnRows(unittest.TestCase):
         small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
         MPNetModel(MPNetConfig(vocab_size=32, **small)).save_pretrained(self.folder)
         self.configured(architectures=["MPNetForMaskedLM"])
-        row = self.row()
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            row = self.row()
         self.assertEqual((row["class"], row["task"]), ("MPNetModel", "feature-extraction"))
+        # What orch shows are lines with this beginning.
+        self.assertIn("note: `config.json` names MPNetForMaskedLM, and the weights have nothing", said.getvalue())
         self.assertNotIn("missing_weights", row)
         self.configured(num_hidden_layers=2)
         with self.assertRaisesRegex(Refused, "do not fill MPNetForMaskedLM.*: 22 lack, such as `"):

@@ -290,16 +290,33 @@ impl Loader {
     }
 }
 
+/// The spec that `orch init` writes, and that commands read where none is named.
+const FIRST: &str = "specs/all.yaml";
+
 /// What whoever names a spec that is none may do.
 fn instead(path: &Path) -> String {
     let inside = path.join("all.yaml");
     if inside.is_file() {
         return format!("did you mean `{}`?", inside.display());
     }
-    match path.is_dir() {
-        true => "name a file in it".to_owned(),
-        false => "`orch init` writes a first spec, `specs/all.yaml`; in a project, run orch where that lies".to_owned(),
+    let shown = path.display();
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    if extension == Some("onnx") || path.join("config.json").is_file() {
+        return format!("that is a model: `orch init --model {shown}` writes a spec for it");
     }
+    if path.is_dir() {
+        return "name a file in it".to_owned();
+    }
+    let is_of_a_model = !matches!(extension, Some("yaml" | "yml"));
+    if is_of_a_model && Path::new(FIRST).is_file() {
+        return format!("`-m {shown}` selects a model of `{FIRST}`, and `orch add` adds one");
+    }
+    if is_of_a_model && path.components().count() == 2 {
+        return format!(
+            "`orch init --model {shown}` writes a spec for a model of the Hub with this id"
+        );
+    }
+    format!("`orch init` writes a first spec, `{FIRST}`; in a project, run orch where that lies")
 }
 
 fn without_extensions(mut node: Node) -> Node {

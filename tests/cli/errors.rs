@@ -195,6 +195,18 @@ fn whoever_has_no_spec_or_mistypes_is_told_what_to_do() {
         .run(["run"])
         .code(2)
         .stderr_has("hint: `orch init` writes a first spec");
+    // What names a model and no spec is answered with the command that takes one.
+    sandbox
+        .run(["run", "google-bert/bert-base-uncased"])
+        .code(2)
+        .stderr_has("hint: `orch init --model google-bert/bert-base-uncased` writes a spec");
+    sandbox.write("models/own.onnx", [0xff; 8]);
+    sandbox.write("models/own/config.json", "{}");
+    for model in ["models/own.onnx", "models/own"] {
+        sandbox.run(["plan", model]).code(2).stderr_has(&format!(
+            "hint: that is a model: `orch init --model {model}`"
+        ));
+    }
     assert!(
         !sandbox.path("cache").exists() && !sandbox.path("orch-out").exists(),
         "nothing was made"
@@ -213,4 +225,8 @@ fn whoever_has_no_spec_or_mistypes_is_told_what_to_do() {
         .run(["run", "specs"])
         .code(2)
         .stderr_has("hint: did you mean `specs/all.yaml`?");
+    sandbox
+        .run(["run", "bert"])
+        .code(2)
+        .stderr_has("hint: `-m bert` selects a model of `specs/all.yaml`");
 }

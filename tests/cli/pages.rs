@@ -105,6 +105,12 @@ fn a_model_of_one_s_own_runs_without_an_edit() {
         .run(["add", "models/nothing.onnx"])
         .code(2)
         .stderr_has("there is no file `models/nothing.onnx`");
+    // No Python is started, or installed, to find this out.
+    sandbox
+        .run(["add", "bert-base-uncased"])
+        .code(2)
+        .stderr_has("`bert-base-uncased` is neither a folder nor an ONNX file nor an id of the Hub")
+        .stderr_has("such as `google-bert/bert-base-uncased`");
     sandbox
         .run(["init", "--model", "models/linear.onnx"])
         .code(2)
@@ -133,6 +139,7 @@ fn a_first_spec_of_an_id_of_the_hub_names_the_revision_that_was_read() {
     sandbox
         .run(["init", "--model", "me/tiny"])
         .success()
+        .stderr_has("reading the config, tokenizer and headers of `me/tiny`")
         .stderr_has("tiny on cpu, openvino");
     let spec = sandbox.read("specs/all.yaml");
     for line in [

@@ -98,6 +98,11 @@ def hinted(text: str, folder: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _note(text: str) -> None:
+    """Prints a line that orch shows beside the row (`src/session/own`)."""
+    print(f"note: {text}", file=sys.stderr)
+
+
 def _weights(source: str, written: str) -> tuple[Path, Document]:
     folder = Path(source)
     if folder.is_dir():
@@ -180,10 +185,9 @@ def _fitting(source: str, cls: Any, config: Any, found: headers.Headers) -> tupl
         return cls, unlike
     body = MODEL_MAPPING.get(type(config), None)
     if isinstance(body, type) and body is not cls and not (of_body := headers.unlike(body, config, found)).missing:
-        print(
+        _note(
             f"`config.json` names {cls.__name__}, and the weights have nothing of its head "
-            f"({listed(unlike.missing[:_FEW])}): the row takes {body.__name__}",
-            file=sys.stderr,
+            f"({listed(unlike.missing[:_FEW])}): the row takes {body.__name__}"
         )
         return body, of_body
     raise Refused(
@@ -292,7 +296,7 @@ def _heard(folder: Path) -> list[int] | None:
         noise = np.random.default_rng(0).normal(0, 0.1, rate).astype(np.float32)
         features = extractor(noise, sampling_rate=rate, return_tensors="np")["input_features"]
     except Exception as error:  # noqa: BLE001 - a processor of another kind, or one that lacks a package.
-        print(f"the feature extractor makes no `input_features`: {first_line(error)}", file=sys.stderr)
+        _note(f"the feature extractor makes no `input_features`: {first_line(error)}")
         return None
     return [int(size) for size in np.shape(features)[1:]]
 

@@ -13,6 +13,9 @@ use crate::session::{Session, Settings, Tell, absolute, usage};
 use crate::step::Requirement;
 use crate::toolchain::EnvName;
 
+/// The beginning of a line of `orch_py.zoo` that is for the user, though a row was made.
+const NOTE: &str = "note: ";
+
 /// A model's row as it stands below `models:`, two spaces in.
 pub struct Own {
     pub name: String,
@@ -36,6 +39,12 @@ impl Session {
             .is_some_and(|extension| extension == "onnx");
         if is_file && !path.is_file() {
             usage!("there is no file `{source}`");
+        }
+        if !is_file && !path.is_dir() && !is_id(source) {
+            usage!(
+                "`{source}` is neither a folder nor an ONNX file nor an id of the Hub\n  hint: an id names its owner \
+                 too, such as `google-bert/bert-base-uncased`"
+            );
         }
         let written = from_folder(specs, path)?.display().to_string();
         let text = match is_file {
@@ -69,16 +78,32 @@ impl Session {
     ) -> anyhow::Result<String> {
         let mut python = self.zoo_python(tell)?;
         python.args(["own", source, "--name", name, "--written", written]);
+        tell(&format!(
+            "reading the config, tokenizer and headers of `{source}`"
+        ));
         let output = python.output().context("failed to start Python")?;
+        let said = String::from_utf8_lossy(&output.stderr);
         if output.status.success() {
+            said.lines()
+                .filter_map(|line| line.strip_prefix(NOTE))
+                .for_each(tell);
             return String::from_utf8(output.stdout).context("a row is UTF-8");
         }
-        let said = String::from_utf8_lossy(&output.stderr);
         let why = last_line(&said)
             .unwrap_or("Python printed nothing")
             .to_owned();
         usage!("no row was made: {why}")
     }
+}
+
+/// Whether a text can be an id of the Hub: an owner and a name.
+fn is_id(text: &str) -> bool {
+    let is_name = |part: &str| {
+        let is_plain = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+        !part.is_empty() && part.chars().all(is_plain) && !part.starts_with('.')
+    };
+    text.split_once('/')
+        .is_some_and(|(owner, name)| is_name(owner) && is_name(name))
 }
 
 /// The name by which people know the model, without what a shell or a glob takes for something else.
@@ -148,6 +173,18 @@ fn from_folder(folder: &Path, path: &Path) -> anyhow::Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_id_of_the_hub_has_an_owner_and_a_name() {
+        for id in ["google-bert/bert-base-uncased", "me/Tiny.1B", "a_b/c"] {
+            assert!(is_id(id), "{id}");
+        }
+        for other in [
+            "bert", "./bert", "../bert", "a/b/c", "/bert", "bert/", "a b/c", "",
+        ] {
+            assert!(!is_id(other), "{other}");
+        }
+    }
 
     #[test]
     fn a_path_is_written_from_where_the_spec_lies() {
