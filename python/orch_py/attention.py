@@ -34,7 +34,9 @@ class Difference:
             _outputs(torch_model.load_tree(tree, attn_implementation="eager")), reference, judge.TOLERANCES["fp32"]
         )
         rows = [row for row in found["tensors"].values() if row["max_abs"] is not None]
-        worst = max(rows, key=lambda row: row["max_abs"], default={"max_abs": None, "scale": 1.0})
+        if not rows:
+            return cls(default, None, 1.0, found["agrees"])
+        worst = max(rows, key=lambda row: row["max_abs"])
         return cls(default, worst["max_abs"], worst["scale"], found["agrees"])
 
     def explains(self, attempts: list[dict[str, Any]]) -> bool:

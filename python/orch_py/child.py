@@ -76,7 +76,7 @@ def _move_in() -> None:
     # Python that a folder of weights brings is copied before it is imported: for each job to a place of its own.
     os.environ["HF_MODULES_CACHE"] = modules = os.path.join(tempfile.gettempdir(), "modules")
     if transformers := sys.modules.get("transformers.dynamic_module_utils"):
-        transformers.HF_MODULES_CACHE = modules
+        vars(transformers)["HF_MODULES_CACHE"] = modules
 
 
 def _redirect(log: Path) -> None:

@@ -99,7 +99,7 @@ def _declared(config: PreTrainedConfig, given: dict[str, Any]) -> set[str]:
     # A key that no field holds stays as an attribute, unless the constructor used it up. Generation's keys it drops.
     held = vars(config)
     known |= {key for key in given if key not in held and key not in _generation() and key != "_commit_hash"}
-    known |= _taken(kind)
+    known |= _taken(kind)  # type: ignore[arg-type]
     try:
         # Attributes that the constructor sets beside its fields.
         known |= {name for name in vars(kind(**{k: v for k, v in given.items() if k in known})) if name[0] != "_"}

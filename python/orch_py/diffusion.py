@@ -233,7 +233,8 @@ def _seen(pipeline: Any, **asked: Any) -> Reference:
     import diffusers
 
     pipeline.set_progress_bar_config(disable=True)
-    decode, seen = pipeline.vae.decode, {}
+    decode = pipeline.vae.decode
+    seen: dict[str, torch.Tensor] = {}
 
     def watched(latents: torch.Tensor, *more: Any, **given: Any) -> Any:
         result = decode(latents, *more, **given)

@@ -49,10 +49,8 @@ def legacy(model: Any, inputs: Named, control: Named | None, outputs: list[str],
         return read_exported(folder)
 
     traced = traceable(model, inputs, control, trace)
-    given, other = (
-        None if each is None else {taken(name): value for name, value in each.items()}
-        for each in (traced.inputs, traced.control)
-    )
+    given = {taken(name): value for name, value in traced.inputs.items()}
+    other = traced.control and {taken(name): value for name, value in traced.control.items()}
     return replace(traced, inputs=given, control=other)
 
 

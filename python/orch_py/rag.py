@@ -64,8 +64,8 @@ def make(parts: Parts, inputs: Tensors, config: dict[str, Any], seed: int) -> Ma
     made.op("join", ["passages", "input_ids"], "prompt", axis=1)
     for step in range(steps):
         turn = step + 1
-        given = {"input_ids": "prompt", "attention_mask": "prompt_mask", "decoder_input_ids": "decoder_input_ids"}
-        made.call("generator", given, {"logits": "logits"}, turn)
+        prompt = {"input_ids": "prompt", "attention_mask": "prompt_mask", "decoder_input_ids": "decoder_input_ids"}
+        made.call("generator", prompt, {"logits": "logits"}, turn)
         if turn == 1:
             made.op("part", ["logits"], "first_logits", turn, axis=1, first=0, last=1)
         made.op("best", ["logits"], "next", turn, place=step)

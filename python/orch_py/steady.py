@@ -41,8 +41,10 @@ LEAST_EFFECT = 1e-6
 # From so many times the bound on, it is no rounding that has grown but another choice.
 _JUMP = 50.0
 _CHOICES = ("topk", "sort", "argsort", "argmax", "argmin", "msort", "kthvalue", "unique", "nonzero", "round", "floor")
-_DRAWS = ("rand", "randn", "rand_like", "randn_like", "randint", "randperm", "normal", "normal_", "uniform_")
-_DRAWS += ("bernoulli", "bernoulli_", "multinomial", "exponential_", "gumbel_softmax")
+_DRAWS = (
+    *("rand", "randn", "rand_like", "randn_like", "randint", "randperm", "normal", "normal_", "uniform_"),
+    *("bernoulli", "bernoulli_", "multinomial", "exponential_", "gumbel_softmax"),
+)
 
 
 class _Calls(TorchFunctionMode):
@@ -300,7 +302,9 @@ def least_layer(
     most = min(len(layers), _FEW_LAYERS if is_large else _MOST_LAYERS)
     chosen = sorted({round(place) for place in np.linspace(0, len(layers) - 1, most)})
     yardstick = Yardstick(reference)
-    least, found = np.inf, (None, None, "no layer that was tried has an effect on the outputs")
+    least = np.inf
+    found: tuple[str | None, Tensors | None, str | None]
+    found = (None, None, "no layer that was tried has an effect on the outputs")
     for name, layer in (layers[place] for place in chosen):
         try:
             with zeroed(layer):

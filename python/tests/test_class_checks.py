@@ -23,7 +23,7 @@ BERT = {
 }
 LLAMA = BERT | {"num_key_value_heads": 2}
 GPT2 = {"vocab_size": 32, "n_positions": 16, "n_embd": 16, "n_layer": 1, "n_head": 2, "bos_token_id": 1}
-WAV2VEC2 = {"vocab_size": 32, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+WAV2VEC2: dict[str, Any] = {"vocab_size": 32, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
 WAV2VEC2 |= {"intermediate_size": 32, "conv_dim": [16, 16], "conv_kernel": [10, 3], "conv_stride": [5, 2]}
 WAV2VEC2 |= {"num_feat_extract_layers": 2, "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 2}
 SIGLIP = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
@@ -179,7 +179,7 @@ class ClassChecks(unittest.TestCase):
     def test_a_part_is_loaded_from_the_whole(self) -> None:
         given = {"text_config": BERT, "vision_config": SIGLIP | {"image_size": 32, "patch_size": 16}}
         path = self.saved("CLIPModel", given)
-        weights = {"kind": "path", "path": path}
+        weights: dict[str, Any] = {"kind": "path", "path": path}
         self.refused("does not use: `logit_scale`", {"class": "CLIPTextModel", "weights": weights})
         weights["unused"] = ["vision_model.*", "*_projection.weight", "logit_scale"]
         self.made({"class": "CLIPTextModel", "weights": weights})

@@ -15,9 +15,10 @@ from typing import Any
 from tests.support import Worker
 
 MODULES = ("torch", "transformers", "safetensors", "PIL", "torchvision")
-VIT = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+VIT: dict[str, Any] = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
 VIT |= {"image_size": 8, "patch_size": 4, "initializer_range": 0.3}
-WAV2VEC2 = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+WAV2VEC2: dict[str, Any] = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+WAV2VEC2 |= {"intermediate_size": 32}
 WAV2VEC2 |= {"vocab_size": 12, "conv_dim": [8, 8], "conv_stride": [4, 4], "conv_kernel": [8, 8]}
 WAV2VEC2 |= {"num_feat_extract_layers": 2, "num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2}
 WAV2VEC2 |= {"initializer_range": 0.3}
@@ -73,12 +74,12 @@ class Files(unittest.TestCase):
             file.writeframes(values.tobytes())
         return path
 
-    def vit(self, inputs: dict[str, Any], processor: dict[str, Any] | None = PROCESSOR, **files: Path) -> Any:
+    def vit(self, inputs: dict[str, Any], processor: Any = PROCESSOR, **files: Path) -> Any:
         weights = {"kind": "path", "path": str(self.weights("ViTForImageClassification", VIT, processor))}
         params = {"class": "ViTForImageClassification", "weights": weights, "inputs": inputs, "outputs": ["logits"]}
         return self.worker.do("materialise_own", params, **files)
 
-    def wav2vec2(self, inputs: dict[str, Any], extractor: dict[str, Any] | None = EXTRACTOR, **files: Path) -> Any:
+    def wav2vec2(self, inputs: dict[str, Any], extractor: Any = EXTRACTOR, **files: Path) -> Any:
         weights = {"kind": "path", "path": str(self.weights("Wav2Vec2ForCTC", WAV2VEC2, extractor))}
         params = {"class": "Wav2Vec2ForCTC", "weights": weights, "inputs": inputs, "outputs": ["logits"]}
         return self.worker.do("materialise_own", params, **files)

@@ -76,6 +76,7 @@ class Generation(unittest.TestCase):
     worker: Worker
     model: Path
     exported: Path
+    inputs: Path
 
     @classmethod
     def setUpClass(cls) -> None:

@@ -63,11 +63,12 @@ class Judge(unittest.TestCase):
 
         for case in json.loads(SLICES.read_text("utf-8")):
             tensors = ("ours", "reference", "control_ours", "control_reference")
-            given = [
-                {"y": array(case[name], "float32", case["shape"])} if case[name] is not None else None
+            given = {
+                name: {"y": array(case[name], "float32", case["shape"])} if case[name] is not None else None
                 for name in tensors
-            ]
-            ours, reference, control_ours, control_reference = given
+            }
+            ours, reference = given["ours"] or {}, given["reference"] or {}
+            control_ours, control_reference = given["control_ours"], given["control_reference"]
             with self.subTest(case["name"]):
                 status, reason = judge.decide(ours, reference, case["tolerance"], control_ours, control_reference)
                 self.assertEqual(status, case["expect"], reason)

@@ -310,6 +310,7 @@ class OnnxConvert(unittest.TestCase):
 
     def test_equal_models_give_equal_bytes(self) -> None:
         tree = self.product()
+        ways: tuple[tuple[str, dict[str, str]], ...]
         ways = (("fp16", {}), ("int8", {}), ("int8-static", {}), ("int8-static", QNN), ("a16w8", QNN))
         for precision, more in ways:
             names = [f"{name}-{'-'.join(more.values())}" for name in ("one", "two")]

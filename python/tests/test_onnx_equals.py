@@ -208,10 +208,14 @@ class EqualsTest(unittest.TestCase):
         torch.testing.assert_close(torch.from_numpy(found), Windows()(given))
 
     def test_every_function_of_the_table_is_among_them(self) -> None:
-        called = set()
+        called: set[Any] = set()
 
         def noting(func: Any, by: Any) -> Any:
-            return lambda *args, **kwargs: (called.add(func), by(*args, **kwargs))[1]
+            def noted(*args: Any, **kwargs: Any) -> Any:
+                called.add(func)
+                return by(*args, **kwargs)
+
+            return noted
 
         noted = {func: noting(func, by) for func, by in onnx_equals.EQUALS.items()}
         with mock.patch.dict(onnx_equals.EQUALS, noted), onnx_equals.Equals():

@@ -93,9 +93,9 @@ class OpenvinoConvert(unittest.TestCase):
             self.assertRegex(outcome.reason or "", f"^{reason}$")
             # What is not OpenVINO's word on a model is no refusal.
             (tree / "model.onnx").unlink()
-            with self.assertRaises(Exception) as caught:
+            with self.assertRaises(Exception) as any_error:
                 openvino_convert.run(job)
-            self.assertEqual(outcome_of(caught.exception).status, "error")
+            self.assertEqual(outcome_of(any_error.exception).status, "error")
 
     @unittest.skipUnless(QUANTISES, "nncf is not installed")
     def test_calibrated_int8_takes_products_alone_and_keeps_to_its_range(self) -> None:
@@ -103,7 +103,7 @@ class OpenvinoConvert(unittest.TestCase):
 
         import openvino
         from openvino import opset13 as ops
-        from orch_py import trees
+        from orch_py import calibration, trees
         from orch_py.ops import openvino_convert
         from orch_py.protocol import Job
 
@@ -131,7 +131,7 @@ class OpenvinoConvert(unittest.TestCase):
                 facts: dict[str, object] = {}
                 params = {"precision": "int8-static", "range": range_}
                 job = Job(params=params, inputs={"onnx": tree, "calibration": sets}, out=Path(folder), progress=print)
-                data = openvino_convert.calibration.sets(job, tree, ["x"])
+                data = calibration.sets(job, tree, ["x"])
                 model = openvino_convert._calibrated(model, job, data, facts)
                 compiled = openvino.Core().compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
                 return model, facts, compiled([values[0]])[0]

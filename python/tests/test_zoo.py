@@ -30,6 +30,7 @@ class Rows(unittest.TestCase):
     def test_weights_grow_until_a_wrong_answer_would_be_caught(self) -> None:
         from orch_py.zoo import rows
 
+        config: dict[str, Any]
         config = {"num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
         config |= {"image_size": 16, "patch_size": 8, "initializer_range": 1e-6}
         pixels = {"dtype": "float32", "shape": [1, 3, 16, 16], "normal": [0, 1]}

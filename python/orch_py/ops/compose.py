@@ -109,8 +109,9 @@ def _wrong(
         # Without a turn that makes what later ones need nothing runs at all.
         with suppress(KeyError):
             wrong[_turn(made, turn)] = made.run(parts, inputs, turn)
-    for name in inputs if control else ():
-        wrong[f"its own {name}"] = made.run(parts, inputs | {name: control[name]})
+    if control is not None:
+        for name in inputs:
+            wrong[f"its own {name}"] = made.run(parts, inputs | {name: control[name]})
     for name in parts.trees:
         layer, got, _ = steady.least_layer(parts[name], lambda: made.run(parts, inputs), right)
         if got is not None:

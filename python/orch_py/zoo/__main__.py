@@ -187,7 +187,7 @@ def _derived(cls: str, row: Row, tags: list[str]) -> Document:
 
 def _routed(args: argparse.Namespace, zoo: dict[str, Any]) -> Iterator[tuple[str, str, Document]]:
     """Rows whose first exporter did not do it begin with the one that did; the others stay behind it."""
-    worked = {}
+    worked: dict[str, str | None] = {}
     for case in json.loads(args.report.read_text("utf-8"))["cases"]:
         facts = case["facts"].get(f"convert:{case['model']}:onnx", {})
         worked[case["model"]] = facts.get("route") or worked.get(case["model"])

@@ -80,7 +80,7 @@ def names(cls: Any) -> list[str]:
 def inputs(cls: Any, config: Any) -> dict[str, Document]:
     """A recipe for each input that is known by its name."""
     taken = names(cls)
-    recipes = {
+    recipes: dict[str, Document] = {
         "input_ids": {"dtype": "int64", "shape": [1, SEQUENCE], "randint": TOKENS},
         "attention_mask": {"dtype": "int64", "shape": [1, SEQUENCE], "value": 1},
         "decoder_input_ids": {"dtype": "int64", "shape": [1, TARGET], "randint": TOKENS},

@@ -44,14 +44,14 @@ def text(family: str, rows: dict[str, Document]) -> str:
     uses: dict[tuple[str, str], int] = {}
     for row in rows.values():
         for field in _SHARED:
-            place = (field, json.dumps(row[field]))
-            uses[place] = uses.get(place, 0) + 1
+            shared = (field, json.dumps(row[field]))
+            uses[shared] = uses.get(shared, 0) + 1
     parts = []
     for name, row in rows.items():
         lines = [f"  {name}:"]
         for field, value in row.items():
             place = (field, json.dumps(value)) if field in _SHARED else None
-            if place in anchors:
+            if place and place in anchors:
                 lines.append(f"    {field}: *{anchors[place]}")
                 continue
             mark = ""
