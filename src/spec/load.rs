@@ -300,13 +300,14 @@ fn instead(path: &Path) -> String {
         return format!("did you mean `{}`?", inside.display());
     }
     let shown = path.display();
-    let extension = path.extension().and_then(|extension| extension.to_str());
-    if extension == Some("onnx") || path.join("config.json").is_file() {
+    let is_a_graph = path.to_string_lossy().ends_with(".onnx");
+    if is_a_graph || path.join("config.json").is_file() {
         return format!("that is a model: `orch init --model {shown}` writes a spec for it");
     }
     if path.is_dir() {
         return "name a file in it".to_owned();
     }
+    let extension = path.extension().and_then(|extension| extension.to_str());
     let is_of_a_model = !matches!(extension, Some("yaml" | "yml"));
     if is_of_a_model && Path::new(FIRST).is_file() {
         return format!("`-m {shown}` selects a model of `{FIRST}`, and `orch add` adds one");

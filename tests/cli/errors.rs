@@ -200,17 +200,17 @@ fn whoever_has_no_spec_or_mistypes_is_told_what_to_do() {
         .run(["run", "google-bert/bert-base-uncased"])
         .code(2)
         .stderr_has("hint: `orch init --model google-bert/bert-base-uncased` writes a spec");
-    sandbox.write("models/own.onnx", [0xff; 8]);
-    sandbox.write("models/own/config.json", "{}");
-    for model in ["models/own.onnx", "models/own"] {
-        sandbox.run(["plan", model]).code(2).stderr_has(&format!(
-            "hint: that is a model: `orch init --model {model}`"
-        ));
-    }
     assert!(
         !sandbox.path("cache").exists() && !sandbox.path("orch-out").exists(),
         "nothing was made"
     );
+    sandbox.write("models/own.onnx", [0xff; 8]);
+    sandbox.write("models/own/config.json", "{}");
+    for model in ["models/own.onnx", "models/own"] {
+        sandbox.run(["run", model]).code(2).stderr_has(&format!(
+            "hint: that is a model: `orch init --model {model}`"
+        ));
+    }
     sandbox
         .run(["rnu"])
         .code(2)
