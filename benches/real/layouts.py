@@ -329,7 +329,6 @@ def whisper(folder: Path) -> None:
     config |= {"pad_token_id": 297, "bos_token_id": 297, "eos_token_id": 297, "decoder_start_token_id": 298}
     said = {"forced_decoder_ids": [[1, 5], [2, 6]], "suppress_tokens": [1, 2, 7], "begin_suppress_tokens": [220]}
     build(folder, "WhisperForConditionalGeneration", config, dtype="float16", said=said)
-    (folder / "config.json").write_text((folder / "config.json").read_text("utf-8"), "utf-8")
     transformers.WhisperFeatureExtractor().save_pretrained(folder)
     byte_pairs(folder, 290, ["<|endoftext|>"], {"tokenizer_class": "WhisperTokenizer"})
     beside(folder, *FRAMEWORKS, "normalizer.json", "model.fp32-00001-of-00002.bin")
@@ -356,12 +355,7 @@ def wav2vec2(folder: Path) -> None:
 
     config = SMALL | {"vocab_size": 32, "conv_dim": [32] * 7, "num_conv_pos_embeddings": 16, "initializer_range": 0.1}
     config |= {"num_conv_pos_embedding_groups": 4}
-    build(
-        folder,
-        "Wav2Vec2ForCTC",
-        config,
-        rename=lambda name: None if name.endswith("masked_spec_embed") else name,
-    )
+    build(folder, "Wav2Vec2ForCTC", config, rename=lambda name: None if name.endswith("masked_spec_embed") else name)
     transformers.Wav2Vec2FeatureExtractor(return_attention_mask=False).save_pretrained(folder)
     letters = ["<pad>", "<s>", "</s>", "<unk>", "|", *"ETAONIHSRDLUMWCFGYPBVK'XJQZ"]
     (folder / "vocab.json").write_text(json.dumps({each: place for place, each in enumerate(letters)}), "utf-8")
