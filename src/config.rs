@@ -41,6 +41,8 @@ pub struct RemoteConfig {
     pub concurrency: usize,
     /// How long the end of a run waits for uploads.
     pub wait: Duration,
+    /// The large trees of results that are fetched although nothing here reads them.
+    pub download: Download,
     /// The key with which results are signed; those of others are believed only if they are signed with it.
     pub key: Option<Secret>,
 }
@@ -69,6 +71,7 @@ struct Section {
     retries: Option<u32>,
     concurrency: Option<usize>,
     wait: Option<f64>,
+    download: Option<Download>,
 }
 
 /// The remote that `orch.toml` in `dir` and the variables name, if they name one.
@@ -143,6 +146,7 @@ fn parse(
         retries: section.retries.unwrap_or(2),
         concurrency: up_to(256, "concurrency", section.concurrency.unwrap_or(16))?,
         wait: seconds("wait", section.wait.unwrap_or(300.0))?,
+        download: section.download.unwrap_or(Download::Toplevel),
         key,
     }))
 }

@@ -238,13 +238,10 @@ impl<'a> Ended<'a> {
 
     /// How large what a step made is. None if nothing, or if it cannot be read.
     fn size(&self, id: StepId) -> Option<u64> {
-        Some(
-            self.context
-                .store
-                .manifest(&self.of(id).output()?)
-                .ok()?
-                .size(),
-        )
+        let tree = self.of(id).output()?;
+        let stayed = || self.context.remote?.left(&tree);
+        let manifest = self.context.store.manifest(&tree).ok().or_else(stayed);
+        Some(manifest?.size())
     }
 
     fn converted(&self) -> IndexMap<String, Converted> {

@@ -285,6 +285,7 @@ impl<'env> Driver<'_, 'env> {
             key,
             step: step.name.clone(),
             repro,
+            is_top: options.is_top(self.context.plan, id),
             takes: Box::new(takes),
         };
         let answer = Answer {

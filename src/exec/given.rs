@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use crate::base::{Digest, lock};
+use crate::base::{Digest, figures, lock};
 use crate::confine::Enforced;
 use crate::exec::perform::{InputLost, Performer, error_text};
 use crate::exec::task::{InputAt, Task};
@@ -58,6 +58,29 @@ impl<'a> LaidTrees<'a> {
 }
 
 impl Performer<'_> {
+    /// Fetches those of a step's inputs that stayed on the remote store.
+    pub(super) fn bring_from_remote(&self, task: &Task<'_>) -> anyhow::Result<()> {
+        let Some(remote) = self.remote else {
+            return Ok(());
+        };
+        for (name, at) in &task.inputs {
+            let InputAt::Tree { from, digest } = at else {
+                continue;
+            };
+            let Some(manifest) = remote.left(digest) else {
+                continue;
+            };
+            let size = figures::bytes(manifest.size());
+            self.tell(task, &format!("fetches its input `{name}` ({size})"));
+            remote.bring(digest).map_err(|why| InputLost {
+                from: *from,
+                digest: *digest,
+                what: format!("it stayed on the remote store, and cannot be fetched: {why}"),
+            })?;
+        }
+        Ok(())
+    }
+
     /// Verifies the trees that a step reads and puts them where it finds them.
     pub(super) fn given(&self, task: &Task<'_>) -> anyhow::Result<Given> {
         let mut given = Given::default();

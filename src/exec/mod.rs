@@ -160,6 +160,15 @@ impl Options {
             self.flags
         )
     }
+
+    /// Whether a step was requested by name, or no other step reads what it makes.
+    fn is_top(&self, plan: &Plan, id: StepId) -> bool {
+        let is_named = self
+            .wanted
+            .as_ref()
+            .is_some_and(|wanted| wanted.contains(&id));
+        is_named || plan.dependents(id).next().is_none()
+    }
 }
 
 /// One shell line that does a step's work again, whatever the store holds. A step has the same name and key under every

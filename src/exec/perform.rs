@@ -48,7 +48,7 @@ pub(super) struct Performer<'a> {
     /// The most that a step may take, bytes.
     pub(super) job_memory: Option<u64>,
     pub(super) bugs: &'a Bugs<'a>,
-    /// Other listeners for results.
+    /// The shared remote store, if one is configured.
     pub(super) remote: Option<&'a dyn crate::store::remote::Remote>,
     /// What is sent away, and to whom.
     pub(super) departing: Option<Departing<'a>>,
@@ -133,6 +133,7 @@ impl Performer<'_> {
     }
 
     fn perform_here(&self, task: &Task<'_>) -> anyhow::Result<Done> {
+        self.bring_from_remote(task)?;
         self.bring_inputs(task)?;
         let result = self
             .execute(task, self.given(task)?)

@@ -39,7 +39,9 @@ pub(super) fn depart(settings: &Settings) -> anyhow::Result<(Option<Routing>, Op
         .executor
         .whereabouts
         .is_some_and(|place| place != config::Where::Local);
-    if config.is_none() && (sends || settings.executor.download.is_some()) {
+    let downloads = settings.executor.download.is_some();
+    let fetches = downloads && (settings.no_remote || super::sharing::configured()?.is_none());
+    if config.is_none() && (sends || fetches) {
         let hint =
             "--executor grpc://host:8980, or [executor] in orch.toml: docs/remote-execution.md";
         usage!("no executor is named, and steps are to go there\n  hint: {hint}");

@@ -62,7 +62,7 @@ impl Session {
             .then(|| LastRun::begin(&options.out_dir, &began))
             .transpose()?;
         let mut recording = Recording::begin(&planned, &options.spec, &began);
-        let sharing = Sharing::open(settings.no_remote, &self.store, &run_log)?;
+        let sharing = Sharing::open(settings, &self.store, &run_log)?;
         let remote = sharing.remote();
         let away = away.as_deref();
         let context = Context {

@@ -6,7 +6,7 @@ use crate::config::{self, RemoteConfig};
 #[cfg(not(feature = "remote"))]
 use crate::event::Event;
 use crate::event::Listener;
-use crate::session::{Locations, UsageError};
+use crate::session::{Locations, Settings, UsageError};
 use crate::store::DiskStore;
 use crate::store::remote::Remote;
 use crate::worker::Cancel;
@@ -61,11 +61,17 @@ pub(super) struct Sharing {
 #[cfg(feature = "remote")]
 impl Sharing {
     pub(super) fn open(
-        off: bool,
+        settings: &Settings,
         store: &Arc<DiskStore>,
         _: &dyn Listener,
     ) -> anyhow::Result<Self> {
-        let config = if off { None } else { configured()? };
+        let mut config = match settings.no_remote {
+            true => None,
+            false => configured()?,
+        };
+        if let (Some(config), Some(download)) = (&mut config, settings.executor.download) {
+            config.download = download;
+        }
         let hub = config
             .map(|config| Hub::open(config, store.clone()))
             .transpose()
@@ -113,11 +119,11 @@ pub fn finish(hub: &Hub, cancel: &Cancel, mut waits: impl FnMut(usize)) -> Optio
 impl Sharing {
     /// Says once that results are not shared, although they are meant to be.
     pub(super) fn open(
-        off: bool,
+        settings: &Settings,
         _: &Arc<DiskStore>,
         listener: &dyn Listener,
     ) -> anyhow::Result<Self> {
-        if !off && configured()?.is_some() {
+        if !settings.no_remote && configured()?.is_some() {
             let text =
                 format!("a remote store is configured and not used: {NOT_BUILT}, or --no-remote");
             listener.tell(Event::Warning { text });

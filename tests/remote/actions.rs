@@ -1,5 +1,6 @@
 //! Results shared through the action cache of a real server of the Remote Execution API, and what a broken one costs.
 
+use crate::left::is_left;
 use crate::servers::{Server, casd, free_port, is_done_without};
 use crate::support;
 use crate::{RUN, checkout, files, is_shared, is_shared_in_parts};
@@ -19,6 +20,7 @@ fn two_checkouts_share_an_action_cache() {
     let server = casd(dir.path(), free_port(), &[]);
     is_shared(|| checkout(&url(&server)));
     is_shared_in_parts(|| checkout(&url(&server)));
+    is_left(&url(&server));
     checkout(&url(&server))
         .run(["cache", "remote"])
         .success()

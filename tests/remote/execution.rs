@@ -180,10 +180,10 @@ fn a_model_is_converted_and_measured_there_and_judged_here() {
         .success();
     ended
         .summary([("passed", 3), ("failed", 0)])
-        .stderr_has("artefacts stayed on the executor: `orch run");
+        .stderr_has("artefacts stayed elsewhere: `orch run");
     let at = "orch-out/artefacts/affine/openvino-fp32/orch.json";
     assert!(
-        lean.read(at).contains("--download all --step"),
+        lean.read(at).contains("--download toplevel --step"),
         "{}",
         lean.read(at)
     );

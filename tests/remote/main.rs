@@ -8,6 +8,7 @@ mod execution;
 mod hostile;
 mod labels;
 mod labels_models;
+mod left;
 mod nativelink;
 mod proxy;
 mod servers;

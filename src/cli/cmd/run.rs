@@ -66,7 +66,8 @@ pub(in crate::cli) struct RunArgs {
     /// Steps that the executor gets [default: auto]
     #[arg(long = "where", value_name = "WHERE", value_parser = one_of(WHERE))]
     whereabouts: Option<Where>,
-    /// Outputs of remote steps to download; what a local step reads is always downloaded [default: all]
+    /// Outputs to download from the executor and the remote store; what a local step reads is always downloaded [default:
+    /// all of an executor's; of a remote store's those below 16 MiB and the top-level ones]
     #[arg(long, value_name = "WHAT", value_parser = one_of(DOWNLOAD))]
     download: Option<Download>,
     /// How many seconds of the run may go into measuring again what is not quiet (`~`): noisy, disturbed, in two modes

@@ -52,6 +52,7 @@ impl Performer<'_> {
 
     /// What came of it, and whether a server only remembered it.
     fn sent(&self, task: &Task<'_>, departing: &Departing<'_>) -> anyhow::Result<(Done, bool)> {
+        self.bring_from_remote(task)?;
         loop {
             let inputs = self.inputs(task, departing.absent)?;
             if let Some(done) = self.submit(task, departing, inputs)? {

@@ -214,13 +214,7 @@ impl<'a> Scheduler<'a> {
         let chosen = self.chosen.get(&id).cloned();
         let attempts = self.retries.before(id);
         let order = self.rounds.order(id);
-        let is_named = self
-            .world
-            .options
-            .wanted
-            .as_ref()
-            .is_some_and(|wanted| wanted.contains(&id));
-        let is_top = is_named || self.world.plan.dependents(id).next().is_none();
+        let is_top = self.world.options.is_top(self.world.plan, id);
         let task = Task {
             id,
             step,

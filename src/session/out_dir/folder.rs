@@ -11,13 +11,21 @@ use serde::{Deserialize, Serialize};
 use crate::base::digest::sha256;
 use crate::base::{Digest, fs as bfs, temporary};
 use crate::session::out_dir::{Handed, put_aside, whole};
+use crate::store::remote::Remote;
 use crate::store::stat::Stamp;
-use crate::store::{DiskStore, ManifestFile};
+use crate::store::{DiskStore, Manifest, ManifestFile};
 
 /// Generated tests read it (`templates/test.py.j2`).
 pub(super) const TOLD: &str = "orch.json";
 /// What the folder of a model itself is called, beside those of its artefacts.
 pub(super) const MODEL: &str = "model";
+/// The ends of the names of the files of a model's tree that tests of its artefacts read.
+const COMPARED: [&str; 4] = [
+    "generation.safetensors",
+    "inputs.safetensors",
+    "manifest.json",
+    "reference.safetensors",
+];
 
 /// The owner of a folder, for the tests that load it: each takes its own only. Of the store's trees none says so, because equal
 /// ones are one.
@@ -114,6 +122,37 @@ impl Spot<'_> {
             self.lay(laid, Some(get()), lacks)?;
         } else {
             self.lay(manifest.files, None, Vec::new())?;
+        }
+        placed(folder, handed)
+    }
+
+    /// Hands out those files of a model's tree that its tests compare with, of a tree that stays on a remote store, and
+    /// says in the folder how to get the others.
+    pub(super) fn hand_out_left(
+        self,
+        remote: &dyn Remote,
+        left: Manifest,
+        get: String,
+        handed: &mut Handed,
+    ) -> anyhow::Result<()> {
+        if self.named.artefact != MODEL {
+            return self.leave(get, handed);
+        }
+        let folder = self.folder;
+        if !self.make_room(|_| true, handed)? {
+            return Ok(());
+        }
+        let is_compared = |file: &ManifestFile| COMPARED.iter().any(|end| file.path.ends_with(end));
+        let (small, large): (Vec<_>, Vec<_>) = left.files.into_iter().partition(is_compared);
+        if let Err(why) = remote.bring_files(&self.tree, &small) {
+            let at = folder.display();
+            handed
+                .told
+                .push(format!("{at} is empty: its files cannot be fetched: {why}"));
+            self.say_how(get)?;
+        } else {
+            let lacks = large.into_iter().map(|file| file.path).collect();
+            self.lay(small, Some(get), lacks)?;
         }
         placed(folder, handed)
     }

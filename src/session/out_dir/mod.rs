@@ -106,10 +106,16 @@ pub(super) fn hand_out(
                 folder: &at,
                 named,
             };
-            let laid = if finished.absent.contains(&digest) {
+            let left = context.remote.and_then(|remote| remote.left(&digest));
+            let is_absent = left.is_some() || finished.absent.contains(&digest);
+            let laid = if is_absent {
                 stayed += 1;
-                let get = format!("{again} --download all --step {}", shell::quoted(name));
-                spot.leave(get, &mut handed)
+                let step = shell::quoted(name);
+                let get = format!("{again} --download toplevel --step {step}");
+                match context.remote.zip(left) {
+                    Some((remote, left)) => spot.hand_out_left(remote, left, get, &mut handed),
+                    None => spot.leave(get, &mut handed),
+                }
             } else {
                 let spec = shell::word(&options.spec);
                 let name = shell::word(name);
@@ -137,7 +143,7 @@ pub(super) fn hand_out(
     if stayed > 0 {
         let what = figures::counted(stayed, "artefact");
         handed.told.push(format!(
-            "{what} stayed on the executor: `{again} --download all` fetches what is missing"
+            "{what} stayed elsewhere: `{again} --download all` fetches what is missing"
         ));
     }
     if handed.large > 0 {

@@ -3,6 +3,7 @@
 mod actions;
 mod address;
 mod fetch;
+mod left;
 mod pending;
 mod push;
 mod sealed;
@@ -21,15 +22,16 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::base::{Digest, Secret, lock};
-use crate::config::RemoteConfig;
+use crate::config::{Download, RemoteConfig};
 use crate::reapi;
 use crate::store::blobs::name;
 use crate::store::remote::{Ask, Done, Remote};
 use crate::store::tree::Blob;
-use crate::store::{DiskStore, ManifestFile, Scratch, StoreError};
+use crate::store::{DiskStore, Manifest, ManifestFile, Scratch, StoreError};
 
 use actions::Actions;
 use address::Address;
+use left::LeftTrees;
 use pending::Pending;
 use service::{Service, settings};
 use tally::Tally;
@@ -51,6 +53,9 @@ struct Inner {
     secret: Option<Secret>,
     tally: Tally,
     place: Place,
+    download: Download,
+    /// The trees that stayed on the remote.
+    stayed: LeftTrees,
     scratch: OnceLock<Scratch>,
     /// Requests at a time; sending does not stand in the way of what a step waits for.
     reads: Semaphore,
@@ -300,6 +305,28 @@ impl Remote for Hub {
         }
     }
 
+    fn left(&self, tree: &Digest) -> Option<Manifest> {
+        let Some(Ok(engine)) = self.engine.get() else {
+            return None;
+        };
+        engine.inner.stayed.manifest(tree)
+    }
+
+    fn bring(&self, tree: &Digest) -> Result<(), String> {
+        let Some(engine) = self.engine() else {
+            return Err(left::NOT_THERE.into());
+        };
+        engine.runtime.block_on(engine.inner.bring_left(tree))
+    }
+
+    fn bring_files(&self, tree: &Digest, files: &[ManifestFile]) -> Result<(), String> {
+        let Some(engine) = self.engine() else {
+            return Err(left::NOT_THERE.into());
+        };
+        let brought = engine.inner.bring_left_files(tree, files);
+        engine.runtime.block_on(brought)
+    }
+
     fn offer(&self, key: &Digest) {
         if !self.writes() {
             return;
@@ -343,6 +370,8 @@ impl Engine {
             secret: config.key.clone(),
             tally: Tally::default(),
             place,
+            download: config.download,
+            stayed: LeftTrees::default(),
             scratch: OnceLock::new(),
             reads: Semaphore::new(config.concurrency),
             writes: Semaphore::new(config.concurrency),

@@ -26,49 +26,67 @@ pub(super) async fn fetch(inner: &Inner, ask: Ask) -> Result<Option<Record>, Tro
     if !(ask.takes)(&record) {
         return Ok(None);
     }
-    let mut known = HashSet::new();
-    let files = manifest.iter().flat_map(|manifest| &manifest.files);
-    let distinct = files.filter(|file| known.insert(file.blob()));
-    // What the store has, verified, need not come.
-    let needed: Vec<ManifestFile> = distinct
-        .filter(|file| !inner.store.blobs.has_whole(file))
-        .cloned()
-        .collect();
-    let size: u64 = needed.iter().map(|file| file.size).sum();
-    let dir = inner.arrivals()?;
-    ensure(
-        bfs::free_bytes(&dir).is_none_or(|free| size <= free / 2),
-        || Refusal::TooLarge,
-    )?;
-    let named = needed
-        .into_iter()
-        .map(|file| (dir.join(bfs::Nonce::next().to_string()), file));
-    let arrived: Vec<(PathBuf, ManifestFile)> = named.collect();
-    bring(inner, &found, &arrived)
-        .await
-        .inspect_err(|trouble| {
+    record.step = ask.step;
+    record.repro = Some(ask.repro);
+    if let Some((tree, manifest)) = record.output.zip(manifest.as_ref())
+        && !inner.store.has_tree(&tree)
+        && inner
+            .stayed
+            .may_stay(inner.download, ask.is_top, &tree, manifest)
+    {
+        inner.tally.hit(found.sealed.len() as u64);
+        let manifest = manifest.clone();
+        inner
+            .stayed
+            .remember(tree, found, manifest, record.clone())
+            .await;
+        return Ok(Some(record));
+    }
+    let files = manifest.as_ref().map_or(&[][..], |tree| &tree.files);
+    let bytes = inner.receive(&found, files).await?;
+    inner.store.keep(&record, manifest.as_ref())?;
+    inner.tally.hit(found.sealed.len() as u64 + bytes);
+    Ok(Some(record))
+}
+
+impl Inner {
+    /// Fetches those files of a result that the store lacks, verified; how many bytes arrived.
+    pub(super) async fn receive(
+        &self,
+        found: &Held,
+        files: &[ManifestFile],
+    ) -> Result<u64, Trouble> {
+        let mut known = HashSet::new();
+        let distinct = files.iter().filter(|file| known.insert(file.blob()));
+        // What the store has, verified, need not come.
+        let needed: Vec<ManifestFile> = distinct
+            .filter(|file| !self.store.blobs.has_whole(file))
+            .cloned()
+            .collect();
+        let size: u64 = needed.iter().map(|file| file.size).sum();
+        let dir = self.arrivals()?;
+        ensure(
+            bfs::free_bytes(&dir).is_none_or(|free| size <= free / 2),
+            || Refusal::TooLarge,
+        )?;
+        let named = needed
+            .into_iter()
+            .map(|file| (dir.join(bfs::Nonce::next().to_string()), file));
+        let arrived: Vec<(PathBuf, ManifestFile)> = named.collect();
+        bring(self, found, &arrived).await.inspect_err(|trouble| {
             let _ = bfs::remove_dir(&dir);
             // What else it names was not looked at to the end, and is sent anew with what is wrong.
             if let Trouble::Refused(_) = trouble {
-                manifest
-                    .iter()
-                    .flat_map(|manifest| &manifest.files)
-                    .for_each(|file| inner.see(file, false));
+                files.iter().for_each(|file| self.see(file, false));
             }
         })?;
-    record.step = ask.step;
-    record.repro = Some(ask.repro);
-    let keep = || {
-        arrived
+        let taken = arrived
             .iter()
-            .try_for_each(|(path, file)| inner.store.blobs.take(path, file))?;
-        inner.store.keep(&record, manifest.as_ref())
-    };
-    let kept = keep();
-    let _ = bfs::remove_dir(&dir);
-    kept?;
-    inner.tally.hit(found.sealed.len() as u64 + size);
-    Ok(Some(record))
+            .try_for_each(|(path, file)| self.store.blobs.take(path, file));
+        let _ = bfs::remove_dir(&dir);
+        taken?;
+        Ok(size)
+    }
 }
 
 async fn find(inner: &Inner, key: &Digest) -> Result<Option<Held>, Trouble> {

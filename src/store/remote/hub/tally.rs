@@ -41,6 +41,13 @@ impl Tally {
         counts.in_a_row = 0;
     }
 
+    /// Counts contents of a result that was counted before without them.
+    pub(super) fn received(&self, bytes: u64) {
+        let mut counts = lock(&self.0);
+        counts.bytes_in += bytes;
+        counts.in_a_row = 0;
+    }
+
     pub(super) fn miss(&self) {
         lock(&self.0).in_a_row = 0;
     }
