@@ -117,10 +117,13 @@ fn a_large_tree_comes_when_a_step_reads_it() {
         .stderr_lacks("remote");
 }
 
+/// What happens to a file on the remote, and its name.
+type Harm = (&'static str, fn(&Path));
+
 /// Whatever is wrong with what stayed: its step runs again, and says why.
 #[test]
 fn a_tree_that_cannot_be_fetched_is_made_again() {
-    let harms: [(&str, fn(&Path)); 3] = [
+    let harms: [Harm; 3] = [
         ("gone", |at| fs::remove_file(at).unwrap()),
         ("changed", flip_byte),
         ("cut", |at| {
