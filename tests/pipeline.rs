@@ -20,7 +20,7 @@ mod support;
 #[path = "pipeline/zoo.rs"]
 mod zoo;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -385,6 +385,29 @@ fn weights_of_the_hub_and_of_a_folder_load_offline_and_pickles_are_refused() {
     )
     .unwrap();
     assert_eq!(manifest["weights"]["revision"], REVISION);
+}
+
+/// A verdict that decides nothing is no success of a key model: a row that only lets it be INDECISIVE claims nothing.
+#[test]
+#[ignore = "slow: `cargo test --test '*' -- --ignored`, as CI does"]
+fn every_key_model_passes_wherever_this_machine_can_run_it() {
+    let document = suite()
+        .run(["run", "specs/all.yaml", "--check", "--json"])
+        .success()
+        .json();
+    let cases = document["cases"].as_array().unwrap();
+    let others: Vec<_> = cases
+        .iter()
+        .filter(|case| !["PASS", "SKIP_UNAVAILABLE"].contains(&text(&case["status"])))
+        .map(|case| (text(&case["case"]), text(&case["status"])))
+        .collect();
+    assert!(others.is_empty(), "{others:?}");
+    let models: BTreeSet<_> = cases
+        .iter()
+        .filter(|case| case["status"] == "PASS")
+        .map(|case| text(&case["model"]))
+        .collect();
+    assert_eq!(models.len(), 15, "{models:?}");
 }
 
 /// Its environment is no part of the usual matrix, so nothing else here installs it.
