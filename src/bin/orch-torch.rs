@@ -17,6 +17,7 @@ use orch::runtime::measure::{self, MeasureParams};
 use orch::runtime::refusal::Refusal;
 use orch::runtime::serve::serve_one;
 use orch::runtime::tensors::{self, Element, Infer, Tensor as HostTensor, Tensors};
+use orch::runtime::torch::Params;
 use orch::runtime::{Job, JobOutput, JobStatus, RawMeasure};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -33,19 +34,8 @@ fn main() -> ExitCode {
     })
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RunParams {
-    device: String,
-    /// The GPU that this process has for itself.
-    lease: Option<Lease>,
-    threads: Option<u32>,
-    #[serde(deserialize_with = "measure::asked")]
-    measure: Option<MeasureParams>,
-}
-
 fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
-    let mut params: RunParams = job.params()?;
+    let mut params: Params = job.params()?;
     let device = device(&params.device, params.lease.as_ref()).map_err(|error| {
         // Why there is none CUDA's driver tells better than libtorch.
         let nvidia = params
@@ -125,7 +115,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
 fn run_one(
     job: &Job,
     tree: &Path,
-    params: &RunParams,
+    params: &Params,
     device: Device,
 ) -> Result<(Vec<CModule>, RawMeasure)> {
     let manifest = Manifest::read(tree)?;
@@ -154,7 +144,7 @@ fn run_loop(
     job: &Job,
     tree: &Path,
     looped: &Loop,
-    params: &RunParams,
+    params: &Params,
     device: Device,
 ) -> Result<(Vec<CModule>, RawMeasure)> {
     let inputs = tensors::read(&tree.join(tensors::INPUTS))?;

@@ -2,14 +2,13 @@
 
 use std::path::PathBuf;
 
-use serde_json::json;
-
 use super::{
     Access, Code, Half, Library, Pair, Part, RunParams, Runtime, WORKER, Worker, WorkerCall,
     by_precision, code, parts, qnn,
 };
 use crate::device::backends;
-use crate::runtime::android::execute;
+use crate::runtime::InstalledPath;
+use crate::runtime::android::{Params, execute};
 use crate::toolchain::EnvName;
 
 const NAME: &str = "android";
@@ -48,15 +47,19 @@ pub static RUNTIME: Runtime = Runtime {
             measure,
             ..
         } = asked.run;
-        WorkerCall {
-            worker: Worker::Orch(NAME),
-            op: "run",
-            params: json!({
-                "device": device, "options": options, "measure": measure, "timeout_seconds": asked.timeout_seconds,
-            }),
+        let params = Params {
+            adb: InstalledPath::LATER,
+            sdk: InstalledPath::LATER,
+            device: device.clone(),
+            options: options.clone(),
+            timeout_seconds: asked.timeout_seconds,
+            measure: measure.params(),
+        };
+        Ok(WorkerCall {
             libraries: vec![("adb", Library::Adb), ("sdk", Library::QnnSdk)],
             access: access(),
-        }
+            ..WorkerCall::of(Worker::Orch(NAME), "run", &params)
+        })
     },
 };
 

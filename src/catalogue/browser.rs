@@ -1,14 +1,13 @@
 //! ONNX Runtime Web: a graph, in a real browser.
 
-use serde_json::json;
-
 use super::{
     Access, Artefact, Asked, Code, Half, HalfProbe, Library, Pair, Part, Requirement, RunParams,
-    Runtime, WORKER, Worker, WorkerCall, by_precision, code, onnx, parts,
+    Runtime, WORKER, Worker, WorkerCall, by_precision, code, onnx, parts, serialised,
 };
 use crate::base::Precision;
 use crate::device::{BackendRow, backends};
-use crate::runtime::browser::execute;
+use crate::runtime::InstalledPath;
+use crate::runtime::browser::{Params, execute};
 use crate::runtime::tensors::Element;
 use crate::toolchain::{EnvName, Tool};
 
@@ -79,7 +78,7 @@ static HALF: HalfProbe = HalfProbe {
     lower,
 };
 
-fn lower(asked: &Asked<'_>) -> WorkerCall {
+fn lower(asked: &Asked<'_>) -> anyhow::Result<WorkerCall> {
     in_page(NAME, asked, ("ort_web", Library::OrtWeb))
 }
 
@@ -88,7 +87,7 @@ pub(super) fn in_page(
     worker: &'static str,
     asked: &Asked<'_>,
     brings: (&'static str, Library),
-) -> WorkerCall {
+) -> anyhow::Result<WorkerCall> {
     let RunParams {
         backend,
         device,
@@ -96,7 +95,16 @@ pub(super) fn in_page(
         measure,
         ..
     } = asked.run;
-    WorkerCall {
+    let params = Params {
+        browser: InstalledPath::LATER,
+        scripts: InstalledPath::LATER,
+        backend: backend.name.to_owned(),
+        device: device.clone(),
+        options: options.clone(),
+        measure: measure.params(),
+        kept: false,
+    };
+    Ok(WorkerCall {
         // A browser that has shown other pages times nothing.
         worker: if measure.is_timed() {
             Worker::Orch(worker)
@@ -104,11 +112,11 @@ pub(super) fn in_page(
             Worker::Kept(worker)
         },
         op: "run",
-        params: json!({"backend": backend, "device": device, "options": options, "measure": measure}),
+        params: serialised(&params),
         libraries: vec![("browser", Library::Browser), brings],
         access: Access {
             network: true,
             ..Access::default()
         },
-    }
+    })
 }

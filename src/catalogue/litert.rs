@@ -8,7 +8,8 @@ use super::{
 };
 use crate::base::Precision::{Fp16, Fp32};
 use crate::device::backends;
-use crate::runtime::litert::execute;
+use crate::runtime::InstalledPath;
+use crate::runtime::litert::{Options, Params, execute};
 use crate::toolchain::{EnvName, Tool};
 
 const NAME: &str = "litert";
@@ -43,18 +44,17 @@ pub static RUNTIME: Runtime = Runtime {
     failures_stand: true,
     versions: &["litert"],
     lower: |asked: &Asked<'_>| {
-        let RunParams {
-            device,
-            options,
-            measure,
-            ..
-        } = asked.run;
-        let params = json!({"device": device, "options": options, "measure": measure});
+        let params = Params {
+            library: InstalledPath::LATER,
+            device: asked.run.device.clone(),
+            measure: asked.run.measure.params(),
+            options: Options::of(&asked.run.options)?,
+        };
         let libraries = vec![("library", Library::Wheel(&LIBRARY))];
-        WorkerCall {
+        Ok(WorkerCall {
             libraries,
-            ..WorkerCall::of(Worker::Orch(NAME), "run", params)
-        }
+            ..WorkerCall::of(Worker::Orch(NAME), "run", &params)
+        })
     },
 };
 

@@ -31,6 +31,7 @@ pub use artefact::{Artefact, Conversion, Converter, From, ReadyFormat, Wanted, w
 pub(crate) use code::parts;
 pub use code::{Code, Part, Sources, WORKER};
 pub use run::{RunParams, TestMeasure, Untimed};
+use work::serialised;
 pub use work::{
     Access, Library, MemoryGuess, Needs, Places, Requirement, StoredFile, Wheel, Worker, WorkerCall,
 };
@@ -87,7 +88,7 @@ pub struct Runtime {
     pub failures_stand: bool,
     /// Facts of its worker that are versions of libraries.
     pub versions: &'static [&'static str],
-    pub lower: fn(&Asked<'_>) -> WorkerCall,
+    pub lower: fn(&Asked<'_>) -> anyhow::Result<WorkerCall>,
 }
 
 rows!(Runtime as "runtime" in RUNTIMES);
@@ -123,7 +124,7 @@ pub struct HalfProbe {
     pub devices: fn(&Backend) -> Vec<String>,
     /// What the tensors are kept in.
     pub tensors: Element,
-    pub lower: fn(&Asked<'_>) -> WorkerCall,
+    pub lower: fn(&Asked<'_>) -> anyhow::Result<WorkerCall>,
 }
 
 /// One run, to be lowered.
@@ -154,6 +155,9 @@ fn one_device(found: &Backend) -> Vec<String> {
 fn by_precision(_: Precision, _: bool) -> Option<&'static str> {
     None
 }
+
+#[cfg(test)]
+mod joint_tests;
 
 #[cfg(test)]
 mod tests {
@@ -213,7 +217,7 @@ mod tests {
                     timeout_seconds: 1,
                     places: &places,
                 };
-                let call = (runtime.lower)(&asked);
+                let call = (runtime.lower)(&asked).unwrap();
                 assert_eq!(
                     call.op,
                     if runtime.runs_the_test {
@@ -237,7 +241,7 @@ mod tests {
                     Worker::Python(env) => assert_eq!(runtime.server, Some(env), "{name}"),
                 }
                 if let Half::Shown(probe) = &pair.half {
-                    (probe.lower)(&asked);
+                    (probe.lower)(&asked).unwrap();
                 }
             }
         }

@@ -1,14 +1,12 @@
 //! ONNX Runtime: its CPU provider, its plugins, and its builds for GPUs.
 
-use serde_json::json;
-
 use super::{
     Artefact, Asked, Code, Half, HalfProbe, Library, Pair, Part, Requirement, RunParams, Runtime,
     WORKER, Wheel, Worker, WorkerCall, by_precision, code, one_device, onnx, parts, qnn,
 };
 use crate::base::Precision;
 use crate::device::{BackendRow, backends};
-use crate::runtime::ort::execute;
+use crate::runtime::ort::{Params, execute};
 use crate::runtime::tensors::Element;
 use crate::toolchain::{EnvName, Tool};
 
@@ -95,9 +93,11 @@ static HALF: HalfProbe = HalfProbe {
     precisions: &[Precision::Fp16],
     devices: one_device,
     tensors: Element::Float16,
-    lower: |asked| WorkerCall {
-        op: "half",
-        ..lower(asked)
+    lower: |asked| {
+        Ok(WorkerCall {
+            op: "half",
+            ..lower(asked)?
+        })
     },
 };
 
@@ -191,7 +191,7 @@ fn is_in_software(run: &RunParams) -> bool {
     *run.backend == backends::WEBGPU && run.device != "gpu"
 }
 
-fn lower(asked: &Asked<'_>) -> WorkerCall {
+fn lower(asked: &Asked<'_>) -> anyhow::Result<WorkerCall> {
     let RunParams {
         backend,
         device,
@@ -199,7 +199,7 @@ fn lower(asked: &Asked<'_>) -> WorkerCall {
         ..
     } = asked.run;
     let (options, threads) = match backend.is_host {
-        true => asked.run.options_and_threads(),
+        true => asked.run.options_and_threads()?,
         false => (asked.run.options.clone(), None),
     };
     let Build {
@@ -214,20 +214,22 @@ fn lower(asked: &Asked<'_>) -> WorkerCall {
     } else {
         provider
     };
-    let mut params = json!({"ep": provider, "options": options, "measure": measure});
-    if let Some(threads) = threads {
-        params["threads"] = threads;
-    }
-    if **backend != backends::QNN && !backend.is_host {
-        params["device"] = json!(device);
-    }
+    let names_device = **backend != backends::QNN && !backend.is_host;
+    let params = Params {
+        ep: Some(provider.to_owned()),
+        options,
+        measure: measure.params(),
+        threads: threads.map(|count| count as usize),
+        device: names_device.then(|| device.clone()),
+        ..Params::default()
+    };
     let mut libraries = vec![("library", Library::Wheel(library))];
     libraries.extend(plugin.map(|plugin| ("ep_library", Library::Wheel(plugin))));
     if is_in_software(asked.run) {
         libraries.push(("vulkan", Library::Swiftshader));
     }
-    WorkerCall {
+    Ok(WorkerCall {
         libraries,
-        ..WorkerCall::of(Worker::Orch(NAME), "run", params)
-    }
+        ..WorkerCall::of(Worker::Orch(NAME), "run", &params)
+    })
 }

@@ -9,7 +9,8 @@ use super::{
 };
 use crate::base::Precision::{self, Bf16, Fp16, Fp32, Int4, Int8, Int8Static};
 use crate::device::{Backend, backends};
-use crate::runtime::openvino::execute;
+use crate::runtime::InstalledPath;
+use crate::runtime::openvino::{InferencePrecision, Params, execute};
 use crate::runtime::tensors::Element;
 use crate::toolchain::{EnvName, Tool};
 
@@ -86,33 +87,33 @@ static HALF: HalfProbe = HalfProbe {
     lower,
 };
 
-fn lower(asked: &Asked<'_>) -> WorkerCall {
-    let RunParams {
-        device, measure, ..
-    } = asked.run;
-    let (options, threads) = asked.run.options_and_threads();
-    let params = json!({
-        "threads": threads,
-        "device": device, "options": options, "measure": measure,
-        "inference_precision": inference_precision(asked.run),
-    });
+fn lower(asked: &Asked<'_>) -> anyhow::Result<WorkerCall> {
+    let (options, threads) = asked.run.options_and_threads()?;
+    let params = Params {
+        library: InstalledPath::LATER,
+        device: asked.run.device.clone(),
+        inference_precision: inference_precision(asked.run)?,
+        measure: asked.run.measure.params(),
+        options,
+        threads,
+    };
     let libraries = vec![("library", Library::Wheel(&LIBRARY))];
-    WorkerCall {
+    Ok(WorkerCall {
         libraries,
-        ..WorkerCall::of(Worker::Orch(NAME), "run", params)
-    }
+        ..WorkerCall::of(Worker::Orch(NAME), "run", &params)
+    })
 }
 
 /// Left to itself a CPU with bf16 units computes fp32 models in bf16. An NPU has no fp32; asked for it all the same, the
 /// runtime says so.
-fn inference_precision(run: &RunParams) -> &str {
+fn inference_precision(run: &RunParams) -> anyhow::Result<InferencePrecision> {
     if let Some(computes) = &run.computes {
-        return computes;
+        return InferencePrecision::named(computes);
     }
     if run.device.starts_with("NPU") && run.precision != Fp32 {
-        "f16"
+        Ok(InferencePrecision::F16)
     } else {
-        "f32"
+        Ok(InferencePrecision::F32)
     }
 }
 

@@ -54,6 +54,9 @@ pub static RUNTIME: Runtime = Runtime {
     failures_stand: true,
     versions: &["torch"],
     lower: |asked| {
+        asked
+            .run
+            .no_options(&asked.run.options, "PyTorch's eager mode has none")?;
         let name = asked
             .run
             .test
@@ -71,10 +74,10 @@ pub static RUNTIME: Runtime = Runtime {
             "--json",
             asked.places.scratch.join("result.json"),
         ]);
-        call(
+        Ok(call(
             "script",
             json!({"script": asked.places.input("test").join(name), "argv": argv}),
-        )
+        ))
     },
 };
 
@@ -83,15 +86,15 @@ static HALF: HalfProbe = HalfProbe {
     devices: one_device,
     tensors: Element::Float16,
     lower: |asked: &Asked<'_>| {
-        call(
+        Ok(call(
             "half",
             json!({"device": asked.run.device, "precision": asked.run.precision}),
-        )
+        ))
     },
 };
 
 fn call(op: &'static str, params: serde_json::Value) -> WorkerCall {
-    WorkerCall::of(Worker::Python(EnvName::Torch), op, params)
+    WorkerCall::of(Worker::Python(EnvName::Torch), op, &params)
 }
 
 /// The materialised model itself.

@@ -2,12 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Needs, Runtime};
 use crate::base::Precision;
 use crate::device::BackendRow;
+use crate::runtime::measure::MeasureParams;
+
+/// A target's options of its runtime, by name.
+pub(super) type Options = serde_json::Map<String, Value>;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RunParams {
@@ -16,7 +21,7 @@ pub struct RunParams {
     pub backend: &'static BackendRow,
     pub device: String,
     pub precision: Precision,
-    pub options: serde_json::Map<String, Value>,
+    pub options: Options,
     /// What an executor's worker must offer to perform it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub properties: BTreeMap<String, String>,
@@ -56,6 +61,23 @@ impl TestMeasure {
     pub fn is_timed(&self) -> bool {
         *self != Self::NONE
     }
+
+    /// What a worker gets of it; None for a run that is not timed.
+    pub(super) fn params(&self) -> Option<MeasureParams> {
+        match *self {
+            Self::Times {
+                warmup,
+                samples,
+                max_seconds,
+            } => Some(MeasureParams {
+                warmup,
+                samples,
+                max_seconds,
+                timeout_seconds: None,
+            }),
+            Self::Untimed(_) => None,
+        }
+    }
 }
 
 impl RunParams {
@@ -76,10 +98,35 @@ impl RunParams {
     }
 
     /// Its options without `threads`, and this by itself: a runtime of orch's own takes it apart from what is its library's.
-    pub(super) fn options_and_threads(&self) -> (serde_json::Map<String, Value>, Option<Value>) {
+    pub(super) fn options_and_threads(&self) -> anyhow::Result<(Options, Option<u32>)> {
         let mut options = self.options.clone();
-        let threads = options.remove("threads");
-        (options, threads)
+        let Some(given) = options.remove("threads") else {
+            return Ok((options, None));
+        };
+        let threads = given
+            .as_u64()
+            .and_then(|number| u32::try_from(number).ok())
+            .filter(|number| *number > 0);
+        let threads = threads.with_context(|| {
+            format!("the option `threads` is {given}; it takes a whole number, at least 1")
+        })?;
+        Ok((options, Some(threads)))
+    }
+
+    /// The option `threads` of a runtime that has no others.
+    pub(super) fn threads_alone(&self) -> anyhow::Result<Option<u32>> {
+        let (options, threads) = self.options_and_threads()?;
+        self.no_options(&options, "known: `threads`")?;
+        Ok(threads)
+    }
+
+    /// An error if there are options that its runtime does not have.
+    pub(super) fn no_options(&self, options: &Options, known: &str) -> anyhow::Result<()> {
+        let name = self.runtime.name;
+        match options.keys().next() {
+            Some(option) => bail!("`{name}` takes no option `{option}`; {known}"),
+            None => Ok(()),
+        }
     }
 
     /// Two timed runs at a time on one device would time each other; a run that is only checked takes its share.

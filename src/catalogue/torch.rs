@@ -8,6 +8,7 @@ use super::{
 };
 use crate::base::Precision::{Bf16, Fp16, Fp32};
 use crate::device::{BackendRow, backends};
+use crate::runtime::torch::Params;
 use crate::toolchain::{EnvName, Tool};
 
 const LOADS: &[&Artefact] = &[&ARTEFACT];
@@ -50,10 +51,13 @@ pub static RUNTIME: Runtime = Runtime {
     failures_stand: true,
     versions: &["torch"],
     lower: |asked: &Asked<'_>| {
-        let (_, threads) = asked.run.options_and_threads();
-        let params =
-            json!({"device": asked.run.device, "measure": asked.run.measure, "threads": threads});
-        WorkerCall::of(Worker::Torch, "run", params)
+        let params = Params {
+            device: asked.run.device.clone(),
+            lease: None,
+            threads: asked.run.threads_alone()?,
+            measure: asked.run.measure.params(),
+        };
+        Ok(WorkerCall::of(Worker::Torch, "run", &params))
     },
 };
 
@@ -62,7 +66,7 @@ const HERE: &[Part] = &[Part::Rust("catalogue/torch.rs")];
 /// `orch-torch`
 pub const CODE: &[Part] = parts!(
     Rust "bin/orch-torch", "device/lease.rs", "device/native/cuda.rs", "device/native/nvml.rs", "device/shown.rs",
-        "device/vram.rs", "runtime/control";
+        "device/vram.rs", "runtime/control", "runtime/torch.rs";
     Crate "nvml-wrapper", "tch", "torch-sys"
 );
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::toolchain::EnvName;
@@ -90,15 +91,20 @@ pub struct WorkerCall {
 
 impl WorkerCall {
     /// A call of a worker that needs no library and reaches nothing but its own folders.
-    pub fn of(worker: Worker, op: &'static str, params: Value) -> Self {
+    pub fn of(worker: Worker, op: &'static str, params: &impl Serialize) -> Self {
         Self {
             worker,
             op,
-            params,
+            params: serialised(params),
             libraries: vec![],
             access: Access::default(),
         }
     }
+}
+
+/// A worker's parameters as they are sent to it.
+pub(super) fn serialised(params: &impl Serialize) -> Value {
+    serde_json::to_value(params).expect("BUG: a worker's parameters serialise")
 }
 
 /// What a step may reach besides its own folders.

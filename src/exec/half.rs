@@ -54,6 +54,9 @@ pub fn libraries(question: &HalfQuestion, provision: &Provision) -> Vec<PathBuf>
         timeout_seconds: TIMEOUT,
         places: &Places::default(),
     });
+    let Ok(call) = call else {
+        return vec![];
+    };
     call.libraries
         .into_iter()
         .filter_map(|(_, library)| provision.library(library).ok())
@@ -131,7 +134,7 @@ impl Bench<'_> {
             run: &run,
             timeout_seconds: TIMEOUT,
             places: &places,
-        });
+        })?;
         let judged = self.perform(&call, places, &run, TIMEOUT)?;
         let place = format!("{} on {}", question.runtime, question.device);
         Ok(match judged.outcome {

@@ -219,7 +219,10 @@ impl Performer<'_> {
             log: &log,
             progress: &progress,
         };
-        let work = task.step.kind.lower(task.step, places)?;
+        let work = match task.step.kind.lower(task.step, places) {
+            Ok(work) => work,
+            Err(e) => return Ok(Done::only(Judged::of_itself(e)?)),
+        };
         if !matches!(work, Work::Pure(_) | Work::Judge(_) | Work::Files(_)) {
             retry::clear_logs(&log, &task.attempts);
         }

@@ -41,7 +41,7 @@ impl Bench<'_> {
             run: params,
             timeout_seconds: timeout,
             places: &places,
-        });
+        })?;
         call.op = "profile";
         call.params["measure"] =
             serde_json::json!({"warmup": 0, "samples": samples, "max_seconds": timeout});

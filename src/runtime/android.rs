@@ -14,7 +14,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use self::adb::{Adb, Late, bounded};
@@ -27,7 +27,7 @@ use super::measure::MeasureParams;
 use super::ort::qnn;
 use super::refusal::Refusal;
 use super::tensors::{self, Tensor, Tensors};
-use super::{Job, JobOutput, RawMeasure, Times};
+use super::{InstalledPath, Job, JobOutput, RawMeasure, Times};
 use crate::device::android::{self as found, Properties};
 use crate::device::snapdragon::{self, Chip};
 
@@ -42,20 +42,23 @@ pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
     job.perform("android", &[("run", timed)], progress)
 }
 
-#[derive(Debug, Deserialize)]
+/// The parameters of `run`.
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Params {
-    /// The program, absolute.
-    adb: PathBuf,
-    /// The folder of QNN's SDK, absolute.
-    sdk: PathBuf,
-    device: String,
+pub struct Params {
+    /// The program.
+    #[serde(skip_serializing_if = "InstalledPath::is_open")]
+    pub adb: InstalledPath,
+    /// The folder of QNN's SDK.
+    #[serde(skip_serializing_if = "InstalledPath::is_open")]
+    pub sdk: InstalledPath,
+    pub device: String,
     #[serde(default)]
-    options: Map<String, Value>,
+    pub options: Map<String, Value>,
     /// The seconds after which the job's parent ends this process.
-    timeout_seconds: u64,
-    #[serde(deserialize_with = "super::measure::asked")]
-    measure: Option<MeasureParams>,
+    pub timeout_seconds: u64,
+    #[serde(with = "super::measure::wanted")]
+    pub measure: Option<MeasureParams>,
 }
 
 /// What a target asks of its phone.
@@ -176,7 +179,7 @@ fn run(
         .context("failed to make a folder")?;
 
     let mut adb = Adb {
-        program: params.adb.clone(),
+        program: params.adb.to_path_buf(),
         serial: asked.serial.clone(),
         deadline,
     };

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use anyhow::Context;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
@@ -20,7 +20,9 @@ use super::manifest::Manifest;
 use super::measure::MeasureParams;
 use super::refusal::Refusal;
 use super::tensors::Tensors;
-use super::{Job, JobOutput, JobStatus, RawMeasure, onnx_change, onnx_file, tensors};
+use super::{
+    InstalledPath, Job, JobOutput, JobStatus, RawMeasure, onnx_change, onnx_file, tensors,
+};
 use crate::base::lock;
 use crate::browser::{self, Adapter, Api, Launch, Page, Pages, Served, Talk, Trouble};
 
@@ -45,25 +47,31 @@ pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
     job.perform("browser", &[("run", run)], progress)
 }
 
-#[derive(Debug, Deserialize)]
+/// The parameters of `run`, and of Transformers.js's.
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Params {
-    /// The browser's executable, absolute.
-    browser: PathBuf,
-    /// The folder of ONNX Runtime Web's bundles, or that of npm's packages; absolute.
-    #[serde(alias = "ort_web", alias = "packages")]
-    pub(super) scripts: PathBuf,
+pub struct Params {
+    /// The browser's executable.
+    #[serde(skip_serializing_if = "InstalledPath::is_open")]
+    pub browser: InstalledPath,
+    /// The folder of ONNX Runtime Web's bundles, or that of npm's packages.
+    #[serde(
+        alias = "ort_web",
+        alias = "packages",
+        skip_serializing_if = "InstalledPath::is_open"
+    )]
+    pub scripts: InstalledPath,
     /// `webgpu-browser`, `webnn`; `cpu` where a runtime offers it
-    pub(super) backend: String,
+    pub backend: String,
     /// `webgpu`; of WebNN `cpu`, `gpu`, `npu`; of the CPU `wasm`
-    pub(super) device: String,
+    pub device: String,
     #[serde(default)]
-    pub(super) options: Map<String, Value>,
-    #[serde(deserialize_with = "super::measure::asked")]
-    pub(super) measure: Option<MeasureParams>,
+    pub options: Map<String, Value>,
+    #[serde(with = "super::measure::wanted")]
+    pub measure: Option<MeasureParams>,
     /// Other jobs follow in this process, so the browser stays open.
-    #[serde(default)]
-    kept: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub kept: bool,
 }
 
 fn run(job: &Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
@@ -136,7 +144,7 @@ pub(super) fn open(
     progress: &dyn Fn(&str),
 ) -> anyhow::Result<Talk> {
     let Options { api, adapter } = *options;
-    let program = params.browser.as_path();
+    let program = &*params.browser;
     let folder = || {
         let scratch = tempfile::Builder::new()
             .prefix("browser-")

@@ -7,13 +7,13 @@ mod api;
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use serde::Deserialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use api::{Compiled, Failure, Model, Port, Table};
 
@@ -22,7 +22,7 @@ use super::manifest::Manifest;
 use super::measure::{self, MeasureParams};
 use super::refusal::Refusal;
 use super::tensors::{self, Tensors};
-use super::{Job, JobOutput, cpu};
+use super::{InstalledPath, Job, JobOutput, cpu};
 
 pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
     job.perform("litert", &[("run", run)], progress)
@@ -33,28 +33,38 @@ const DEVICE: &str = "cpu";
 /// How the folder with the metadata of the wheel begins.
 const WHEEL: &str = "ai_edge_litert-";
 
-#[derive(Deserialize)]
+/// The parameters of `run`.
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RunParams {
-    /// libLiteRt.so, absolute.
-    library: PathBuf,
-    device: String,
-    #[serde(deserialize_with = "measure::asked")]
-    measure: Option<MeasureParams>,
+pub struct Params {
+    /// libLiteRt.so
+    #[serde(skip_serializing_if = "InstalledPath::is_open")]
+    pub library: InstalledPath,
+    pub device: String,
+    #[serde(with = "measure::wanted")]
+    pub measure: Option<MeasureParams>,
     #[serde(default)]
-    options: Options,
+    pub options: Options,
 }
 
-/// The target's own.
-#[derive(Deserialize, Default)]
+/// The options of a target.
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Options {
+pub struct Options {
     /// The threads of XNNPACK; as many as the process may use where nothing is given.
-    num_threads: Option<NonZero<usize>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub num_threads: Option<NonZero<usize>>,
+}
+
+impl Options {
+    /// The options as a spec has them.
+    pub fn of(given: &serde_json::Map<String, Value>) -> Result<Self> {
+        Self::deserialize(given).context("an option of LiteRT is wrong")
+    }
 }
 
 fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
-    let params: RunParams = job.params()?;
+    let params: Params = job.params()?;
     ensure!(
         params.device == DEVICE,
         "LiteRT has no device `{}` here; known: `{DEVICE}`",

@@ -23,7 +23,24 @@ pub struct MeasureParams {
     /// Warm-up and samples each stop early after this many seconds; one sample is always taken.
     pub max_seconds: f64,
     /// Part of the spec's `measure`; it is the parent process that kills.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<u64>,
+}
+
+/// The `measure` of a job's parameters as serde writes and reads it: `none` if the run is not to be timed.
+pub mod wanted {
+    pub use super::asked as deserialize;
+    use super::{MeasureParams, Serialize};
+
+    pub fn serialize<S: serde::Serializer>(
+        measure: &Option<MeasureParams>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        match measure {
+            Some(measure) => measure.serialize(to),
+            None => "none".serialize(to),
+        }
+    }
 }
 
 /// Reads the `measure` of a job's params. `none`: the run is not to be timed.

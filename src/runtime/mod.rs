@@ -26,6 +26,7 @@ pub mod profile;
 pub mod refusal;
 pub mod serve;
 pub mod tensors;
+pub mod torch;
 pub mod transformers_js;
 
 use std::collections::BTreeMap;
@@ -93,6 +94,28 @@ impl Job {
             );
         };
         refusal::answer(operation(self, progress))
+    }
+}
+
+/// The path of something that is installed, absolute. The plan leaves it open ([`InstalledPath::LATER`]), and whoever starts
+/// the worker fills it in: until then it is not known where the thing lies.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct InstalledPath(PathBuf);
+
+impl InstalledPath {
+    pub const LATER: Self = Self(PathBuf::new());
+
+    fn is_open(&self) -> bool {
+        self.0.as_os_str().is_empty()
+    }
+}
+
+impl std::ops::Deref for InstalledPath {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
     }
 }
 

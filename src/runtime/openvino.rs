@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use api::Compiled;
@@ -30,7 +30,7 @@ use super::manifest::Manifest;
 use super::measure::{self, MeasureParams};
 use super::refusal::Refusal;
 use super::tensors::{self, Infer, Tensors};
-use super::{Job, JobOutput, JobStatus, RawMeasure, cpu};
+use super::{InstalledPath, Job, JobOutput, JobStatus, RawMeasure, cpu};
 use crate::openvino::{self, Core, Failure};
 
 pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
@@ -48,17 +48,24 @@ pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
 /// How infer returns: OpenVINO's synchronous call waits for every device itself.
 const SYNC: &str = "ov_infer_request_infer, which returns when the outputs are complete";
 
-#[derive(Deserialize)]
+/// The parameters of `run` and `profile`.
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RunParams {
-    library: PathBuf,
-    device: String,
-    inference_precision: Precision,
-    #[serde(deserialize_with = "measure::asked")]
-    measure: Option<MeasureParams>,
+pub struct Params {
+    /// The C library.
+    #[serde(skip_serializing_if = "InstalledPath::is_open")]
+    pub library: InstalledPath,
+    /// OpenVINO's name of the device: `CPU`, `GPU.0`, `NPU`, `AUTO`.
+    pub device: String,
+    pub inference_precision: InferencePrecision,
+    #[serde(with = "measure::wanted")]
+    pub measure: Option<MeasureParams>,
+    /// Properties by their names in lower case.
     #[serde(default)]
-    options: Map<String, Value>,
-    threads: Option<u32>,
+    pub options: Map<String, Value>,
+    /// The threads of the CPU; None leaves them to OpenVINO.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -67,15 +74,23 @@ struct LibraryParams {
     library: PathBuf,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+/// The type that a device is to compute in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Precision {
+pub enum InferencePrecision {
     F32,
     F16,
     Bf16,
 }
 
-impl Precision {
+impl InferencePrecision {
+    pub fn named(name: &str) -> Result<Self> {
+        [Self::F32, Self::F16, Self::Bf16]
+            .into_iter()
+            .find(|precision| precision.names().0 == name)
+            .with_context(|| format!("OpenVINO computes in no `{name}`"))
+    }
+
     /// The value of the property, and the word in a device's capabilities that promises it.
     fn names(self) -> (&'static str, &'static str) {
         match self {
@@ -87,7 +102,7 @@ impl Precision {
 }
 
 fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
-    let params: RunParams = job.params()?;
+    let params: Params = job.params()?;
     ensure!(
         !options::spreads(&params.device),
         "device `{}` lets OpenVINO spread the work; name one device, e.g. `CPU`, `GPU.0`, `NPU` or `AUTO`",
@@ -173,7 +188,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
 /// What the models of a job are compiled for, and with which properties.
 struct Target<'j> {
     core: &'j Core,
-    params: &'j RunParams,
+    params: &'j Params,
     properties: &'j [(String, String)],
 }
 
@@ -305,7 +320,8 @@ fn reference(job: &Job, _: &dyn Fn(&str)) -> Result<JobOutput> {
     let start = |manifest: &Manifest| {
         let manifest = manifest.clone();
         let inputs = tensors::read(&tree.join(tensors::INPUTS))?;
-        let mut properties = options::properties(&Map::new(), Precision::F32.names().0, None)?;
+        let mut properties =
+            options::properties(&Map::new(), InferencePrecision::F32.names().0, None)?;
         properties.push(options::exact());
         let model = core.read(&tree.join("model.xml"), Some(&tree.join("model.bin")))?;
         let compiled = core.compile(&model, "CPU", &properties)?;
@@ -361,7 +377,7 @@ fn able(
     core: &Core,
     version: &str,
     device: &str,
-    precision: Precision,
+    precision: InferencePrecision,
 ) -> Result<(String, Vec<String>)> {
     let (name, capabilities) = describe(core, version, device)?;
     let capability = precision.names().1;

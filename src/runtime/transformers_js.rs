@@ -167,7 +167,7 @@ mod tests {
     use serde::Deserialize;
 
     use super::*;
-    use crate::runtime::JobStatus;
+    use crate::runtime::{InstalledPath, JobStatus};
 
     fn params(backend: &str, device: &str, options: Value) -> Params {
         let packages = "/nowhere/node_modules";
@@ -234,7 +234,7 @@ mod tests {
             std::fs::write(artefact.path().join(name), "").unwrap();
         }
         let mut params = params("cpu", "wasm", json!({}));
-        params.scripts = packages.path().to_owned();
+        params.scripts = InstalledPath(packages.path().to_owned());
         let missing = files(&params, artefact.path(), vec![]).unwrap_err();
         assert_eq!(
             missing.downcast_ref::<Refusal>().unwrap().status,

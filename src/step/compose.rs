@@ -42,7 +42,7 @@ impl StepKind for Compose {
     }
 
     fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
-        let params = step.params.json().clone();
+        let params = step.params.json();
         Ok(Work::Worker(WorkerCall::of(
             Worker::Python(EnvName::Torch),
             "compose",

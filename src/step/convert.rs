@@ -60,7 +60,7 @@ impl StepKind for Conversion {
         };
         Ok(Work::Worker(WorkerCall {
             libraries,
-            ..WorkerCall::of(worker, op, step.params.json().clone())
+            ..WorkerCall::of(worker, op, step.params.json())
         }))
     }
 }

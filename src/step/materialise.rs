@@ -103,7 +103,7 @@ impl StepKind for Materialise {
         let access = access(&params["weights"]);
         Ok(Work::Worker(WorkerCall {
             access,
-            ..WorkerCall::of(Worker::Python(EnvName::Torch), self.op, params)
+            ..WorkerCall::of(Worker::Python(EnvName::Torch), self.op, &params)
         }))
     }
 }

@@ -14,7 +14,7 @@ pub const OWN: &str = "own";
 
 /// The work of a step that this worker performs by `op`.
 pub(super) fn work(op: &'static str, params: &Value) -> Work {
-    Work::Worker(WorkerCall::of(Worker::Orch(OWN), op, params.clone()))
+    Work::Worker(WorkerCall::of(Worker::Orch(OWN), op, params))
 }
 
 /// Performs a job of this worker.

@@ -60,10 +60,11 @@ impl StepKind for Run {
 
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
         let run = step.run();
-        Ok(Work::Worker((run.runtime.lower)(&Asked {
+        let call = (run.runtime.lower)(&Asked {
             run,
             timeout_seconds: step.timeout_seconds,
             places,
-        })))
+        })?;
+        Ok(Work::Worker(call))
     }
 }

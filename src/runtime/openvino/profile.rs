@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 use serde_json::json;
 
-use super::{Core, RunParams, Session, Target, load_library, options};
+use super::{Core, Params, Session, Target, load_library, options};
 use crate::runtime::manifest::Manifest;
 use crate::runtime::profile::{self, Counted, WARMUP};
 use crate::runtime::{Job, JobOutput, tensors};
@@ -15,7 +15,7 @@ const AVERAGED: &str = "CPU";
 const COUNTERS: (&str, &str) = ("PERF_COUNT", "YES");
 
 pub(super) fn profile(job: &Job, _: &dyn Fn(&str)) -> Result<JobOutput> {
-    let params: RunParams = job.params()?;
+    let params: Params = job.params()?;
     let tree = job.artefact()?;
     profile::refuse_loop(tree)?;
     let version = load_library(&params.library)?;

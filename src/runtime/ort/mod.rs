@@ -23,15 +23,15 @@ mod run;
 mod source;
 mod webgpu;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::measure::MeasureParams;
 use super::refusal::answer;
-use super::{Job, JobOutput, JobStatus};
+use super::{InstalledPath, Job, JobOutput, JobStatus};
 use crate::device::Lease;
 
 type Op = fn(&Job, &Params) -> Result<JobOutput>;
@@ -57,34 +57,46 @@ pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
     answer(Params::of(&job.params).and_then(|params| op(job, &params)))
 }
 
-/// The params of all operations; each operation needs some of them.
-#[derive(Debug, Deserialize)]
+/// The parameters of all operations; each operation needs some of them.
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Params {
-    /// libonnxruntime.so, absolute.
-    library: PathBuf,
-    ep: Option<String>,
-    /// The library of a plugin, e.g. libonnxruntime_providers_qnn.so, absolute.
-    ep_library: Option<PathBuf>,
+pub struct Params {
+    /// libonnxruntime.so
+    #[serde(skip_serializing_if = "InstalledPath::is_open")]
+    pub library: InstalledPath,
+    /// The execution provider; None is the CPU's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ep: Option<String>,
+    /// The library of a plugin, e.g. libonnxruntime_providers_qnn.so
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ep_library: Option<InstalledPath>,
     /// The provider's own name of the device, where it has several.
-    device: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
     /// The GPU that this process has for itself.
-    lease: Option<Lease>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease: Option<Lease>,
     /// A folder with a Vulkan loader and a driver in software; None leaves it to the system's.
-    vulkan: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vulkan: Option<InstalledPath>,
     /// The provider's own options, checked against its table.
     #[serde(default)]
-    options: Map<String, Value>,
+    pub options: Map<String, Value>,
     /// How much `run` and `half` measure.
-    #[serde(default, deserialize_with = "super::measure::asked")]
-    measure: Option<MeasureParams>,
+    #[serde(default, with = "super::measure::wanted")]
+    pub measure: Option<MeasureParams>,
     /// Threads within one operator; None leaves it to ONNX Runtime: one for each physical core.
-    threads: Option<usize>,
-    precision: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<usize>,
+    /// The precision that `compile` makes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub precision: Option<String>,
     /// File name of the compiled model without its ending.
-    stem: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stem: Option<String>,
     /// Whether the compiler gets operators in terms of others; None: it does.
-    rewrites: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rewrites: Option<bool>,
 }
 
 impl Params {
@@ -97,6 +109,12 @@ impl Params {
             .as_deref()
             .context("a plugin provider needs `ep_library`: the path of its library")
     }
+}
+
+/// Whether the worker has an execution provider of this name.
+#[cfg(test)]
+pub fn is_provider(name: &str) -> bool {
+    place::PLACES.iter().any(|(known, _)| *known == name)
 }
 
 #[cfg(test)]

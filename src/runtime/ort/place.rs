@@ -31,7 +31,7 @@ pub(super) struct Place {
 type Open = fn(&Params) -> Result<(Host, Place)>;
 
 /// The openers by the params' `ep`. Environment variables are set before the library is loaded.
-const PLACES: &[(&str, Open)] = &[
+pub(super) const PLACES: &[(&str, Open)] = &[
     ("cpu", |params| {
         if let Some(name) = params.options.keys().next() {
             bail!("the CPU provider takes no option `{name}`; known: `threads`");

@@ -75,7 +75,7 @@ impl StepKind for Reference {
             .collect();
         Ok(Work::Worker(WorkerCall {
             libraries,
-            ..WorkerCall::of(worker, "reference", json!({}))
+            ..WorkerCall::of(worker, "reference", &json!({}))
         }))
     }
 }
