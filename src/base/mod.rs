@@ -1,5 +1,6 @@
 //! Words that every other module uses; knows nothing of specs, steps or devices.
 
+pub mod bug;
 pub(crate) mod c_functions;
 pub mod digest;
 pub mod figures;
@@ -22,6 +23,7 @@ pub(crate) mod words;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub use bug::Bug;
 pub use digest::{Digest, Hasher, Secret};
 pub use loc::Loc;
 pub use precision::Precision;

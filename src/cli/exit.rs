@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use crate::base::Bug;
+
 /// How the program ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -28,7 +30,7 @@ impl From<Exit> for ExitCode {
 /// The exit code of a command that ended with an error. It is never [`Exit::Failed`]: what a command finds out is no error of its
 /// own, and a gate must not take a mistyped name for a regression.
 pub(super) fn of_error(error: &anyhow::Error) -> Exit {
-    if error.to_string().starts_with("BUG:") {
+    if Bug::is_in(error) {
         Exit::Bug
     } else {
         Exit::Usage

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::base::Bug;
 use crate::base::fs as bfs;
 use crate::catalogue::{Places, RunParams, Worker, WorkerCall};
 use crate::device::candidates::candidates;
@@ -78,7 +79,7 @@ impl Bench<'_> {
                 servers.start(env, false)?;
                 servers.run(env, false, &job, &limits)?
             }
-            Worker::Torch => anyhow::bail!("BUG: the tch worker answers no questions"),
+            Worker::Torch => anyhow::bail!(Bug::new("the tch worker answers no questions")),
         };
         Ok(judge(ended, timeout, &[]))
     }

@@ -9,12 +9,10 @@ use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook, take_h
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::base::Bug;
 use crate::runtime::serve::said;
 use crate::store::DiskStore;
 use crate::worker::Cancel;
-
-/// How messages of orch's own bugs begin.
-const BUG: &str = "BUG:";
 
 /// Whether a run met a bug; shared by its threads.
 pub(super) struct Bugs<'a> {
@@ -41,14 +39,16 @@ impl<'a> Bugs<'a> {
         result.map_err(|what| {
             self.met.store(true, Ordering::Relaxed);
             let (place, backtrace) = place.unwrap_or_default();
-            let what = format!("{BUG} {}{place}", what.trim_start_matches(BUG).trim_start());
+            // Messages of panics say so themselves.
+            let bare = what.trim_start_matches("BUG:").trim_start();
+            let bug = Bug::new(format!("{bare}{place}"));
             // The error has the message in any case; the disk may be full.
             let log = File::options()
                 .create(true)
                 .append(true)
                 .open(self.store.log_path(name));
-            let _ = log.and_then(|mut log| writeln!(log, "{what}\n{backtrace}"));
-            anyhow::Error::msg(what)
+            let _ = log.and_then(|mut log| writeln!(log, "{bug}\n{backtrace}"));
+            bug.into()
         })
     }
 
@@ -65,7 +65,7 @@ impl<'a> Bugs<'a> {
 
     /// Notes a bug that was reported as an error.
     pub(super) fn look_at(&self, error: &anyhow::Error) {
-        if is_bug(error) {
+        if Bug::is_in(error) {
             self.met.store(true, Ordering::Relaxed);
         }
     }
@@ -80,12 +80,6 @@ impl Drop for Ender<'_> {
             self.0.cancel();
         }
     }
-}
-
-pub(super) fn is_bug(error: &anyhow::Error) -> bool {
-    error
-        .chain()
-        .any(|cause| cause.to_string().starts_with(BUG))
 }
 
 /// The place at which a thread panicked, e.g. ` at src/x.rs:1`, and its backtrace.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
+use crate::base::Bug;
 use crate::device::Backend;
 use crate::event::{Event, Listener};
 use crate::exec::tests::{host, options};
@@ -52,7 +53,7 @@ impl StepKind for Panics {
                 std::panic::panic_any(7)
             }))),
             "error" => Ok(Work::Pure(Box::new(|| {
-                anyhow::bail!("BUG: a step of no kind")
+                anyhow::bail!(Bug::new("a step of no kind"))
             }))),
             "sleep" => {
                 let argv = ["sleep", "300"].map(str::to_owned).into();

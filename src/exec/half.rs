@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 
+use crate::base::Bug;
 use crate::catalogue::{
     Asked, Half, HalfProbe, Places, RUNTIMES, Requirement, RunParams, Runtime, TestMeasure,
 };
@@ -129,7 +130,7 @@ impl Bench<'_> {
             scratch,
             ..Places::default()
         };
-        let (run, _) = run(question).context("BUG: there is nothing to ask")?;
+        let (run, _) = run(question).context(Bug::new("there is nothing to ask"))?;
         let call = (probe.lower)(&Asked {
             run: &run,
             timeout_seconds: TIMEOUT,
@@ -143,7 +144,7 @@ impl Bench<'_> {
                 let off = match kernel {
                     Some(_) => Ok(judged.facts["max_abs"]
                         .as_f64()
-                        .context("BUG: the op `half` tells no error")?),
+                        .context(Bug::new("the op `half` tells no error"))?),
                     None => half::judge(&out, question.precision)?,
                 };
                 let by = kernel

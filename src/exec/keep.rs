@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use crate::base::Digest;
 use crate::base::figures;
 use crate::base::fs as bfs;
+use crate::base::{Bug, Digest};
 use crate::event::Event;
 use crate::exec::away::{Origin, ServerFile};
 use crate::exec::outcome::Judged;
@@ -108,11 +108,12 @@ impl Performer<'_> {
         bug: anyhow::Error,
     ) -> Performed {
         let told = bug.to_string();
+        let told = told.trim_start_matches("BUG:").trim_start().to_owned();
         let kept = self
             .bugs
             .caught(&task.step.name, || self.keep(task, begun, Err(bug)));
         kept.unwrap_or_else(|_| {
-            let (record, ..) = self.record(task, begun, Err(anyhow::Error::msg(told)));
+            let (record, ..) = self.record(task, begun, Err(anyhow::Error::new(Bug::new(told))));
             Performed::Executed {
                 record: Box::new(record),
                 unchanged: false,

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::exec::bug::is_bug;
+use crate::base::Bug;
 use crate::exec::perform::error_text;
 use crate::record::Outcome;
 use crate::runtime::refusal::Refusal;
@@ -48,7 +48,7 @@ impl Judged {
             .chain()
             .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
             .any(may_pass);
-        if is_bug(error) {
+        if Bug::is_in(error) {
             return judged;
         }
         if passes || is_shortage(judged.reason.as_deref().unwrap_or_default()) {
@@ -61,7 +61,7 @@ impl Judged {
     /// The outcome of an error in one of orch's own steps. An error of the disk is passed on, because it may not recur;
     /// every other follows from the step's inputs.
     pub(super) fn of_itself(error: anyhow::Error) -> anyhow::Result<Self> {
-        if is_bug(&error) || error.chain().any(|cause| cause.is::<std::io::Error>()) {
+        if Bug::is_in(&error) || error.chain().any(|cause| cause.is::<std::io::Error>()) {
             return Err(error);
         }
         Ok(Self::failed(
@@ -387,6 +387,6 @@ mod tests {
             std::io::Error::from_raw_os_error(libc::EAGAIN)
         );
         assert!(Judged::error(&told).transient);
-        assert!(!Judged::error(&anyhow::anyhow!("BUG: no input")).transient);
+        assert!(!Judged::error(&anyhow::Error::new(Bug::new("no input"))).transient);
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, ensure};
 
+use crate::base::Bug;
 use crate::catalogue::{Asked, Places};
 use crate::exec::Bench;
 use crate::record::Outcome;
@@ -54,6 +55,6 @@ impl Bench<'_> {
             "{}: {reason}",
             judged.outcome.label()
         );
-        Profile::read(&out).context("BUG: a worker that succeeded left no profile")
+        Profile::read(&out).context(Bug::new("a worker that succeeded left no profile"))
     }
 }

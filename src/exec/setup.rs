@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 
+use crate::base::Bug;
 use crate::base::fs as bfs;
 use crate::base::lock;
 use crate::event::Event;
@@ -113,7 +114,9 @@ impl<'a> Servers<'a> {
     ) -> anyhow::Result<Ended> {
         let shared = lock(&self.started).get(&(env, is_timed)).cloned();
         let shared = shared.with_context(|| {
-            format!("BUG: the Python server of `{env}` is used before it is started")
+            Bug::new(format!(
+                "the Python server of `{env}` is used before it is started"
+            ))
         })?;
         let why = match shared.run(job, limits) {
             Ended::ServerDied(why) => why,

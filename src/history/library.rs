@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
+use crate::base::Bug;
 use crate::base::c_functions::c_functions;
 
 type Handle = *mut c_void;
@@ -269,7 +270,7 @@ impl<'t> Answer<'t> {
             let kind = unsafe { (table.column_type)(&mut self.raw, column) };
             ensure!(
                 kind == TEXT,
-                "BUG: column {column} of a query for orch is not text"
+                Bug::new(format!("column {column} of a query for orch is not text"))
             );
             columns.push(text_at(unsafe {
                 (table.column_name)(&mut self.raw, column)

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Reader;
 use super::change::noise;
+use crate::base::Bug;
 use crate::base::figures;
 use crate::exec::MaxAge;
 use crate::record::Weights;
@@ -283,8 +284,9 @@ impl Reader {
             &format!("SELECT to_json(t)::VARCHAR FROM ({query}) t"),
             values,
         )?;
-        let parse =
-            |text: String| serde_json::from_str(&text).context("BUG: a row is not of its type");
+        let parse = |text: String| {
+            serde_json::from_str(&text).context(Bug::new("a row is not of its type"))
+        };
         rows.into_iter().map(parse).collect()
     }
 }

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use crate::base::{Digest, fs as bfs, lock};
+use crate::base::{Bug, Digest, fs as bfs, lock};
 use crate::browser::{BINARY, ORT_WEB};
 use crate::catalogue::browser::CHROMIUM;
 use crate::catalogue::{Library, Requirement};
@@ -247,8 +247,11 @@ impl Provision {
         if let Some(env) = found.get(&name) {
             return Ok(env.clone());
         }
-        let env = env::ready(&self.home(name))
-            .with_context(|| format!("BUG: the environment `{name}` is used before it is there"))?;
+        let env = env::ready(&self.home(name)).with_context(|| {
+            Bug::new(format!(
+                "the environment `{name}` is used before it is there"
+            ))
+        })?;
         found.insert(name, env.clone());
         Ok(env)
     }
@@ -260,7 +263,7 @@ impl Provision {
 
     pub fn torch_worker(&self) -> anyhow::Result<PathBuf> {
         torch_worker::ready(&self.dir, self.locks.text(EnvName::Torch))
-            .context("BUG: the tch worker is used before it is there")
+            .context(Bug::new("the tch worker is used before it is there"))
     }
 
     /// Copies the tch worker into a folder, under the name by which an orch that lies there finds it.
@@ -286,13 +289,16 @@ impl Provision {
             Library::OrtWeb => {
                 let home = self.of_npm(EnvName::Browser);
                 Ok(home
-                    .context("BUG: the environment `browser` is used before it is there")?
+                    .context(Bug::new(
+                        "the environment `browser` is used before it is there",
+                    ))?
                     .join(ORT_WEB))
             }
             Library::TransformersJs => {
                 let packages = self.of_npm(EnvName::TransformersJs);
-                packages
-                    .context("BUG: the environment `transformers-js` is used before it is there")
+                packages.context(Bug::new(
+                    "the environment `transformers-js` is used before it is there",
+                ))
             }
             // Not there where a GPU has a driver of its own: who uses it looks.
             Library::Swiftshader => Ok(browser::swiftshader(&self.home(EnvName::Browser))),
@@ -340,7 +346,9 @@ impl Provision {
                 "orch has no browser for this system\nhint: set ORCH_BROWSER to a Chrome or Chromium of 2026 or newer"
             ),
             (None, None) => {
-                anyhow::bail!("BUG: the environment `browser` is used before it is there")
+                anyhow::bail!(Bug::new(
+                    "the environment `browser` is used before it is there"
+                ))
             }
         }
     }

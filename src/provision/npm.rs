@@ -8,6 +8,7 @@ use std::process::Command;
 
 use anyhow::Context;
 
+use crate::base::Bug;
 use crate::base::fs as bfs;
 use crate::provision::env::{self, PythonEnv};
 use crate::provision::{Install, browser, duckdb, find_uv, proof, python, transformers_js};
@@ -92,7 +93,7 @@ fn make(install: &Install<'_>, packages: &Packages, home: &Path) -> anyhow::Resu
     let staged = staged.keep();
     std::fs::rename(&staged, home)
         .with_context(|| format!("failed to make `{}`", home.display()))?;
-    (packages.find)(home).context("BUG: what was installed is not there")
+    (packages.find)(home).context(Bug::new("what was installed is not there"))
 }
 
 /// Node with its npm, which is a program, or a script for it.

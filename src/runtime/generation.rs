@@ -16,6 +16,7 @@ use super::manifest::Manifest;
 use super::measure::MeasureParams;
 use super::tensors::{self, Element, Infer, Tensor, Tensors};
 use super::{Decoding, Job};
+use crate::base::Bug;
 
 pub use cached::{Decoder, Encoder, Kept, Source, Take};
 
@@ -153,7 +154,8 @@ pub fn write(out: &Path, tokens: Tensor, decoded: &Decoded) -> anyhow::Result<()
         &out.join(GENERATED),
         &Tensors::from([(TOKENS.to_owned(), tokens)]),
     )?;
-    let text = serde_json::to_string(decoded).context("BUG: how tokens are decoded is JSON")?;
+    let text =
+        serde_json::to_string(decoded).context(Bug::new("how tokens are decoded is JSON"))?;
     std::fs::write(out.join(DECODED), text + "\n")
         .context("failed to write how the tokens were decoded")
 }

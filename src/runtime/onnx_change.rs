@@ -9,6 +9,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use prost::Message;
 
+use crate::base::Bug;
 use crate::runtime::onnx_file::read;
 use crate::runtime::onnx_proto::{Dimension, GraphProto, TensorShape, ValueInfoProto};
 use crate::runtime::tensors::Tensors;
@@ -149,7 +150,7 @@ pub fn adapted(
             .find(|output| output.name.as_ref() == Some(name));
         graph.output.push(
             output
-                .with_context(|| format!("BUG: `{name}` is no output"))?
+                .with_context(|| Bug::new(format!("`{name}` is no output")))?
                 .clone(),
         );
     }

@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
 use super::{Execute, Job, JobOutput, JobStatus, Reply};
+use crate::base::Bug;
 
 /// Names the descriptor that replies are written to.
 pub const RESULT_FD: &str = "ORCH_RESULT_FD";
@@ -138,7 +139,7 @@ struct Numbered {
 
 /// One write per line, so that a killed worker leaves whole lines behind.
 fn send(mut channel: &File, reply: &Reply) -> Result<()> {
-    let mut line = serde_json::to_vec(reply).context("BUG: a reply does not serialise")?;
+    let mut line = serde_json::to_vec(reply).context(Bug::new("a reply does not serialise"))?;
     line.push(b'\n');
     channel
         .write_all(&line)

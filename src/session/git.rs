@@ -14,7 +14,7 @@ use anyhow::Context as _;
 
 use crate::base::fs::normal;
 use crate::base::text::last_line;
-use crate::base::{figures, suggest};
+use crate::base::{Bug, figures, suggest};
 use crate::report::Git;
 use crate::session::{UsageError, usage};
 use crate::store::Scratch;
@@ -102,7 +102,7 @@ impl Revision {
         for line in listed.split('\0').filter(|line| !line.is_empty()) {
             let (about, path) = line
                 .split_once('\t')
-                .context("BUG: git ls-files --stage prints a tab")?;
+                .context(Bug::new("git ls-files --stage prints a tab"))?;
             let mut words = about.split(' ').map(str::to_owned);
             let mode = words.next().unwrap_or_default();
             let object = words.next().unwrap_or_default();

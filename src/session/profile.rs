@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::Context as _;
 
+use crate::base::Bug;
 use crate::base::figures::counted;
 use crate::event::Listener;
 use crate::exec::Bench;
@@ -60,7 +61,7 @@ impl Session {
         can(&run).map_err(|why| UsageError(format!("`{name}` cannot be profiled: {why}")))?;
         let loads = run.inputs.iter().find(|(label, _)| &**label == "artefact");
         let Some((_, Source::Step(made_by))) = loads else {
-            anyhow::bail!("BUG: {name} loads nothing")
+            anyhow::bail!(Bug::new(format!("{name} loads nothing")))
         };
         let made_by = *made_by;
         planned.options.wanted = Some(BTreeSet::from([made_by]));

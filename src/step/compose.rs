@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::Context;
 use serde_json::Map;
 
+use crate::base::Bug;
 use crate::base::fs as bfs;
 use crate::runtime::loops;
 use crate::runtime::manifest::Manifest;
@@ -63,7 +64,7 @@ impl StepKind for Assemble {
         Ok(Work::Pure(Box::new(move || {
             let model = inputs
                 .get("model")
-                .context("BUG: what is assembled has a model")?;
+                .context(Bug::new("what is assembled has a model"))?;
             let components = inputs
                 .iter()
                 .filter_map(|(label, tree)| Some((label.strip_prefix(LABEL)?, tree.as_path())));

@@ -7,6 +7,7 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::base::Bug;
 use crate::judge::{Evidence, Numerics, Verdict};
 use crate::runtime::generation::{self, Decoded};
 use crate::runtime::manifest::Manifest;
@@ -99,7 +100,7 @@ fn judge(
             numerics.no_control = Some(why.to_owned());
         }
     }
-    let text = serde_json::to_string_pretty(&numerics).context("BUG: figures are JSON")?;
+    let text = serde_json::to_string_pretty(&numerics).context(Bug::new("figures are JSON"))?;
     std::fs::write(out.join("verdict.json"), text).context("failed to write the verdict")?;
     Ok(Judgement {
         verdict,

@@ -6,6 +6,7 @@
 use serde_json::{Value, json};
 
 use super::{calibration, ready, recipe};
+use crate::base::Bug;
 use crate::runtime::{Job, JobOutput, refusal};
 use crate::step::{Work, Worker, WorkerCall};
 
@@ -23,7 +24,9 @@ pub fn execute(job: &Job, _: &dyn Fn(&str)) -> JobOutput {
         "ready" => ready::bring(job),
         "inputs" => recipe::make(job),
         "calibration" => calibration::make(job),
-        op => Err(anyhow::anyhow!("BUG: orch's own worker knows no `{op}`")),
+        op => Err(anyhow::Error::new(Bug::new(format!(
+            "orch's own worker knows no `{op}`"
+        )))),
     };
     // A file that could not be read says nothing about the step.
     let is_of_system =

@@ -13,6 +13,7 @@ use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
 
+use crate::base::Bug;
 use crate::base::fs as bfs;
 use crate::runtime::manifest::Manifest;
 use crate::runtime::refusal::Refusal;
@@ -52,7 +53,7 @@ pub(super) fn bring(job: &Job) -> anyhow::Result<()> {
     let inputs = &job.inputs;
     let file = inputs
         .get("file")
-        .context("BUG: a ready model has a file")?;
+        .context(Bug::new("a ready model has a file"))?;
     match params.format {
         ReadyFormat::Onnx => bring_onnx(file, inputs, &job.out, &params.outputs),
         ReadyFormat::Openvino => bring_openvino(file, inputs, &job.out, params),
@@ -203,7 +204,7 @@ fn bring_openvino(
         let kept = kept(file, &all, &params.outputs)?;
         let path = inputs
             .get("expected")
-            .context("BUG: checked: an IR comes with what it is to give")?;
+            .context(Bug::new("checked: an IR comes with what it is to give"))?;
         let read = renamed(foreign::read(path, "output", &all)?, &facts.outputs, &all);
         (kept.to_vec(), Some(compared(path, read, &all, kept)?))
     };

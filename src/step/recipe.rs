@@ -6,6 +6,7 @@ use anyhow::Context as _;
 use indexmap::IndexMap;
 use serde::Deserialize;
 
+use crate::base::Bug;
 use crate::catalogue::parts;
 use crate::runtime::Job;
 use crate::runtime::tensors::{self, Element, Tensor, Tensors};
@@ -58,7 +59,7 @@ pub(super) fn write(path: &Path, made: Vec<recipe::Tensor>) -> anyhow::Result<()
     } in made
     {
         let element = Element::named(dtype.word())
-            .context("BUG: every dtype of a spec is an element type")?;
+            .context(Bug::new("every dtype of a spec is an element type"))?;
         let shape = shape
             .into_iter()
             .map(usize::try_from)

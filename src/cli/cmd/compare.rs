@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 
-use crate::base::{figures, named};
+use crate::base::{Bug, figures, named};
 use crate::cli::{Args, Exit, Printer};
 use crate::report::text::Styles;
 use crate::report::{Machine, compare};
@@ -90,9 +90,8 @@ pub(super) fn compare(args: &Args, asked: &CompareArgs, printer: &Printer) -> an
             compare::text(&comparison, &Styles::plain())
         }
         CompareFormat::Text => compare::text(&comparison, &Styles::colored()),
-        CompareFormat::Json => {
-            serde_json::to_string_pretty(&comparison).context("BUG: a comparison serialises")?
-        }
+        CompareFormat::Json => serde_json::to_string_pretty(&comparison)
+            .context(Bug::new("a comparison serialises"))?,
         CompareFormat::Markdown => compare::markdown(&comparison),
     };
     match &asked.output {

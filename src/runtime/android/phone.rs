@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use super::adb::Adb;
+use crate::base::Bug;
 use crate::base::digest;
 use crate::base::shell::quoted;
 
@@ -49,7 +50,7 @@ pub(super) fn bundle(files: &[PathBuf]) -> Result<(String, Vec<Item>)> {
         let name = from
             .file_name()
             .and_then(|name| name.to_str())
-            .context("BUG: a file of the SDK has a name")?;
+            .context(Bug::new("a file of the SDK has a name"))?;
         let sha256 = sha256(from)?;
         all.push_str(&format!("{name} {sha256}\n"));
         items.push(Item {

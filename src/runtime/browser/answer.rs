@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::options::Options;
+use crate::base::Bug;
 use crate::browser::Api;
 use crate::runtime::refusal::{Refusal, folds_to_constants, without_f16};
 use crate::runtime::tensors::{Element, Tensor, Tensors};
@@ -49,7 +50,7 @@ struct Described {
 
 impl Answer {
     pub(in crate::runtime) fn of(answer: &Value) -> anyhow::Result<Self> {
-        Self::deserialize(answer).context("BUG: the page's answer cannot be read")
+        Self::deserialize(answer).context(Bug::new("the page's answer cannot be read"))
     }
 
     /// What was seen of the run, if it is one of what was requested. `sync` says how the page waits for the device; None of
@@ -104,7 +105,7 @@ impl Answer {
             let taken = self
                 .measure
                 .clone()
-                .context("BUG: the page measured nothing")?;
+                .context(Bug::new("the page measured nothing"))?;
             anyhow::Ok(Times {
                 sync: sync.to_owned(),
                 ..taken

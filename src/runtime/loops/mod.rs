@@ -15,6 +15,7 @@ use super::manifest::Manifest;
 use super::measure::{self, MeasureParams};
 use super::tensors::{self, Tensors};
 use super::{Job, RawMeasure, generation};
+use crate::base::Bug;
 
 /// The file of a model, and of an artefact, with components.
 pub const FILE: &str = "loop.json";
@@ -149,7 +150,7 @@ impl Loop {
         self.run(inputs, |name, given| {
             let (component, session) = loaded
                 .get_mut(name)
-                .context("BUG: every component was loaded")?;
+                .context(Bug::new("every component was loaded"))?;
             infer(session, &component.manifest, &taken(component, given)?)
         })
     }

@@ -11,6 +11,7 @@ use super::host::{CPU, plain};
 use super::infer::{Feed, infer, native, read};
 use super::place::Bench;
 use super::run::model_file;
+use crate::base::Bug;
 use crate::runtime::JobStatus;
 use crate::runtime::generation::{Decoder, Source, Take};
 use crate::runtime::manifest::Manifest;
@@ -71,7 +72,7 @@ impl Cached {
     fn value(&self, name: &str, tensor: &Tensor) -> Result<DynValue> {
         let inputs = self.session.inputs();
         let port = inputs.iter().find(|input| input.name() == name);
-        let port = port.context("BUG: names were compared")?;
+        let port = port.context(Bug::new("names were compared"))?;
         let value = native(port.dtype(), tensor).with_context(|| format!("input `{name}`"))?;
         Ok(value.into_dyn())
     }
@@ -118,7 +119,7 @@ impl Take for Cached {
         let at = sources
             .iter()
             .position(|source| *source == Source::Ids)
-            .context("BUG: one input is the ids")?;
+            .context(Bug::new("one input is the ids"))?;
         let ids = native(self.session.inputs()[at].dtype(), ids)
             .context("the ids")?
             .into_dyn();

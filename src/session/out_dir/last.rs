@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
+use crate::base::Bug;
 use crate::base::fs::write_atomic;
 use crate::report::{Ran, format};
 use crate::session::out_dir::pages;
@@ -60,7 +61,8 @@ impl LastRun {
 
     fn write(&self) -> anyhow::Result<()> {
         let path = self.out_dir.join(NAME);
-        let text = serde_json::to_vec_pretty(self).context("BUG: a note of strings serialises")?;
+        let text =
+            serde_json::to_vec_pretty(self).context(Bug::new("a note of strings serialises"))?;
         write_atomic(&path, &text).with_context(|| format!("failed to write `{}`", path.display()))
     }
 }

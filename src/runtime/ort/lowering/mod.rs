@@ -21,6 +21,7 @@ use std::path::Path;
 use anyhow::Context;
 use prost::Message;
 
+use crate::base::Bug;
 use crate::runtime::onnx_proto::{ModelProto, NodeProto, ValueInfoProto};
 use graph::{Graph, prune};
 
@@ -69,7 +70,10 @@ pub(super) fn lower(
         folder,
     )?;
     let shapes = infer(&exposed(&model))?;
-    let proto = model.graph.as_mut().context("BUG: the graph was there")?;
+    let proto = model
+        .graph
+        .as_mut()
+        .context(Bug::new("the graph was there"))?;
     let mut graph = Graph::new(proto, shapes);
     let mut rules = BTreeMap::new();
     let mut nodes = Vec::with_capacity(proto.node.len());
