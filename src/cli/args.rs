@@ -147,4 +147,9 @@ impl Args {
     pub(super) fn store(&self) -> anyhow::Result<DiskStore> {
         self.locations().store()
     }
+
+    /// The store for a command that only looks, which makes none.
+    pub(super) fn store_to_look(&self) -> anyhow::Result<DiskStore> {
+        self.locations().store_to_look()
+    }
 }

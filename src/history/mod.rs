@@ -47,6 +47,11 @@ pub struct Reader {
     _lock: Option<File>,
 }
 
+/// Whether a history holds any run. Nothing needs to be installed to tell.
+pub fn has_runs(dir: &Path) -> bool {
+    std::fs::read_dir(runs_dir(dir)).is_ok_and(|mut files| files.next().is_some())
+}
+
 /// The folder of the files of runs, in that of the history.
 pub fn runs_dir(dir: &Path) -> PathBuf {
     dir.join("runs")

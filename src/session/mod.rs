@@ -103,9 +103,18 @@ impl Session {
         Self::open_with(locations, Cancel::default())
     }
 
+    /// Opens a session for a command that only looks: where there is no store, none is made.
+    pub fn open_to_look(locations: &Locations) -> anyhow::Result<Self> {
+        Self::open_on(locations.store_to_look()?, locations, Cancel::default())
+    }
+
     /// Opens a session on this machine, to be ended by `cancel`.
     pub fn open_with(locations: &Locations, cancel: Cancel) -> anyhow::Result<Self> {
-        let store = Arc::new(locations.store()?);
+        Self::open_on(locations.store()?, locations, cancel)
+    }
+
+    fn open_on(store: DiskStore, locations: &Locations, cancel: Cancel) -> anyhow::Result<Self> {
+        let store = Arc::new(store);
         let provision = provision(locations, cancel.clone())?;
         let inventory = OnceLock::new();
         let host = machine::host_facts(&Host::real());

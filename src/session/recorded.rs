@@ -229,7 +229,7 @@ pub fn trends(locations: &Locations, tell: Tell<'_>) -> Trends {
 /// The history, where there is one. What reads it must be installed: no page waits for an installation.
 pub fn kept_history(locations: &Locations, tell: Tell<'_>) -> anyhow::Result<Option<Reader>> {
     let dir = history_dir(locations)?;
-    if !history::runs_dir(&dir).is_dir() {
+    if !history::has_runs(&dir) {
         return Ok(None);
     }
     let provision = provision(locations, Cancel::default())?;

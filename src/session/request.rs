@@ -35,6 +35,11 @@ impl Locations {
         DiskStore::open(&absolute(&self.cache_dir)?).context("failed to open the store")
     }
 
+    /// The store for a command that only looks, which makes none.
+    pub fn store_to_look(&self) -> anyhow::Result<DiskStore> {
+        DiskStore::open_to_look(&absolute(&self.cache_dir)?).context("failed to open the store")
+    }
+
     /// Words of a shell line, each after a space: what is not where it usually is.
     pub fn flags(&self) -> String {
         let cache_dir = (self.cache_dir != Path::new("cache")).then_some(&self.cache_dir);

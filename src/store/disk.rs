@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
 
 use crate::base::figures::counted;
 use crate::base::named::Named;
@@ -30,6 +31,8 @@ pub struct DiskStore {
     pub(super) blobs: Blobs,
     pub(super) log: Log,
     locks: Locks,
+    /// The temporary folder of a store that is not to be made ([`DiskStore::open_to_look`]).
+    room: Option<TempDir>,
 }
 
 /// The file that the log is, and its length.
@@ -69,7 +72,25 @@ impl DiskStore {
             log: Log::open(&root)?,
             locks: Locks::open(&root)?,
             root,
+            room: None,
         })
+    }
+
+    /// Opens the store below `dir` for a command that only looks. If `dir` does not exist, it is not made: the store is an
+    /// empty one in a temporary folder, which is removed with it.
+    pub fn open_to_look(dir: &Path) -> Result<Self> {
+        let is_absent =
+            fs::symlink_metadata(dir).is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
+        if !is_absent {
+            return Self::open(dir);
+        }
+        let room = tempfile::Builder::new()
+            .prefix("orch-look-")
+            .tempdir()
+            .map_err(StoreError::io("create a folder in", std::env::temp_dir()))?;
+        let mut store = Self::open(room.path())?;
+        store.room = Some(room);
+        Ok(store)
     }
 
     /// The folder of this layout.

@@ -32,6 +32,7 @@ mod kept;
 mod lacking_model;
 mod last_run;
 mod last_words;
+mod looks;
 mod matrix;
 mod max_age;
 mod named;

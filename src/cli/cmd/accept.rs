@@ -54,7 +54,7 @@ pub(super) fn accept(args: &Args, accept: &AcceptArgs, printer: &Printer) -> any
     }
     let path = &accept.spec.spec;
     let spec = session::spec(path)?;
-    let session = Session::open(&args.locations())?;
+    let session = Session::open_to_look(&args.locations())?;
     let project = Project::load_here(&accept.spec.request(), &session)?;
     let options = Options {
         mocked: session.mocked.clone(),

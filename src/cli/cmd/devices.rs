@@ -36,7 +36,7 @@ pub(super) fn devices(args: &Args, asked: &DevicesArgs, printer: &Printer) -> an
     let (host, mut backends) = probe(args)?;
     let fingerprint = device::fingerprint(&host);
     let provision = args.provision()?;
-    let store = args.store()?;
+    let store = args.store_to_look()?;
     session::tell_half(
         &mut backends,
         &fingerprint,
@@ -85,7 +85,7 @@ fn wanted(args: &Args, spec: &Path) -> anyhow::Result<Option<doctor::Wanted>> {
     if !spec.is_file() {
         return Ok(None);
     }
-    let session = Session::open(&args.locations())?;
+    let session = Session::open_to_look(&args.locations())?;
     let missing = session
         .provision
         .missing(session.requirements(&Project::load(&Request::all(spec))?));
@@ -122,7 +122,7 @@ fn libraries(args: &Args) -> anyhow::Result<Libraries> {
 }
 
 pub(super) fn probe(args: &Args) -> anyhow::Result<(Host, Vec<Backend>)> {
-    let store = args.store()?;
+    let store = args.store_to_look()?;
     let host = Host::real().with_libraries(libraries(args)?);
     let provision = args.provision()?;
     let probes = Probes::new(&store, &provision, Cancel::default())?;

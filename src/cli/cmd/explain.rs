@@ -32,7 +32,7 @@ pub(super) fn explain(
     explain: &ExplainArgs,
     printer: &Printer,
 ) -> anyhow::Result<Exit> {
-    let session = Session::open(&args.locations())?;
+    let session = Session::open_to_look(&args.locations())?;
     let project = session.project(
         &Request {
             check: explain.check,

@@ -35,7 +35,7 @@ pub(in crate::cli) enum GraphFormat {
 }
 
 pub(super) fn graph(args: &Args, graph: &GraphArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    let session = Session::open(&args.locations())?;
+    let session = Session::open_to_look(&args.locations())?;
     let project = session.project(&graph.spec.request(), Ask::Installed)?;
     let chosen = project.steps(&graph.steps)?;
     let previews = previews(&session, &project, None, printer)?;

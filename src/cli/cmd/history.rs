@@ -12,7 +12,7 @@ use crate::cli::printer::{BOLD, DIM};
 use crate::cli::table::table;
 use crate::cli::{Args, Exit, Printer};
 use crate::history::change::{Change, changes};
-use crate::history::{History, ModelRow, Point, Reader, RunRow};
+use crate::history::{History, ModelRow, Point, Reader, RunRow, has_runs};
 use crate::report::{model_told, weights_told};
 use crate::session::{history_dir, usage};
 use crate::store::DiskStore;
@@ -49,6 +49,13 @@ pub(in crate::cli) enum HistoryCommand {
 }
 
 pub(super) fn history(args: &Args, asked: &HistoryArgs, printer: &Printer) -> anyhow::Result<Exit> {
+    if asked.command.is_none() && !is_there(args)? {
+        match asked.json {
+            true => printer.json(&Vec::<RunRow>::new()),
+            false => printer.note(NO_RUNS),
+        }
+        return Ok(Exit::Success);
+    }
     let (_store, history) = open(args, printer)?;
     let tell = |text: &str| printer.note(text);
     match &asked.command {
@@ -72,6 +79,13 @@ pub(super) fn history(args: &Args, asked: &HistoryArgs, printer: &Printer) -> an
         }
     }
     Ok(Exit::Success)
+}
+
+const NO_RUNS: &str = "no run is recorded yet: each `orch run` with cases leaves one";
+
+/// Whether the history holds a run, so that it is worth installing what reads it.
+pub(super) fn is_there(args: &Args) -> anyhow::Result<bool> {
+    Ok(has_runs(&history_dir(&args.locations())?))
 }
 
 /// The store, which must be one before anything is put beside it, and its history with the library that reads it.
@@ -110,7 +124,7 @@ fn runs(reader: &Reader, asked: &HistoryArgs, printer: &Printer) -> anyhow::Resu
         return Ok(());
     }
     if runs.is_empty() {
-        printer.note("no run is recorded yet: each `orch run` with cases leaves one");
+        printer.note(NO_RUNS);
         return Ok(());
     }
     let count = |value: Option<u32>| value.map(|value| value.to_string());

@@ -38,7 +38,7 @@ pub(in crate::cli) struct LogArgs {
 }
 
 pub(super) fn log(args: &Args, log: &LogArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    let store = args.store()?;
+    let store = args.store_to_look()?;
     let mut documents = Vec::new();
     let mut text = String::new();
     let mut any = false;
@@ -263,7 +263,7 @@ fn is_current(args: &Args, log: &LogArgs, last: &Record, printer: &Printer) -> O
     if !log.of.spec().is_file() {
         return None;
     }
-    let session = Session::open(&args.locations()).ok()?;
+    let session = Session::open_to_look(&args.locations()).ok()?;
     let project = session
         .project(
             &Request {

@@ -117,7 +117,7 @@ pub(super) fn output(args: &Args, output: &OutputArgs, printer: &Printer) -> any
 
 /// What the last execution made, whatever its key; or why there is nothing.
 fn latest(args: &Args, output: &OutputArgs) -> anyhow::Result<Result<Made, String>> {
-    let store = args.store()?;
+    let store = args.store_to_look()?;
     let mut step = output.of.name().to_owned();
     let mut last = store.latest(&step).with_context(|| unreadable(&step))?;
     // Only a case needs the spec, which knows its steps.
@@ -188,7 +188,7 @@ fn current(
     output: &OutputArgs,
     printer: &Printer,
 ) -> anyhow::Result<Result<Made, String>> {
-    let session = Session::open(&args.locations())?;
+    let session = Session::open_to_look(&args.locations())?;
     let store = &session.store;
     let spec = output.of.spec();
     let project = session.project(&Request { check: output.check, ..Request::all(spec) }, Ask::Installed).context(

@@ -51,7 +51,7 @@ pub(in crate::cli) enum PlanFormat {
 const LISTED: usize = 12;
 
 pub(super) fn plan(args: &Args, plan: &PlanArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    let session = Session::open(&args.locations())?;
+    let session = Session::open_to_look(&args.locations())?;
     let tell = |text: &str| printer.note(text);
     let request = plan.spec.scoped(&plan.scope);
     let planned = session.plan(&request, Ask::Installed, &tell)?;

@@ -53,7 +53,7 @@ pub(super) fn report(args: &Args, report: &ReportArgs, printer: &Printer) -> any
     if !report.section.is_empty() && !matches!(report.format, ReportFormat::Markdown) {
         bail!("--section is of `--format markdown`; the other pages have all sections");
     }
-    let session = Session::open(&args.locations())?;
+    let session = Session::open_to_look(&args.locations())?;
     let mut doc = match report.merge.as_slice() {
         [] => held(&session, report, printer)?,
         files => {

@@ -36,7 +36,7 @@ pub(in crate::cli) struct WhatRanArgs {
 }
 
 pub(super) fn what_ran(args: &Args, what: &WhatRanArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    let store = args.store()?;
+    let store = args.store_to_look()?;
     let found = chosen(&store, what)?;
     if what.json {
         let runs: Vec<_> = found

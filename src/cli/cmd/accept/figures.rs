@@ -131,7 +131,7 @@ fn selected(args: &Args, asked: &AcceptArgs) -> anyhow::Result<Option<BTreeSet<S
     if request.selection == Selection::default() {
         return Ok(None);
     }
-    let session = Session::open(&args.locations())?;
+    let session = Session::open_to_look(&args.locations())?;
     let project = Project::load_here(&request, &session)?;
     let cases = project.plan.cases.iter().map(|planned| planned.case.id());
     Ok(Some(cases.collect()))

@@ -70,6 +70,7 @@ pub(super) fn cache(
 ) -> anyhow::Result<Exit> {
     let dir = absolute(&args.cache_dir)?;
     let open = || DiskStore::open(&dir);
+    let look = || DiskStore::open_to_look(&dir);
     match command {
         CacheCommand::Path => {
             printer.out(&dir.display().to_string());
@@ -77,8 +78,8 @@ pub(super) fn cache(
         }
         CacheCommand::Remote { json } => remote::remote(&dir, *json, printer),
         CacheCommand::Push { all } => remote::push(&dir, *all, printer),
-        CacheCommand::Stats { envs, json } => stats::stats(args, &open()?, *envs, *json, printer),
-        CacheCommand::Verify { heal, json } => verify(&open()?, *heal, *json, printer),
+        CacheCommand::Stats { envs, json } => stats::stats(args, &look()?, *envs, *json, printer),
+        CacheCommand::Verify { heal, json } => verify(&look()?, *heal, *json, printer),
         CacheCommand::Gc(gc) => gc::gc(args, gc, printer),
         CacheCommand::Export(export) => pack::export(args, export, printer),
         CacheCommand::Import { file, json } => pack::import(&open()?, file, *json, printer),

@@ -72,6 +72,12 @@ impl<'a> Reports<'a> {
         }
         let opened = match self.history.take() {
             Some(reader) => reader,
+            None if !history::is_there(self.args)? => {
+                let name = name.display();
+                usage!(
+                    "no run is recorded yet, so `{name}` is none of the history\n  hint: each `orch run` with cases leaves one; a file's name ends in `.json`"
+                );
+            }
             None => history::open(self.args, self.printer)?
                 .1
                 .read(&|text| self.printer.note(text))?,
