@@ -35,6 +35,12 @@ fn a_command_that_only_looks_makes_no_cache() {
         assert!(made.is_empty(), "{command:?} makes {made:?}");
         ended.stderr_lacks("DuckDB");
     }
+    // Nor does a run that names what is not there.
+    for mistake in [["--step", "command:b"], ["-m", "nobody"], ["-t", "nothing"]] {
+        let run = [&["run", "spec.yaml"][..], &mistake].concat();
+        sandbox.run(run).code(2);
+        assert!(!sandbox.path("cache").exists(), "{mistake:?}");
+    }
     // A run makes one, and what looks then finds what it left.
     sandbox.run(["run", "spec.yaml"]).success();
     sandbox

@@ -228,6 +228,10 @@ pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Resu
         settings.can_be_written()?;
     }
     let tell = |text: &str| printer.note(text);
+    if !locations.cache_dir.exists() {
+        // A mistake in what was named leaves no store behind.
+        Session::open_to_look(&locations)?.plan(&request, Ask::Installed, &|_| ())?;
+    }
     let mut session = Session::open(&locations)?;
     session.without_cuda_for(&request, &settings, &tell)?;
     let mut planned = session.plan(&request, Ask::Installing(&tell), &tell)?;
