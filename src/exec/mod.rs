@@ -73,26 +73,16 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// The places where commands work: below `dir`, and in the project that is the current folder, or the spec's if
-    /// that lies elsewhere.
+    /// The places where commands work: in folders below `dir`, and with files of the project.
     fn workplace(&self, dir: PathBuf) -> Workplace {
-        let real = |path: PathBuf| path.canonicalize().unwrap_or(path);
-        let here = real(std::env::current_dir().unwrap_or_default());
-        let spec = real(here.join(&self.options.spec));
-        let root = if spec.starts_with(&here) {
-            &here
-        } else {
-            spec.parent().unwrap_or(&here)
-        };
-        let store = self.store.root();
-        let exempt = [
-            store,
-            self.provision.dir(),
-            &here.join(&self.options.out_dir),
-        ];
+        let Options {
+            project, out_dir, ..
+        } = self.options;
+        let out_dir = std::path::absolute(out_dir).unwrap_or_else(|_| out_dir.clone());
+        let exempt = [self.store.root(), self.provision.dir(), &out_dir];
         Workplace {
-            sandboxes: real(dir),
-            project: Project::new(root, &exempt),
+            sandboxes: dir.canonicalize().unwrap_or(dir),
+            project: Project::new(project, &exempt),
         }
     }
 }
@@ -130,6 +120,8 @@ pub struct Options {
     pub scope: Option<String>,
     /// The spec as the user named it, for pages and reproducers.
     pub spec: String,
+    /// The folder whose files commands may read, absolute.
+    pub project: PathBuf,
     /// Options of the user's that a reproducer must repeat, e.g. ` --cache-dir /tmp/x`: quoted for a shell, and empty or
     /// with a leading space.
     pub flags: String,

@@ -23,6 +23,7 @@ pub(super) fn options(dir: &Path) -> Options {
         jobs: 2,
         memory: u64::MAX,
         spec: "s.yaml".into(),
+        project: dir.to_owned(),
         out_dir: dir.join("out"),
         ..Options::default()
     }

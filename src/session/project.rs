@@ -1,7 +1,7 @@
 //! A spec's plan, and the files that it came from.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::base::figures::counted;
 use crate::base::{glob, suggest};
@@ -17,6 +17,8 @@ use crate::step::{Stage, StepId};
 pub struct Project {
     pub plan: Plan,
     pub name: String,
+    /// The folder whose files commands may read, absolute: the current one, or the spec's if that lies elsewhere.
+    root: PathBuf,
     /// Every YAML file that was read.
     pub files: Vec<SourceFile>,
     /// The runs of it that are timed.
@@ -25,6 +27,17 @@ pub struct Project {
     pub(super) sweep: Sweep,
     /// What its cases are depends on what devices answered.
     pub(super) probes: bool,
+}
+
+/// The folder of the project of a spec.
+fn root(spec: &Path) -> PathBuf {
+    let real = |path: PathBuf| path.canonicalize().unwrap_or(path);
+    let here = real(std::env::current_dir().unwrap_or_default());
+    let spec = real(here.join(spec));
+    match spec.parent() {
+        Some(folder) if !spec.starts_with(&here) => folder.to_owned(),
+        _ => here,
+    }
 }
 
 impl Project {
@@ -75,17 +88,19 @@ impl Project {
             clock,
             sweep,
             name: request.spec.display().to_string(),
+            root: root(&request.spec),
             files: spec.files.clone(),
             probes,
         })
     }
 
-    /// Options of who looks and does not touch.
+    /// Options for commands that only read the store.
     pub fn idle_options(&self) -> Options {
         Options {
             jobs: 1,
             memory: u64::MAX,
             spec: self.name.clone(),
+            project: self.root.clone(),
             routing: crate::session::away::usual_routing(),
             out_dir: OUT_DIR.into(),
             ..Options::default()
