@@ -234,12 +234,12 @@ fn a_target_fixes_its_threads_and_the_record_says_how_many_there_were() {
     sandbox
         .run(["run", "specs/all.yaml"])
         .code(1)
-        .stderr_has("`threads` is 0: give a positive number");
+        .stderr_has("the option `threads` is 0; it takes a whole number, at least 1");
     sandbox.write("specs/all.yaml", with("many"));
     sandbox
         .run(["run", "specs/all.yaml"])
         .code(1)
-        .stderr_has("invalid type: string");
+        .stderr_has("the option `threads` is \"many\"; it takes a whole number");
 }
 
 #[test]

@@ -636,6 +636,17 @@ fn program(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
+/// Copies a file by a process of its own. If this one wrote a program, a child that another thread forks meanwhile would
+/// hold it open for writing, and nobody could start it ("text file busy").
+fn copied_by_another(from: &Path, to: &Path) {
+    let done = Command::new("cp")
+        .arg("--preserve=mode")
+        .args([from, to])
+        .status()
+        .unwrap();
+    assert!(done.success(), "{} was not copied", from.display());
+}
+
 /// Copies a file, or a folder with all that is in it, as an archive would.
 fn copied(from: &Path, to: &Path) {
     for entry in walkdir::WalkDir::new(from) {
@@ -654,7 +665,7 @@ fn copied(from: &Path, to: &Path) {
         if entry.file_type().is_symlink() {
             let _ = symlink(fs::read_link(entry.path()).unwrap(), &to);
         } else if entry.file_type().is_file() {
-            fs::copy(entry.path(), &to).unwrap();
+            copied_by_another(entry.path(), &to);
         }
     }
 }
