@@ -65,6 +65,18 @@ pub enum Download {
     None,
 }
 
+impl Download {
+    /// Whether what a step made stays where it was made until something here reads it. `is_top`: no other step reads it,
+    /// or it was requested by name.
+    pub fn leaves(self, is_top: bool) -> bool {
+        match self {
+            Self::All => false,
+            Self::Toplevel => !is_top,
+            Self::None => true,
+        }
+    }
+}
+
 /// What the command line says of the executor; it goes before the file.
 #[derive(Debug, Clone, Default)]
 pub struct Said {

@@ -86,11 +86,7 @@ impl Routing {
 
     /// Whether what a step made stays there until something here reads it. `is_top`: it is a result of the run.
     pub(super) fn leaves(&self, is_top: bool) -> bool {
-        match self.download {
-            Download::All => false,
-            Download::Toplevel => !is_top,
-            Download::None => true,
-        }
+        self.download.leaves(is_top)
     }
 
     /// What a worker must offer for this step, by name.
