@@ -117,6 +117,39 @@ fn a_large_tree_comes_when_a_step_reads_it() {
         .stderr_lacks("remote");
 }
 
+/// Of several steps that read it at once, one fetches it and the others wait for that.
+#[test]
+fn a_large_tree_that_several_steps_read_comes_once() {
+    let remote = filled();
+    let reader = |number: usize| {
+        format!(
+            "  r{number}: {{argv: [sh, -c, 'tail -c {number} x/file > out'], outputs: [out], \
+             inputs: {{x: {{step: 'command:large'}}}}}}\n"
+        )
+    };
+    let readers: String = (1..=8).map(reader).collect();
+    let sandbox = checkout(remote.path(), &format!("{LARGE}{readers}"));
+    sandbox
+        .run([
+            "run",
+            "spec.yaml",
+            "--json",
+            "--jobs",
+            "8",
+            "--step",
+            "command:r*",
+        ])
+        .success()
+        .summary([("executed", 8), ("fetched", 1), ("failed", 0)])
+        .stderr_lacks("warning")
+        .stderr_has("remote: 1 hit (38 MiB)");
+    for journal in sandbox.stored_files("runs") {
+        let text = fs::read_to_string(journal).unwrap();
+        assert!(!text.contains("an input was lost"), "{text}");
+    }
+    sandbox.run(["cache", "verify"]).success();
+}
+
 /// What happens to a file on the remote, and its name.
 type Harm = (&'static str, fn(&Path));
 

@@ -23,8 +23,7 @@ pub(super) const NOT_THERE: &str = "no result of the remote's has this tree";
 
 #[derive(Default)]
 pub(super) struct LeftTrees {
-    /// Each tree has a lock of its own, which is held while it is fetched.
-    trees: Mutex<HashMap<Digest, Arc<tokio::sync::Mutex<LeftTree>>>>,
+    trees: Mutex<HashMap<Digest, Arc<LeftTree>>>,
     /// Trees that could not be fetched when they were read. They do not stay a second time.
     lost: Mutex<HashSet<Digest>>,
 }
@@ -32,7 +31,13 @@ pub(super) struct LeftTrees {
 struct LeftTree {
     result: Held,
     manifest: Manifest,
-    /// The records of the steps that made it.
+    /// Held while the tree is fetched, so that of several steps that read it one fetches it.
+    state: tokio::sync::Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The records of the steps that made the tree.
     records: Vec<Record>,
     is_here: bool,
 }
@@ -46,12 +51,7 @@ impl LeftTrees {
         tree: &Digest,
         manifest: &Manifest,
     ) -> bool {
-        let is_wanted = match download {
-            Download::All => true,
-            Download::Toplevel => is_top,
-            Download::None => false,
-        };
-        !is_wanted && manifest.size() >= LARGE && !lock(&self.lost).contains(tree)
+        download.leaves(is_top) && manifest.size() >= LARGE && !lock(&self.lost).contains(tree)
     }
 
     /// Remembers a tree that stays on the remote, and a step that made it.
@@ -63,27 +63,24 @@ impl LeftTrees {
         record: Record,
     ) {
         let new = || {
-            Arc::new(tokio::sync::Mutex::new(LeftTree {
+            Arc::new(LeftTree {
                 result,
                 manifest,
-                records: Vec::new(),
-                is_here: false,
-            }))
+                state: tokio::sync::Mutex::default(),
+            })
         };
         let left = lock(&self.trees).entry(tree).or_insert_with(new).clone();
-        let mut left = left.lock().await;
-        if left.records.iter().all(|known| known.step != record.step) {
-            left.records.push(record);
+        let mut state = left.state.lock().await;
+        if state.records.iter().all(|known| known.step != record.step) {
+            state.records.push(record);
         }
     }
 
     pub(super) fn manifest(&self, tree: &Digest) -> Option<Manifest> {
-        let left = lock(&self.trees).get(tree)?.clone();
-        let manifest = left.blocking_lock().manifest.clone();
-        Some(manifest)
+        self.get(tree).map(|left| left.manifest.clone())
     }
 
-    fn get(&self, tree: &Digest) -> Option<Arc<tokio::sync::Mutex<LeftTree>>> {
+    fn get(&self, tree: &Digest) -> Option<Arc<LeftTree>> {
         lock(&self.trees).get(tree).cloned()
     }
 }
@@ -91,16 +88,22 @@ impl LeftTrees {
 impl Inner {
     /// Fetches a tree that stayed on the remote, and keeps it with the records of the steps that made it.
     pub(super) async fn bring_left(&self, tree: &Digest) -> Result<(), String> {
-        let left = self.stayed.get(tree).ok_or(NOT_THERE)?;
-        let mut left = left.lock().await;
-        if left.is_here {
+        let Some(left) = self.stayed.get(tree) else {
+            // Another step that reads it may have fetched it meanwhile.
+            return match self.store.has_tree(tree) {
+                true => Ok(()),
+                false => Err(NOT_THERE.into()),
+            };
+        };
+        let mut state = left.state.lock().await;
+        if state.is_here {
             return Ok(());
         }
-        let brought = self.bring_and_keep(&left).await;
+        let brought = self.bring_and_keep(&left, &state.records).await;
         lock(&self.stayed.trees).remove(tree);
         match brought {
             Ok(()) => {
-                left.is_here = true;
+                state.is_here = true;
                 Ok(())
             }
             Err(trouble) => {
@@ -111,9 +114,9 @@ impl Inner {
         }
     }
 
-    async fn bring_and_keep(&self, left: &LeftTree) -> Result<(), Trouble> {
+    async fn bring_and_keep(&self, left: &LeftTree, records: &[Record]) -> Result<(), Trouble> {
         let bytes = self.receive(&left.result, &left.manifest.files).await?;
-        for record in &left.records {
+        for record in records {
             self.store.keep(record, Some(&left.manifest))?;
         }
         self.tally.received(bytes);
@@ -127,7 +130,6 @@ impl Inner {
         files: &[ManifestFile],
     ) -> Result<(), String> {
         let left = self.stayed.get(tree).ok_or(NOT_THERE)?;
-        let left = left.lock().await;
         match self.receive(&left.result, files).await {
             Ok(bytes) => {
                 self.tally.received(bytes);
