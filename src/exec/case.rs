@@ -238,10 +238,7 @@ impl<'a> Ended<'a> {
 
     /// How large what a step made is. None if nothing, or if it cannot be read.
     fn size(&self, id: StepId) -> Option<u64> {
-        let tree = self.of(id).output()?;
-        let stayed = || self.context.remote?.left(&tree);
-        let manifest = self.context.store.manifest(&tree).ok().or_else(stayed);
-        Some(manifest?.size())
+        self.context.world().size(&self.of(id).output()?)
     }
 
     fn converted(&self) -> IndexMap<String, Converted> {

@@ -50,11 +50,11 @@ impl<'a> Claims<'a> {
                 vec![],
             );
         }
-        let made = |from| store.manifest(&steps.output(from)?).ok();
+        let size = |from| steps.world.size(&steps.output(from)?);
         let known = Known {
             plan,
             store,
-            size: &|from| made(from).map_or(0, |tree| tree.size()),
+            size: &|from| size(from).unwrap_or(0),
         };
         let memory = self.memory.claim(id, &known);
         let (host, device) = match step.kind.needs(step) {

@@ -15,6 +15,7 @@ use crate::provision::Provision;
 use crate::record::Record;
 use crate::step::{Requirement, Step, StepId};
 use crate::store::DiskStore;
+use crate::store::remote::Remote;
 
 /// What a scheduler may look at.
 #[derive(Clone, Copy)]
@@ -25,9 +26,19 @@ pub(in crate::exec) struct World<'a> {
     pub(in crate::exec) inventory: &'a [Backend],
     pub(in crate::exec) host: &'a HostFacts,
     pub(in crate::exec) options: &'a Options,
+    /// The store that is shared with other machines.
+    pub(in crate::exec) remote: Option<&'a dyn Remote>,
 }
 
 impl World<'_> {
+    /// The size in bytes of what a step made, whether it is here or stayed on the remote store. None if it is in neither,
+    /// or cannot be read.
+    pub(in crate::exec) fn size(&self, tree: &Digest) -> Option<u64> {
+        let stayed = || self.remote?.left(tree);
+        let manifest = self.store.manifest(tree).ok().or_else(stayed);
+        Some(manifest?.size())
+    }
+
     /// Whether a step executes elsewhere.
     pub(in crate::exec) fn sends(&self, step: &Step) -> bool {
         self.options
@@ -46,6 +57,7 @@ impl<'a> Context<'a> {
             inventory,
             host,
             options,
+            remote,
             ..
         } = *self;
         World {
@@ -55,6 +67,7 @@ impl<'a> Context<'a> {
             inventory,
             host,
             options,
+            remote,
         }
     }
 }

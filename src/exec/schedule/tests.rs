@@ -83,6 +83,7 @@ impl House {
             inventory: &[],
             host,
             options,
+            remote: None,
         };
         let mut scheduler = Scheduler::new(world, now);
         scheduler.consult_all();
