@@ -17,7 +17,7 @@ fn a_command_that_only_looks_makes_no_cache() {
         (&["what-ran"], 3),
         (&["history"], 0),
         (&["history", "--json"], 0),
-        (&["history", "bert:cpu-fp32"], 0),
+        (&["history", "bert:cpu-fp32"], 2),
         (&["compare", "1", "2"], 2),
         (&["matrix"], 2),
         (&["capabilities"], 0),

@@ -50,6 +50,9 @@ pub(in crate::cli) enum HistoryCommand {
 
 pub(super) fn history(args: &Args, asked: &HistoryArgs, printer: &Printer) -> anyhow::Result<Exit> {
     if asked.command.is_none() && !is_there(args)? {
+        if let Some(case) = &asked.case {
+            usage!("no case of the history is called `{case}`\n  hint: {NO_RUNS}");
+        }
         match asked.json {
             true => printer.json(&Vec::<RunRow>::new()),
             false => printer.note(NO_RUNS),
