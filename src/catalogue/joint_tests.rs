@@ -6,36 +6,10 @@ use serde_json::{Value, json};
 
 use super::artefact::{Conversion, Converter};
 use super::onnx::Int8Range;
+use super::tests::{places, run};
 use super::*;
 use crate::device::Lease;
 use crate::runtime::{self, android, browser, litert, openvino as ir, torch as libtorch};
-
-fn run(runtime: &'static Runtime, pair: &'static Pair, measure: TestMeasure) -> RunParams {
-    RunParams {
-        runtime,
-        backend: pair.backend,
-        device: pair.backend.name.to_owned(),
-        precision: Precision::Fp32,
-        options: Default::default(),
-        properties: Default::default(),
-        measure,
-        round: None,
-        test: runtime.runs_the_test.then(|| "test_x.py".to_owned()),
-        computes: None,
-    }
-}
-
-fn places() -> Places {
-    let inputs = ["artefact", "model", "test"]
-        .map(|name| (name.to_owned(), format!("/{name}").into()))
-        .into();
-    Places {
-        inputs,
-        out: "/out".into(),
-        scratch: "/scratch".into(),
-        ..Places::default()
-    }
-}
 
 /// A GPU that the process of a run has for itself.
 fn lease() -> Lease {

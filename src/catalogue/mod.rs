@@ -169,7 +169,11 @@ mod tests {
     use crate::template;
     use crate::toolchain::Locks;
 
-    fn run(runtime: &'static Runtime, pair: &'static Pair) -> RunParams {
+    pub(super) fn run(
+        runtime: &'static Runtime,
+        pair: &'static Pair,
+        measure: TestMeasure,
+    ) -> RunParams {
         RunParams {
             runtime,
             backend: pair.backend,
@@ -177,32 +181,32 @@ mod tests {
             precision: Precision::Fp32,
             options: Default::default(),
             properties: Default::default(),
-            measure: TestMeasure::Times {
-                warmup: 0,
-                samples: 1,
-                max_seconds: 1.0,
-            },
+            measure,
             round: None,
             test: runtime.runs_the_test.then(|| "test_x.py".to_owned()),
             computes: None,
         }
     }
 
-    #[test]
-    fn every_pair_has_all_that_a_run_takes() {
+    pub(super) fn places() -> Places {
         let inputs = ["artefact", "model", "test"]
             .map(|name| (name.to_owned(), format!("/{name}").into()))
             .into();
-        let places = Places {
+        Places {
             inputs,
             out: "/out".into(),
             scratch: "/scratch".into(),
             ..Places::default()
-        };
+        }
+    }
+
+    #[test]
+    fn every_pair_has_all_that_a_run_takes() {
+        let places = places();
         for runtime in RUNTIMES {
             assert!(!runtime.pairs.is_empty());
             for pair in runtime.pairs {
-                let params = run(runtime, pair);
+                let params = run(runtime, pair, TestMeasure::NONE);
                 let name = format!("{} on {}", runtime.name, pair.backend.name);
                 assert!(!pair.loads.is_empty(), "{name}");
                 assert!(
