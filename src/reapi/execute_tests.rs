@@ -32,7 +32,7 @@ const LINGERS: Duration = Duration::from_millis(60);
 #[derive(Clone)]
 enum Says {
     At(Stage),
-    Done(ExecuteResponse),
+    Done(Box<ExecuteResponse>),
     /// The connection breaks.
     Breaks,
     /// Nothing more, for ever.
@@ -68,7 +68,7 @@ impl Script {
         let lingers = answer.iter().any(|says| matches!(says, Says::Lingers));
         let said = answer.into_iter().filter_map(|says| match says {
             Says::At(stage) => Some(Ok(operation(stage, None))),
-            Says::Done(response) => Some(Ok(operation(Stage::Completed, Some(response)))),
+            Says::Done(response) => Some(Ok(operation(Stage::Completed, Some(*response)))),
             Says::Breaks => Some(Err(Status::unavailable("going away"))),
             Says::Waits | Says::Lingers | Says::No(_) => None,
         });
@@ -218,10 +218,10 @@ fn ran(
 }
 
 fn done() -> Says {
-    Says::Done(ExecuteResponse {
+    Says::Done(Box::new(ExecuteResponse {
         result: Some(ActionResult::default()),
         ..ExecuteResponse::default()
-    })
+    }))
 }
 
 fn ended_by(code: i32, message: &str) -> Says {
@@ -230,10 +230,10 @@ fn ended_by(code: i32, message: &str) -> Says {
         message: message.into(),
         details: vec![],
     };
-    Says::Done(ExecuteResponse {
+    Says::Done(Box::new(ExecuteResponse {
         status: Some(status),
         ..ExecuteResponse::default()
-    })
+    }))
 }
 
 #[test]

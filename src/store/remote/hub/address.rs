@@ -191,6 +191,7 @@ fn shown(url: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Download;
     use std::time::Duration;
 
     fn of(url: &str, mode: Option<Mode>, options: &[(&str, &str)]) -> Result<Address, String> {
@@ -208,6 +209,7 @@ mod tests {
             retries: 0,
             concurrency: 1,
             wait,
+            download: Download::default(),
             key: None,
         };
         Address::of(&config, |_| {
