@@ -10,6 +10,7 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +19,27 @@ INPUTS = "inputs.npz"
 GRAPH = "model.onnx"
 
 
-def inputs_of(model: Any, length: int, takes: str) -> dict[str, Any]:
-    """Ids and a mask of ones, a picture of noise, or a second of noise."""
+def inputs_of(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
+    """Random ids, masks of ones, and noise for pictures and sounds."""
     import numpy as np
 
     random = np.random.default_rng(0)
-    if takes == "pixel_values":
-        size = model.config.image_size
-        return {takes: random.standard_normal((1, 3, size, size)).astype(np.float32)}
-    if takes == "input_values":
-        return {takes: random.standard_normal((1, 16_000)).astype(np.float32)}
-    ids = random.integers(0, model.config.vocab_size, (1, length))
-    return {takes: ids, "attention_mask": np.ones_like(ids)}
+    values = {}
+    for name, shape in shapes.items():
+        if name.endswith("_ids"):
+            values[name] = random.integers(0, vocabulary(model.config), shape)
+        elif name.endswith("_mask"):
+            values[name] = np.ones(shape, np.int64)
+        else:
+            values[name] = random.standard_normal(shape).astype(np.float32)
+    return values
+
+
+def vocabulary(config: Any) -> int:
+    """The number of tokens; a model of text and something else has it in the config of its text."""
+    holder = config if hasattr(config, "vocab_size") else config.text_config
+    size: int = holder.vocab_size
+    return size
 
 
 def loaded(folder: Path) -> tuple[Any, dict[str, Any]]:
@@ -41,7 +51,7 @@ def loaded(folder: Path) -> tuple[Any, dict[str, Any]]:
     known = MODELS[folder.name]
     model = getattr(transformers, known.cls).from_pretrained(folder, dtype=torch.float32).eval()
     model.config.use_cache = False
-    values = inputs_of(model, known.length, known.takes)
+    values = inputs_of(model, known.inputs)
     return model, {name: torch.from_numpy(value) for name, value in values.items()}
 
 
@@ -49,24 +59,33 @@ def export(folder: Path, out: Path) -> None:
     import numpy as np
     import torch
 
+    from real.models import MODELS
+
     model, inputs = loaded(folder)
+    outputs = MODELS[folder.name].outputs
     np.savez(out / INPUTS, **{name: value.numpy() for name, value in inputs.items()})
 
-    class Logits(torch.nn.Module):
-        """The model as a function of its inputs in their order."""
+    class InOrder(torch.nn.Module):
+        """The model as a function of its inputs in their order, to its outputs in theirs."""
 
         def __init__(self) -> None:
             super().__init__()
             self.model = model
 
-        def forward(self, *values: torch.Tensor) -> torch.Tensor:
-            logits: torch.Tensor = self.model(**dict(zip(inputs, values, strict=True))).logits
-            return logits
+        def forward(self, *values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            found = self.model(**dict(zip(inputs, values, strict=True)))
+            return tuple(found[name] for name in outputs)
 
     with torch.no_grad():
         arguments = tuple(inputs.values())
         torch.onnx.export(
-            Logits(), arguments, str(out / GRAPH), input_names=list(inputs), opset_version=18, dynamo=False
+            InOrder(),
+            arguments,
+            str(out / GRAPH),
+            input_names=list(inputs),
+            output_names=list(outputs),
+            opset_version=18,
+            dynamo=False,
         )
 
 

@@ -6,11 +6,16 @@ Run by the Python of orch's torch environment: models.py NAME FOLDER
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 SEED = 0
+
+
+def _text(length: int) -> dict[str, tuple[int, ...]]:
+    return {"input_ids": (1, length), "attention_mask": (1, length)}
 
 
 @dataclass(frozen=True)
@@ -19,10 +24,17 @@ class Model:
 
     cls: str
     config: dict[str, Any] = field(default_factory=dict)
-    length: int = 16
-    """Tokens of the inputs; of models of pictures and sounds, nothing."""
-    takes: str = "input_ids"
-    """The input beside the attention mask."""
+    inputs: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: _text(16))
+    """The shape of each input, as in the row that `orch init` writes but for its `seq`."""
+    outputs: tuple[str, ...] = ("logits",)
+    """The outputs that are exported by hand; orch exports all."""
+    processor: tuple[str, dict[str, Any]] | None = None
+    """The class and the settings of the processor that lies beside the weights: of it `init` knows the shapes."""
+
+    @property
+    def length(self) -> int:
+        """The tokens of the text, or 16 of a model without one."""
+        return self.inputs.get("input_ids", (1, 16))[1]
 
 
 _LLAMA = {"num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 32_000, "initializer_range": 0.02}
@@ -30,8 +42,52 @@ MODELS = {
     "distilbert": Model("DistilBertForMaskedLM"),
     "bert-base": Model("BertForMaskedLM"),
     "gpt2": Model("GPT2LMHeadModel"),
-    "vit-base": Model("ViTForImageClassification", takes="pixel_values"),
-    "wav2vec2-base": Model("Wav2Vec2ForCTC", takes="input_values"),
+    "vit-base": Model("ViTForImageClassification", inputs={"pixel_values": (1, 3, 224, 224)}),
+    "wav2vec2-base": Model("Wav2Vec2ForCTC", inputs={"input_values": (1, 16_000)}),
+    "clip-vit-b-32": Model(
+        "CLIPModel",
+        inputs=_text(16) | {"pixel_values": (1, 3, 224, 224)},
+        outputs=("logits_per_image", "logits_per_text", "text_embeds", "image_embeds"),
+    ),
+    "t5-small": Model(
+        "T5ForConditionalGeneration",
+        {"decoder_start_token_id": 0},
+        inputs=_text(16) | {"decoder_input_ids": (1, 16)},
+        outputs=("logits", "encoder_last_hidden_state"),
+    ),
+    "minilm": Model(
+        "BertModel",
+        {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536},
+        outputs=("last_hidden_state", "pooler_output"),
+    ),
+    "detr-resnet-50": Model(
+        "DetrForObjectDetection",
+        inputs={"pixel_values": (1, 3, 800, 800)},
+        outputs=("logits", "pred_boxes"),
+        processor=("DetrImageProcessor", {}),
+    ),
+    "clap": Model(
+        "ClapModel",
+        inputs=_text(16) | {"input_features": (1, 1, 1001, 64)},
+        outputs=("logits_per_audio", "logits_per_text", "text_embeds", "audio_embeds"),
+        processor=("ClapFeatureExtractor", {"truncation": "rand_trunc"}),
+    ),
+    "whisper-small": Model(
+        "WhisperForConditionalGeneration",
+        {
+            "vocab_size": 51_865,
+            "d_model": 768,
+            "encoder_layers": 12,
+            "decoder_layers": 12,
+            "encoder_attention_heads": 12,
+            "decoder_attention_heads": 12,
+            "encoder_ffn_dim": 3072,
+            "decoder_ffn_dim": 3072,
+        },
+        inputs={"input_features": (1, 80, 3000), "decoder_input_ids": (1, 16)},
+        outputs=("logits", "encoder_last_hidden_state"),
+        processor=("WhisperFeatureExtractor", {}),
+    ),
     "xlm-roberta-large": Model(
         "XLMRobertaForMaskedLM",
         {
@@ -55,7 +111,7 @@ MODELS = {
             "num_key_value_heads": 2,
             "tie_word_embeddings": True,
         },
-        length=64,
+        inputs=_text(64),
     ),
     "llama-3gib": Model(
         "LlamaForCausalLM", _LLAMA | {"hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 14}
@@ -74,10 +130,25 @@ def made(name: str) -> Any:
     model = MODELS[name]
     torch.manual_seed(SEED)
     cls = getattr(transformers, model.cls)
-    return cls(cls.config_class(**model.config)).eval()
+    config = model.config
+    if model.cls.startswith("Detr"):
+        # Its own default backbone is fetched from the Hub.
+        resnet = transformers.ResNetConfig(out_features=["stage4"])
+        config = config | {"use_timm_backbone": False, "use_pretrained_backbone": False, "backbone": None}
+        config = config | {"backbone_config": resnet}
+    return cls(cls.config_class(**config)).eval()
+
+
+def save(name: str, folder: Path) -> None:
+    """Writes the model, in shards of 2 GB, and its processor to a new folder."""
+    import transformers
+
+    folder.mkdir(parents=True)
+    made(name).save_pretrained(folder, max_shard_size="2GB")
+    if MODELS[name].processor is not None:
+        cls, settings = MODELS[name].processor
+        getattr(transformers, cls)(**settings).save_pretrained(folder)
 
 
 if __name__ == "__main__":
-    name, folder = sys.argv[1:]
-    Path(folder).mkdir(parents=True)
-    made(name).save_pretrained(folder, max_shard_size="2GB")
+    save(sys.argv[1], Path(sys.argv[2]))
