@@ -1,6 +1,7 @@
-//! What a child process may change: the folders that it is given, and no network unless that was requested.
+//! What a child process may change: the folders that it is given, and no network unless that was requested. What it may
+//! read: all, or all but a folder.
 //!
-//! The kernel holds the child and all that it starts to that, root too (Landlock, Linux 5.13). Reading stays free. What
+//! The kernel holds the child and all that it starts to that, root too (Landlock, Linux 5.13). What
 //! Landlock does not see is in docs/security.md: modes and times of files, hard links inside a granted folder. UDP ends in a
 //! network namespace of its own where one may be made.
 
@@ -37,6 +38,40 @@ pub struct Grants {
     /// Files and folders that it may write to, with all below them.
     pub write: Vec<PathBuf>,
     pub tcp: Tcp,
+    /// What it may not read. A Python server's jobs read everything.
+    #[serde(skip)]
+    pub hidden: Option<Hidden>,
+}
+
+/// A folder whose files a child does not read; names and sizes it sees.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hidden {
+    /// Absolute, and without links.
+    pub folder: PathBuf,
+    /// Files and folders that it reads all the same, with all below them. Those that are not there are left out.
+    pub shown: Vec<PathBuf>,
+}
+
+impl Hidden {
+    /// What may be read: all that lies around the folder, and what is shown of it.
+    ///
+    /// Landlock grants and never denies, so everything beside the folder, and beside each folder around it, is named. A
+    /// link is left out: what it leads to is named where it lies.
+    #[cfg(target_os = "linux")]
+    fn readable(&self) -> Vec<PathBuf> {
+        let mut readable = self.shown.clone();
+        for inner in self.folder.ancestors() {
+            let beside = inner.parent().and_then(|outer| fs::read_dir(outer).ok());
+            let beside = beside
+                .into_iter()
+                .flatten()
+                .flatten()
+                .filter(|entry| entry.path() != inner)
+                .filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_symlink()));
+            readable.extend(beside.map(|entry| entry.path()));
+        }
+        readable
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,7 +90,7 @@ impl Grants {
         let own = write.into_iter().map(Path::to_owned);
         Self {
             write: own.chain(devices().iter().cloned()).collect(),
-            tcp: Tcp::Denied,
+            ..Self::default()
         }
     }
 
@@ -64,11 +99,16 @@ impl Grants {
         Self {
             write: vec!["/".into()],
             tcp: Tcp::Allowed,
+            hidden: None,
         }
     }
 
     pub fn with_tcp(self, tcp: Tcp) -> Self {
         Self { tcp, ..self }
+    }
+
+    pub fn without(self, hidden: Option<Hidden>) -> Self {
+        Self { hidden, ..self }
     }
 
     /// Whether nothing is kept from the child.

@@ -9,7 +9,7 @@ use landlock::{
     RulesetCreatedAttr, Scope,
 };
 
-use super::{Enforced, Grants, Tcp, capabilities, filter, network};
+use super::{Enforced, Grants, Hidden, Tcp, capabilities, filter, network};
 
 /// The newest version that is known here; an older kernel drops what it lacks.
 const NEWEST: ABI = ABI::V9;
@@ -45,7 +45,11 @@ impl Confinement {
         if !Enforced::here().is_some() {
             return Ok(None);
         }
-        let writing = AccessFs::from_write(NEWEST);
+        let mut writing = AccessFs::from_write(NEWEST);
+        if grants.hidden.is_some() {
+            // What may be written may be read again.
+            writing |= AccessFs::ReadFile;
+        }
         let mut rules = Ruleset::default().handle_access(writing).map_err(failed)?;
         if grants.tcp != Tcp::Allowed {
             let handled = match grants.tcp {
@@ -75,6 +79,13 @@ impl Confinement {
             };
             let beneath = PathBeneath::new(PathFd::new(path).map_err(failed)?, access);
             rules = rules.add_rule(beneath).map_err(failed)?;
+        }
+        for path in grants.hidden.iter().flat_map(Hidden::readable) {
+            // It may have gone since it was listed.
+            if let Ok(path) = PathFd::new(path) {
+                let reading = PathBeneath::new(path, AccessFs::ReadFile);
+                rules = rules.add_rule(reading).map_err(failed)?;
+            }
         }
         if let Tcp::Port(port) = grants.tcp {
             rules = rules
@@ -314,6 +325,44 @@ print("escaped by", done)
             );
         }
         assert_eq!(fs::read_to_string(at("theirs")).unwrap(), "x");
+    }
+
+    #[test]
+    fn a_child_reads_all_but_what_is_hidden() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let at = |name: &str| root.join(name);
+        for name in [
+            "hidden/kept/file",
+            "hidden/shown/file",
+            "hidden/own/file",
+            "beside/file",
+        ] {
+            fs::create_dir_all(at(name).parent().unwrap()).unwrap();
+            fs::write(at(name), "x").unwrap();
+        }
+        std::os::unix::fs::symlink("hidden", at("link")).unwrap();
+        let grants = Grants::folders([at("hidden/own").as_path()]).without(Some(Hidden {
+            folder: at("hidden"),
+            shown: vec![at("hidden/shown"), at("hidden/gone")],
+        }));
+        let allowed = "cat file ../shown/file ../../beside/file /etc/hostname /proc/self/comm > made && cat made | \
+                       cat /dev/stdin && ls ../kept && test -s ../kept/file && bash -c 'echo nested'";
+        let Some((ok, said)) = run(allowed, &at("hidden/own"), &grants) else {
+            return; // nothing is in force
+        };
+        assert!(ok && said.ends_with("file\nnested\n"), "{said}");
+        for denied in [
+            "cat ../kept/file",
+            "cat < ../../link/kept/file",
+            "cd ../kept; (cat file) & wait $!",
+            "ln -s ../kept/file there; cat there",
+            "bash ../kept/file",
+            "ln ../kept/file here && cat here",
+        ] {
+            let (ok, said) = run(denied, &at("hidden/own"), &grants).unwrap();
+            assert!(!ok, "{denied}: {said}");
+        }
     }
 
     #[test]

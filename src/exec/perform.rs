@@ -306,7 +306,7 @@ impl Performer<'_> {
             task.step.timeout_seconds,
             task.step.transient_codes(),
         );
-        for text in worker::warnings(&task.step.name, &judged.facts) {
+        if let Some(text) = worker::left_behind(&task.step.name, &judged.facts) {
             self.listener.tell(Event::Warning { text });
         }
         let judged = confined(placed(judged, task));

@@ -7,7 +7,7 @@ pub static COMMAND: Command = Command;
 
 impl StepKind for Command {
     known_as!("command": Rust "step/command.rs", "worker/command.rs", "worker/inputs.rs", "worker/outputs.rs",
-        "worker/sandbox.rs", "worker/spawn", "confine");
+        "worker/sandbox.rs", "worker/project.rs", "confine");
 
     /// A program of unknown make may produce native code.
     fn is_native(&self) -> bool {

@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::confine::{Confinement, Enforced};
 use crate::runtime::{JobOutput, JobStatus};
@@ -14,22 +14,18 @@ use crate::step::CommandCall;
 use crate::worker::inputs::{Gone, NotLaid, lay_in};
 use crate::worker::outputs::{Refused, take_out};
 use crate::worker::oversee::{Overseer, Verdict};
-use crate::worker::process::{Group, poll, readable, tail};
-use crate::worker::reads::{self, Project, Reads, Watch};
+use crate::worker::process::{Group, poll, readable, speak_to, tail};
+use crate::worker::project::Project;
 use crate::worker::redact::Redact;
 use crate::worker::said::Said;
 use crate::worker::sandbox::{Sandbox, grants};
-use crate::worker::spawn::{Program, start};
 use crate::worker::{Ended, Limits, TICK};
 
 /// A hint for commands that the sandbox denied something.
-const HINT: &str = "; hint: a step writes to its own folders only, and opens no connection; \
-                    `writable` names other folders, `network: true` allows TCP";
+const HINT: &str = "; hint: a step reads files of the project that `inputs` names, writes to its own folders only, and \
+                    opens no connection; `writable` names other folders, `network: true` allows TCP";
 
-/// How long the end of a step waits for processes that were killed to be gone.
-const DYING: Duration = Duration::from_millis(20);
-
-/// The places where the programs of a run work, and which files they should have declared.
+/// The places where the programs of a run work, and whose files they must declare.
 pub struct Workplace {
     /// The folder of the working folders, which is removed with the run.
     pub sandboxes: PathBuf,
@@ -92,22 +88,22 @@ fn run_in(
 ) -> Result<(Ended, Files), Box<Ended>> {
     let failed = |why: String| JobOutput::failed(JobStatus::Error, why);
     let program = &call.argv[0];
-    let mut reads = Reads::new(&workplace.project, &call.inputs, &sandbox.cwd);
-    let mut running = Running::start(call, sandbox, &mut reads, limits.log)
+    let mut running = Running::start(call, sandbox, &workplace.project, limits.log)
         .map_err(|e| Ended::Answered(failed(format!("failed to start `{program}`: {e}"))))?;
-    let ended = running.wait(limits, &mut reads);
+    let ended = running.wait(limits);
     let End {
-        watched,
         is_quiet,
         left,
         log,
         peak_rss_bytes,
-    } = running.finish(&mut reads);
+    } = running.finish();
     let mut facts = json!({"argv": call.argv});
     if let Some(peak) = peak_rss_bytes {
         facts["peak_rss_bytes"] = peak.into();
     }
-    reads::tell(&mut facts, &watched, &reads, &left);
+    if !left.is_empty() {
+        facts[LEFT_BEHIND] = json!(left);
+    }
     let status = ended?;
     log.map_err(|e| {
         Ended::Broken(format!(
@@ -155,16 +151,27 @@ fn run_in(
     Ok((Ended::Answered(JobOutput { facts, ..output }), files))
 }
 
+/// The fact that lists, by name, the processes that a step left running.
+const LEFT_BEHIND: &str = "left_behind";
+
+/// The warning about a step whose facts say that it left processes running.
+pub fn left_behind(step: &str, facts: &Value) -> Option<String> {
+    let left = facts[LEFT_BEHIND].as_array()?;
+    let names: Vec<_> = left.iter().filter_map(Value::as_str).collect();
+    Some(format!(
+        "{step} left processes running ({}); they were ended with it; hint: start a service that is to go on before orch",
+        names.join(", ")
+    ))
+}
+
 /// A program at work.
 struct Running<'a> {
     group: Group,
     said: Said<'a>,
-    watch: Result<Watch, String>,
 }
 
 /// What is known when it is over.
 struct End {
-    watched: Result<(), String>,
     /// Whether nobody is left, as far as is known, who could write to an output.
     is_quiet: bool,
     /// Processes that had left the group and were ended with it, by name.
@@ -177,7 +184,7 @@ impl<'a> Running<'a> {
     fn start(
         call: &CommandCall,
         sandbox: &Sandbox,
-        reads: &mut Reads<'_>,
+        project: &Project,
         log: &'a Path,
     ) -> std::io::Result<Self> {
         let mut env: Vec<(OsString, OsString)> = vec![
@@ -201,33 +208,22 @@ impl<'a> Running<'a> {
             ))
         });
         let said = Said::new(log)?.without(Redact::of(declared));
-        let confinement = Confinement::of(&grants(&call.access, &sandbox.folders())?)?;
-        let program = Program {
-            argv: &call.argv,
-            env,
-            cwd: &sandbox.cwd,
-            output: said.output(),
-            confinement: confinement.as_ref(),
-        };
-        let mut filter = reads::filter();
-        let started = start(&program, filter.as_mut().ok())?;
-        // Its own start is not asked about.
-        reads.note(std::os::unix::ffi::OsStrExt::as_bytes(
-            started.file.as_os_str(),
-        ));
-        Ok(Self {
-            group: started.group,
-            said,
-            watch: filter.and_then(|filter| filter.watch()),
-        })
+        let path = env.iter().find(|(name, _)| name == "PATH");
+        let hidden = project.hidden_from(call, path.map(|(_, path)| path.as_os_str()));
+        let grants = grants(&call.access, &sandbox.folders())?.without(hidden);
+        let mut command = Command::new(&call.argv[0]);
+        command
+            .args(&call.argv[1..])
+            .current_dir(&sandbox.cwd)
+            .env_clear()
+            .envs(env);
+        speak_to(command.stdin(Stdio::null()), said.output())?;
+        let group = Group::spawn(&mut command, Confinement::of(&grants)?)?;
+        Ok(Self { group, said })
     }
 
-    /// Waits for its end, hears what it says and sees what it reads; ends it when it must end.
-    fn wait(
-        &mut self,
-        limits: &Limits<'_>,
-        reads: &mut Reads<'_>,
-    ) -> Result<ExitStatus, Box<Ended>> {
+    /// Waits for its end and takes in its output; ends it when it must end.
+    fn wait(&mut self, limits: &Limits<'_>) -> Result<ExitStatus, Box<Ended>> {
         let mut overseer = Overseer::new(limits);
         overseer.watch(self.group.leader());
         let broken = |e: std::io::Error| {
@@ -237,23 +233,11 @@ impl<'a> Running<'a> {
         };
         let mut nap = Duration::from_micros(200);
         // A negative number is left out by the kernel.
-        let mut fds = [
-            self.group.pidfd().unwrap_or(-1),
-            self.watch.as_ref().map_or(-1, Watch::fd),
-            self.said.fd(),
-        ]
-        .map(readable);
+        let mut fds = [self.group.pidfd().unwrap_or(-1), self.said.fd()].map(readable);
         loop {
             let patience = if fds[0].fd >= 0 { TICK } else { nap };
             poll(&mut fds, patience).map_err(broken)?;
-            let [ended, asked, spoke] = [fds[0].revents, fds[1].revents, fds[2].revents];
-            if asked & libc::POLLIN != 0
-                && let Ok(watch) = &self.watch
-            {
-                watch.answer(reads);
-            } else if asked != 0 {
-                fds[1].fd = -1; // nobody is left who could ask
-            }
+            let [ended, spoke] = [fds[0].revents, fds[1].revents];
             if spoke != 0 {
                 self.said.take_in();
             }
@@ -274,43 +258,23 @@ impl<'a> Running<'a> {
     }
 
     /// Ends what is left of it.
-    fn finish(mut self, reads: &mut Reads<'_>) -> End {
+    fn finish(mut self) -> End {
         let _ = self.group.finish(Duration::ZERO);
+        let mut is_quiet = self.group.is_over();
         let mut left = Vec::new();
-        let (watched, is_over) = match self.watch {
-            Ok(watch) => {
-                let mut is_over = watch.is_over(DYING, reads);
-                if !is_over {
-                    // Whoever is still in the group is being killed, but slow to die; whoever is not, has left it.
-                    let has_left = self.group.is_empty();
-                    left = self.group.sweep();
-                    // Another step that ended at this moment may have found what this one left.
-                    if left.is_empty() && has_left {
-                        left.push("a process".to_owned());
-                    }
-                    is_over = watch.is_over(DYING, reads);
-                }
-                if is_over {
-                    self.group.nobody_is_left();
-                } else {
-                    watch.answer_the_rest();
-                }
-                (Ok(()), is_over)
-            }
-            Err(why) => {
-                left = self.group.sweep();
-                (Err(why), self.group.is_over())
-            }
-        };
-        let is_empty = self.group.is_empty();
-        let is_quiet = is_over || (watched.is_err() && is_empty);
-        let peak_rss_bytes = self.group.peak_rss_bytes();
+        if is_quiet {
+            self.group.nobody_is_left();
+        } else {
+            left = self.group.sweep();
+            // Where the kernel keeps no lists of children, the group is all that is known.
+            is_quiet =
+                self.group.is_over() || (!cfg!(target_os = "linux") && self.group.is_empty());
+        }
         End {
-            watched,
             is_quiet,
             left,
             log: self.said.finish(),
-            peak_rss_bytes,
+            peak_rss_bytes: self.group.peak_rss_bytes(),
         }
     }
 }

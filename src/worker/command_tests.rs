@@ -258,9 +258,10 @@ fn who_leaves_its_group_and_session_is_ended_with_the_step_and_told() {
     let pid_file = place.at("out/pid");
     let facts = place.passes(&escape(&pid_file), &[], &[]);
     assert!(!is_alive(place.pid()));
-    let left = facts["left_behind"].as_array().unwrap();
-    // Another test that ends at the same moment may have found them first.
-    assert!(left[0] == "sh" || left[0] == "a process", "{facts}");
+    // Another test that ends at the same moment may have found it first.
+    if let Some(left) = facts["left_behind"].as_array() {
+        assert!(left[0] == "sh" || left[0] == "sleep", "{facts}");
+    }
     fs::remove_file(&pid_file).unwrap();
     place.fails(&format!("{}; kill -9 $$", escape(&pid_file)), &[]);
     assert!(!is_alive(place.pid()), "after a crash");
@@ -419,78 +420,93 @@ fn a_file_of_a_tree_that_went_is_told_and_nothing_is_run() {
     assert!(!place.at("ran").exists());
 }
 
-#[cfg(all(
-    target_os = "linux",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
-mod watched {
-    use super::*;
-    use serde_json::json;
+#[test]
+fn it_gets_its_arguments_folder_and_streams() {
+    let place = Place::new();
+    let facts = place.passes("pwd > out; echo said >&2; cat; echo $HOME", &[], &["out"]);
+    assert_eq!(
+        facts["argv"][2],
+        "pwd > out; echo said >&2; cat; echo $HOME"
+    );
+    let said = place.said().unwrap();
+    assert!(
+        said.starts_with("said\n") && said.ends_with("/home\n"),
+        "{said:?}"
+    );
+    let taken = fs::read_to_string(place.at("taken/out")).unwrap();
+    assert!(taken.trim_end().ends_with("/cwd"), "{taken}");
+}
 
-    /// False where the kernel or a container refuses, which the facts must say.
-    fn is_watched(facts: &serde_json::Value) -> bool {
-        let reads = facts["reads"].as_str().unwrap();
+#[cfg(target_os = "linux")]
+#[test]
+fn it_leads_a_group_and_inherits_no_signal_setting() {
+    let place = Place::new();
+    // Rust ignores SIGPIPE in its own programs; a program that inherited that would never end in `| head`.
+    let script =
+        "grep -E '^Sig(Blk|Ign)' /proc/self/status; test $(ps -o pgid= -p $$) = $$ && echo leads";
+    place.passes(script, &[], &[]);
+    let said = place.said().unwrap();
+    assert!(said.ends_with("leads\n"), "{said}");
+    let sets = said.lines().filter_map(|line| line.split_once(":\t"));
+    let sets: Vec<_> = sets
+        .map(|(name, set)| (name, u64::from_str_radix(set, 16).unwrap()))
+        .collect();
+    let pipe = 1 << (libc::SIGPIPE - 1);
+    assert!(
+        matches!(sets[..], [("SigBlk", 0), ("SigIgn", ignored)] if ignored & pipe == 0),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn a_script_without_a_first_line_runs_and_what_cannot_be_executed_is_an_error() {
+    let place = Place::new();
+    let bare = place.write("bare", "echo $1");
+    let run = |program: &Path| {
+        let call = CommandCall {
+            argv: vec![program.display().to_string(), "given".to_owned()],
+            ..CommandCall::default()
+        };
+        let log = place.at("logs/one.log");
+        let limits = Limits::of_time(Duration::from_secs(30), &place.cancel, &log);
+        match run_command(&call, &place.workplace, &place.at("out"), &limits).map(|ran| ran.ended) {
+            Ok(Ended::Answered(output)) => output.reason,
+            other => panic!("{other:?}"),
+        }
+    };
+    let why = run(Path::new("no-such-program")).unwrap();
+    assert!(why.contains("No such file or directory"), "{why}");
+    assert!(run(&bare).unwrap().contains("Permission denied"));
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&bare, executable).unwrap();
+    assert_eq!(run(&bare), None);
+    assert_eq!(place.said().unwrap(), "given\n");
+}
+
+#[test]
+fn files_of_the_project_are_read_only_where_they_are_declared() {
+    if !Enforced::here().is_some() {
+        return;
+    }
+    let place = Place::new();
+    let declared = place.write("project/data/in", "x\n");
+    place.write("project/conf/x.txt", "x\n");
+    let project = place.at("project").display().to_string();
+    for script in [
+        format!("cat {project}/conf/x.txt"),
+        format!("read line < {project}/conf/./x.txt"),
+        format!("cd {project}/conf && sh -c 'cat x.txt'"),
+        format!("ln -s {project}/conf/x.txt link && cat link"),
+    ] {
+        let why = place.fails(&script, &[]);
         assert!(
-            reads == "watched" || reads.starts_with("not watched: "),
-            "{facts}"
+            why.contains("denied") && why.ends_with(HINT),
+            "{script}: {why}"
         );
-        reads == "watched"
     }
-
-    #[test]
-    fn undeclared_reads_are_found_in_every_way_of_reading() {
-        let place = Place::new();
-        let file = place.write("project/conf/x.txt", "x\n");
-        let folder = file.parent().unwrap().display().to_string();
-        let tool = place.write("project/conf/tool", "#!/bin/sh\ntrue\n");
-        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        fs::set_permissions(&tool, executable).unwrap();
-        for (script, found) in [
-            (format!("cat {folder}/x.txt"), "conf/x.txt"),
-            (
-                format!("read line < {folder}/../conf/./x.txt"),
-                "conf/x.txt",
-            ),
-            (format!("cd {folder} && cat x.txt"), "conf/x.txt"),
-            (
-                format!("cd /; sh -c \"(cat {folder}/x.txt) & wait\""),
-                "conf/x.txt",
-            ),
-            (format!("{folder}/tool"), "conf/tool"),
-        ] {
-            let facts = place.passes(&script, &[], &[]);
-            if is_watched(&facts) {
-                assert_eq!(facts["undeclared"], json!([found]), "{script}");
-                assert_eq!(facts["undeclared_count"], 1, "{script}");
-            }
-        }
-    }
-
-    #[test]
-    fn what_is_declared_made_listed_or_written_is_no_finding() {
-        let place = Place::new();
-        let declared = place.write("project/data/in", "x");
-        place.write("project/other", "x");
-        let project = place.at("project").display().to_string();
-        let script = format!(
-            "cat in {0}/data/in /etc/hostname; echo y > made; cat made; cat < made > out; ls {0}; test -f {0}/other; \
-             echo z >> {0}/log; cat {0}/missing; true",
-            project
-        );
-        let facts = place.passes(&script, &[("in", declared)], &["out"]);
-        assert!(facts.get("undeclared").is_none(), "{facts}");
-    }
-
-    #[test]
-    fn many_processes_at_a_time_are_all_answered() {
-        let place = Place::new();
-        let file = place.write("project/x", "x").display().to_string();
-        let script =
-            format!("for i in 1 2 3 4 5 6 7 8 9 10 11 12; do cat {file} {file} & done; wait");
-        let facts = place.passes(&script, &[], &[]);
-        assert_eq!(place.said().unwrap().len(), 24);
-        if is_watched(&facts) {
-            assert_eq!(facts["undeclared"], json!(["x"]));
-        }
-    }
+    let script = format!(
+        "cat in {project}/data/in /etc/hostname; echo y > made; cat made; cat < made > out; ls {project}; \
+         test -f {project}/conf/x.txt"
+    );
+    place.passes(&script, &[("in", declared)], &["out"]);
 }

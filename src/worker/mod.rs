@@ -17,12 +17,11 @@ mod oneshot;
 mod outputs;
 mod oversee;
 mod process;
-mod reads;
+mod project;
 mod redact;
 mod said;
 mod sandbox;
 mod server;
-mod spawn;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,7 +30,7 @@ use std::time::{Duration, Instant};
 
 use crate::runtime::JobOutput;
 
-pub use command::{Workplace, run_command};
+pub use command::{Workplace, left_behind, run_command};
 pub use environment::{ARITHMETIC, DIVISION, TIMING, command};
 pub use guard::kill_all;
 pub use inputs::Gone;
@@ -39,7 +38,7 @@ pub use kept::Kept;
 pub use logged::run_logged;
 pub use oneshot::run_oneshot;
 pub use process::tail;
-pub use reads::{Project, warnings};
+pub use project::Project;
 pub use sandbox::grants;
 pub use server::Server;
 

@@ -47,6 +47,7 @@ mod partition;
 mod phone;
 mod profile;
 mod proved;
+mod reads;
 mod ready_files;
 mod ready_onnx;
 mod references;
@@ -65,7 +66,7 @@ mod slots;
 mod quiet;
 #[cfg(target_os = "linux")]
 mod strict;
-mod watched;
+
 mod workflow;
 mod worn;
 #[path = "../support/page.rs"]
