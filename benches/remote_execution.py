@@ -132,8 +132,8 @@ def run(orch: Path, port: int | None, spec: str, slots: int, *, is_sent: bool) -
         begin = time.perf_counter()
         subprocess.run(argv, cwd=folder, check=True, capture_output=True)
         seconds = time.perf_counter() - begin
-        told = subprocess.run([orch, "what-ran", "--json"], cwd=folder, check=True, capture_output=True).stdout
-        steps = json.loads(told)["runs"][0]["steps"]
+        told = subprocess.run([orch, "history", "1", "--json"], cwd=folder, check=True, capture_output=True).stdout
+        steps = json.loads(told)["steps"]
         return seconds, {step["step"]: step["seconds"] for step in steps}
 
 

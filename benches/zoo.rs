@@ -191,7 +191,7 @@ impl Zoo {
 
     /// The journal is begun with the first step that starts. The run is killed then: what it executes is not the question.
     fn run_until_a_step_starts(&self) -> (f64, f64) {
-        let runs = self.dir.join("cache/v2/runs");
+        let runs = self.dir.join("cache/history/runs");
         let journals = || -> BTreeSet<PathBuf> {
             fs::read_dir(&runs)
                 .map(|found| found.flatten().map(|entry| entry.path()).collect())

@@ -393,8 +393,8 @@ fn a_hundred_runs_that_misbehave_leave_a_right_report_and_no_process() {
     assert_eq!(processes_with(&mark), Vec::<u32>::new());
     assert_eq!(carriers(orch), Vec::<u32>::new());
 
-    let runs = sandbox.run(["what-ran", "--json"]).success().json();
-    let steps = runs["runs"][0]["steps"].as_array().unwrap();
+    let run = sandbox.run(["history", "1", "--json"]).success().json();
+    let steps = run["steps"].as_array().unwrap();
     let found: BTreeMap<_, _> = steps
         .iter()
         .map(|step| (step["step"].as_str().unwrap(), step))

@@ -84,7 +84,8 @@ MODELS = {
             "encoder_ffn_dim": 3072,
             "decoder_ffn_dim": 3072,
         },
-        inputs={"input_features": (1, 80, 3000), "decoder_input_ids": (1, 16)},
+        # Without the mask, torch's exporter meets an operator that ONNX lacks; orch's row has none.
+        inputs={"input_features": (1, 80, 3000), "decoder_input_ids": (1, 16), "decoder_attention_mask": (1, 16)},
         outputs=("logits", "encoder_last_hidden_state"),
         processor=("WhisperFeatureExtractor", {}),
     ),

@@ -14,11 +14,6 @@ pub fn history(store: &DiskStore, step: &str) -> Vec<Record> {
     store.history(step, MOST).unwrap_or_default()
 }
 
-/// The folder of the journals of runs.
-pub fn runs_dir(store: &DiskStore) -> PathBuf {
-    store.root().join("runs")
-}
-
 /// The files of a tree, as long as it is there.
 pub(super) fn manifest(store: &DiskStore, tree: &Digest) -> Option<Manifest> {
     store

@@ -18,7 +18,7 @@ use crate::step::StepId;
 
 pub use evidence::{Evidence, FileChange};
 pub use forecast::{Forecast, Total, forecasts};
-pub use held::{history, runs_dir};
+pub use held::history;
 
 /// One link of the chain: what is the matter with a step, and what that comes from.
 #[derive(Debug, Clone, Serialize)]

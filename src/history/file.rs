@@ -8,13 +8,14 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
 
 use crate::base::{Digest, figures, fs as bfs, tree_path};
+use crate::journal;
 use crate::report::{Git, Ran, ReportDoc};
 
 /// The version of the file's shape. An additional field that may be absent needs no other.
@@ -138,6 +139,13 @@ impl RunFile {
 
     /// A file of a run, or a report as `orch run --json` and `matrix.json` have it.
     pub fn read(path: &Path) -> Result<Self> {
+        if let Some(run) = journal::name_of(path) {
+            bail!(
+                "`{}` is the journal of a run, without results\n  hint: those are in `{run}{ENDING}` beside it, once the run has \
+                 ended and if it had cases",
+                path.display()
+            );
+        }
         let bytes =
             fs::read(path).with_context(|| format!("failed to read `{}`", path.display()))?;
         Self::parse(&bytes)

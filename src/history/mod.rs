@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 
 use crate::base::temporary;
+use crate::journal;
 use crate::report::ReportDoc;
 
 pub use file::{About, Executed, Execution, RunFile, name};
@@ -47,9 +48,23 @@ pub struct Reader {
     _lock: Option<File>,
 }
 
-/// Whether a history holds any run. Nothing needs to be installed to tell.
+/// Whether a history holds any run that left its file. Nothing needs to be installed to know it.
 pub fn has_runs(dir: &Path) -> bool {
-    std::fs::read_dir(runs_dir(dir)).is_ok_and(|mut files| files.next().is_some())
+    !file::files(&runs_dir(dir)).is_empty()
+}
+
+/// The runs of a folder of files of runs, newest first: those that left a file, and those that left only a journal.
+pub fn names(runs: &Path) -> Vec<String> {
+    let journals = journal::files(runs).unwrap_or_default();
+    let journals = journals.iter().filter_map(|path| journal::name_of(path));
+    let files = file::files(runs).into_iter().map(|(name, _)| name);
+    let all: BTreeSet<String> = files.chain(journals.map(str::to_owned)).collect();
+    all.into_iter().rev().collect()
+}
+
+/// What a run left when it ended, by its name, from the folder of files of runs.
+pub fn run_file(runs: &Path, name: &str) -> Result<RunFile> {
+    RunFile::read(&file::path(runs, name))
 }
 
 /// The folder of the files of runs, in that of the history.

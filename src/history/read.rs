@@ -17,7 +17,7 @@ use crate::report::compare::{Noise, Noises};
 use crate::report::{Basis, Machine, ReportDoc};
 
 /// A row of `runs`. Moments are RFC 3339, UTC.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunRow {
     pub run: String,
     pub started: String,
@@ -39,6 +39,9 @@ pub struct RunRow {
     pub failed: Option<u32>,
     /// Its cases that were executed by itself.
     pub measured: u32,
+    /// Where it left only a journal: `killed`, `goes on`, `interrupted`, or `ended` of one without cases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
     /// What its models compute with, a line each; only where that was requested ([`Reader::models`]).
     #[serde(default)]
     pub weights: Vec<String>,

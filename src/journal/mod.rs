@@ -1,5 +1,5 @@
 //! What each run executed: one file of JSON lines per run, written while the run goes on, so that a run that was killed
-//! shows too how far it came.
+//! shows too how far it came. It lies beside the file that the run leaves in the history when it ends, under the same name.
 //!
 //! A run that executes nothing leaves none. A journal is a run_log: it knows no plan, and nothing is ever decided by it.
 
@@ -16,7 +16,7 @@ use crate::event::Holds;
 use crate::record::Outcome;
 
 pub use follow::{Ended, Follow};
-pub use read::{Run, files, read, runs};
+pub use read::{Run, files, name_of, path, read, runs};
 pub use write::Journal;
 
 /// How many runs are kept, and how many bytes of them; the newest stays in any case.
@@ -36,7 +36,7 @@ pub(crate) enum Line {
 }
 
 /// The first line.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Head {
     /// The version of the file's shape.
     pub version: u32,
@@ -53,7 +53,7 @@ pub struct Head {
 }
 
 /// One execution of a step. Times are seconds since the run began.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ran {
     pub step: String,
     /// None if it could not even start.

@@ -10,7 +10,9 @@ use anyhow::Context as _;
 use crate::journal::{End, Head, Installed, Line, Ran};
 use crate::record::Outcome;
 
-/// A run as its journal tells it.
+const ENDING: &str = ".jsonl";
+
+/// A run as its journal has it.
 pub struct Run {
     pub head: Head,
     /// The steps in the order in which they ended.
@@ -32,33 +34,37 @@ pub fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
         other => other?,
     };
     let paths = entries.flatten().map(|entry| entry.path());
-    let mut found: Vec<_> = paths
-        .filter(|path| path.extension().is_some_and(|e| e == "jsonl"))
-        .collect();
+    let mut found: Vec<_> = paths.filter(|path| name_of(path).is_some()).collect();
     found.sort_by(|a, b| b.cmp(a));
     Ok(found)
 }
 
-/// The runs of a folder, newest first, with their ids. One that was killed before its first line reached the disk counts for
-/// nothing.
-pub fn runs(
-    dir: &Path,
-) -> anyhow::Result<impl Iterator<Item = anyhow::Result<(String, Run)>> + use<>> {
+/// The runs of a folder, newest first. One that was killed before its first line reached the disk counts for nothing.
+pub fn runs(dir: &Path) -> anyhow::Result<impl Iterator<Item = anyhow::Result<Run>> + use<>> {
     let files = files(dir).with_context(|| format!("failed to list `{}`", dir.display()))?;
     Ok(files.into_iter().filter_map(|path| {
-        let id = path
-            .file_stem()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
         let run = read(&path).with_context(|| format!("failed to read `{}`", path.display()));
-        run.map(|run| Some((id, run?))).transpose()
+        run.transpose()
     }))
 }
 
-/// None if the file does not even say which run it is of.
+/// The path of a run's journal.
+pub fn path(dir: &Path, run: &str) -> PathBuf {
+    dir.join(format!("{run}{ENDING}"))
+}
+
+/// The name of the run whose journal has this path; None if it is no journal. Names of runs begin with a year.
+pub fn name_of(path: &Path) -> Option<&str> {
+    let name = path.file_name()?.to_str()?.strip_suffix(ENDING)?;
+    (name.starts_with(|c: char| c.is_ascii_digit()) && name.contains('-')).then_some(name)
+}
+
+/// None if there is no such file, or it does not even say which run it is of.
 pub fn read(path: &Path) -> io::Result<Option<Run>> {
-    let file = File::open(path)?;
+    let file = match File::open(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
     let goes_on = matches!(file.try_lock_shared(), Err(fs::TryLockError::WouldBlock));
     let bytes = fs::read(path)?;
     let mut lines = bytes

@@ -26,7 +26,8 @@ fn what_is_read_is_what_happened() {
     let dir = tempfile::tempdir().unwrap();
     let start = Instant::now();
     let journal = Journal::new(
-        dir.path().join("runs"),
+        &dir.path().join("runs"),
+        "20260102T030405.678Z-1a",
         head("2026-01-02T03:04:05.678Z"),
         start,
     );
@@ -84,7 +85,7 @@ fn what_is_read_is_what_happened() {
 #[test]
 fn a_torn_last_line_is_counted_and_the_rest_read() {
     let dir = tempfile::tempdir().unwrap();
-    let journal = Journal::new(dir.path().to_owned(), head("2026"), Instant::now());
+    let journal = Journal::new(dir.path(), "2026-1a", head("2026"), Instant::now());
     journal.tell(began("a"));
     journal.finish(1.0, false, 0).unwrap();
     let path = files(dir.path()).unwrap().remove(0);
@@ -99,15 +100,14 @@ fn a_torn_last_line_is_counted_and_the_rest_read() {
 #[test]
 fn the_oldest_make_room() {
     let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("notes.jsonl"), "theirs").unwrap();
     for n in 0..KEPT + 5 {
-        let journal = Journal::new(
-            dir.path().to_owned(),
-            head(&format!("2026-{n:03}")),
-            Instant::now(),
-        );
+        let name = format!("2026{n:03}-1a");
+        let journal = Journal::new(dir.path(), &name, head("2026"), Instant::now());
         journal.tell(began("a"));
         journal.finish(1.0, false, 0).unwrap();
     }
+    assert!(dir.path().join("notes.jsonl").exists());
     let kept = files(dir.path()).unwrap();
     assert_eq!(kept.len(), KEPT);
     assert!(

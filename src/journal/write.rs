@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Instant;
 
-use crate::base::lock;
+use crate::base::{fs as bfs, lock};
 use crate::event::{Event, Listener};
 use crate::journal::follow::Ended;
-use crate::journal::{End, Follow, Head, KEPT, KEPT_BYTES, Line};
+use crate::journal::{End, Follow, Head, KEPT, KEPT_BYTES, Line, path};
 use crate::record::Outcome;
 
 pub struct Journal {
-    dir: PathBuf,
+    path: PathBuf,
     head: Head,
     state: Mutex<State>,
 }
@@ -29,8 +29,8 @@ struct State {
 }
 
 impl Journal {
-    /// Nothing is written yet: most runs find everything up to date.
-    pub fn new(dir: PathBuf, head: Head, start: Instant) -> Self {
+    /// The journal of the run `name`, in the folder `dir`. Nothing is written yet: most runs find everything up to date.
+    pub fn new(dir: &Path, name: &str, head: Head, start: Instant) -> Self {
         let state = State {
             follow: Follow::new(start),
             file: None,
@@ -39,7 +39,7 @@ impl Journal {
             error: None,
         };
         Self {
-            dir,
+            path: path(dir, name),
             head,
             state: Mutex::new(state),
         }
@@ -62,7 +62,7 @@ impl Journal {
     }
 
     fn open(&self, state: &mut State) {
-        match create(&self.dir, &self.head.started) {
+        match create(&self.path) {
             Ok(file) => {
                 state.file = Some(file);
                 state.push(&Line::Run(self.head.clone()));
@@ -130,14 +130,10 @@ impl Listener for Journal {
 }
 
 /// A new file, locked for as long as this process lives: so a reader knows a run that goes on from one that was killed.
-fn create(dir: &Path, started: &str) -> io::Result<File> {
+fn create(path: &Path) -> io::Result<File> {
+    let dir = bfs::parent(path);
     fs::create_dir_all(dir)?;
     prune(dir)?;
-    let moment: String = started
-        .chars()
-        .filter(|c| c.is_ascii_alphanumeric() || *c == '.')
-        .collect();
-    let path = dir.join(format!("{moment}-{}.jsonl", std::process::id()));
     let file = File::options().append(true).create(true).open(path)?;
     file.lock()?;
     Ok(file)

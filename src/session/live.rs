@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use crate::event::Event;
-use crate::history::runs_dir;
 use crate::report::site::{self, Files};
 use crate::report::{ReportDoc, Trends, html, json};
-use crate::session::{Ask, Locations, Request, Session, absolute, history_dir, trends};
+use crate::session::{Ask, Locations, Request, Session, absolute, runs_dir, trends};
 use crate::store::{DiskStore, LogExtent};
 
 /// Pages of a large spec take their time: they are made at most for a third of it.
@@ -130,9 +129,7 @@ impl Live {
         let report = html::render_with(&doc, &trends)?;
         let files = project.files.iter().map(|file| file.path.clone());
         // A run leaves its file there when it ends.
-        let files = files
-            .chain([runs_dir(&history_dir(&self.locations)?)])
-            .collect();
+        let files = files.chain([runs_dir(&self.locations)?]).collect();
         Ok((
             Pages {
                 report,

@@ -61,7 +61,7 @@ pub use own::Own;
 pub use probes::Probes;
 pub use profile::Profiled;
 pub use project::{Project, spec};
-pub use recorded::{history_dir, kept_history, trends};
+pub use recorded::{history_dir, kept_history, runs_dir, trends};
 pub use request::{Locations, Request, Settings, Sweep};
 pub use run::Run;
 pub use scope::Planned;

@@ -35,19 +35,23 @@ pub fn history_dir(locations: &Locations) -> anyhow::Result<PathBuf> {
     Ok(absolute(&locations.cache_dir)?.join("history"))
 }
 
+/// The folder of the files of runs: the journal of each, and what it left when it ended.
+pub fn runs_dir(locations: &Locations) -> anyhow::Result<PathBuf> {
+    Ok(history::runs_dir(&history_dir(locations)?))
+}
+
 impl Recording {
     /// None of a plan without cases: nothing is measured by it.
-    pub(super) fn begin(planned: &Planned, spec: &str, started: &str) -> Option<Self> {
+    pub(super) fn begin(planned: &Planned, spec: &str, run: &str, started: &str) -> Option<Self> {
         if planned.project.plan.cases.is_empty() {
             return None;
         }
         // The repository that holds the spec is the one that is meant.
         let folder = parent(Path::new(spec)).to_owned();
-        let started = started.to_owned();
         let asked = Some(std::thread::spawn(move || git::head(&folder)));
         Some(Self {
-            run: history::name(&started),
-            started,
+            run: run.to_owned(),
+            started: started.to_owned(),
             clock: Instant::now(),
             asked,
             git: None,
@@ -100,8 +104,7 @@ impl Recording {
             .ids()
             .filter_map(|id| executed(&plan.step(id).name, &finished.results[id.0 as usize]))
             .collect();
-        let written =
-            history_dir(&session.locations).and_then(|dir| file.write(&history::runs_dir(&dir)));
+        let written = runs_dir(&session.locations).and_then(|dir| file.write(&dir));
         match written {
             Ok(_) => Some(Recorded {
                 run: file.about.run,
@@ -144,11 +147,7 @@ pub(super) fn repeat(
         ..About::default()
     };
     let written = about.git.is_some()
-        && history_dir(locations).is_ok_and(|dir| {
-            RunFile::new(about, None)
-                .write(&history::runs_dir(&dir))
-                .is_ok()
-        });
+        && runs_dir(locations).is_ok_and(|dir| RunFile::new(about, None).write(&dir).is_ok());
     if written {
         // Otherwise the next run only leaves these words once more.
         let _ = memo.stands_for(path, revision);

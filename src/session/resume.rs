@@ -6,10 +6,9 @@
 use std::collections::BTreeMap;
 
 use crate::base::figures::counted;
-use crate::explain;
 use crate::journal::{self, Run};
 use crate::record::Outcome;
-use crate::session::{Planned, Session, Tell, run_log, usage};
+use crate::session::{Planned, Session, Tell, run_log, runs_dir, usage};
 
 const FLAG: &str = " --resume";
 
@@ -71,8 +70,8 @@ fn cut_off(session: &Session, command: &str) -> anyhow::Result<Vec<Run>> {
     let folder = run_log::folder();
     let command = plain(command);
     let mut found: Vec<Run> = Vec::new();
-    for run in journal::runs(&explain::runs_dir(&session.store))? {
-        let (_, run) = run?;
+    for run in journal::runs(&runs_dir(&session.locations)?)? {
+        let run = run?;
         if run.head.folder != folder || plain(&run.head.command) != command {
             continue;
         }
@@ -102,7 +101,7 @@ fn cut_off(session: &Session, command: &str) -> anyhow::Result<Vec<Run>> {
     if found.is_empty() {
         usage!(
             "nothing is to be resumed: no run of this command line is on record\n  line: {command}\n  folder: {folder}\n  \
-             hint: `orch what-ran --runs` lists those that are; a run is resumed with the same arguments and --resume"
+             hint: `orch history` lists those that are; a run is resumed with the same arguments and --resume"
         );
     }
     Ok(found)

@@ -1,6 +1,5 @@
 //! A plan performed: its steps, its journal, what is shared with other machines, what people look at, and the memo.
 
-use crate::base::figures;
 use crate::device::{Host, free_memory};
 use crate::event::{Event, Listener};
 use crate::exec::{self, Context, Finished, How, Options};
@@ -53,15 +52,15 @@ impl Session {
             routing,
             ..self.options(&planned, settings)
         };
-        let run_log = RunLog::new(listener, self, &options, settings);
+        let run_log = RunLog::new(listener, self, &options, settings)?;
         let before = Removals::of(&self.store);
-        let began = figures::exactly_now();
         // What is not to be said of a report is not begun: steps chosen by name leave none.
         let last = planned
             .has_pages
-            .then(|| LastRun::begin(&options.out_dir, &began))
+            .then(|| LastRun::begin(&options.out_dir, &run_log.head.started))
             .transpose()?;
-        let mut recording = Recording::begin(&planned, &options.spec, &began);
+        let mut recording =
+            Recording::begin(&planned, &options.spec, &run_log.run, &run_log.head.started);
         let sharing = Sharing::open(settings, &self.store, &run_log)?;
         let remote = sharing.remote();
         let away = away.as_deref();

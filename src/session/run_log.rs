@@ -8,10 +8,10 @@ use anyhow::Context as _;
 use crate::base::figures;
 use crate::event::{Event, Listener};
 use crate::exec::Options;
-use crate::explain;
+use crate::history;
 use crate::journal::{Head, Journal};
 use crate::plan::Plan;
-use crate::session::{Session, Settings};
+use crate::session::{Session, Settings, runs_dir};
 use crate::trace::Recorder;
 
 /// The folder in which the command was given.
@@ -30,7 +30,9 @@ pub(super) struct RunLog<'a> {
     listener: &'a dyn Listener,
     start: Instant,
     memory: u64,
-    head: Head,
+    /// The run's name in the history.
+    pub(super) run: String,
+    pub(super) head: Head,
     journal: Journal,
     trace: Option<(PathBuf, Recorder)>,
 }
@@ -41,7 +43,7 @@ impl<'a> RunLog<'a> {
         session: &Session,
         options: &Options,
         settings: &Settings,
-    ) -> Self {
+    ) -> anyhow::Result<Self> {
         let start = Instant::now();
         let head = Head {
             version: VERSION,
@@ -52,19 +54,22 @@ impl<'a> RunLog<'a> {
             jobs: options.jobs,
             again: options.again(),
         };
-        let journal = Journal::new(explain::runs_dir(&session.store), head.clone(), start);
+        let run = history::name(&head.started);
+        let runs = runs_dir(&session.locations)?;
+        let journal = Journal::new(&runs, &run, head.clone(), start);
         let trace = settings
             .trace
             .clone()
             .map(|path| (path, Recorder::new(start)));
-        Self {
+        Ok(Self {
             listener,
             start,
             memory: options.memory,
+            run,
             head,
             journal,
             trace,
-        }
+        })
     }
 
     /// Closes the journal and writes the trace, also of a run that ended badly. A journal that could not be written is
@@ -77,7 +82,7 @@ impl<'a> RunLog<'a> {
             .finish(self.start.elapsed().as_secs_f64(), interrupted, hits)
         {
             let text =
-                format!("the journal of this run was not kept, so `orch what-ran` lacks it: {e}");
+                format!("the journal of this run was not kept, so `orch history` lacks it: {e}");
             self.listener.tell(Event::Warning { text });
         }
         let Some((path, recorder)) = &self.trace else {

@@ -39,9 +39,9 @@ fn what_cannot_be_written_is_known_before_anything_runs() {
         }
     }
     sandbox
-        .run(["what-ran"])
-        .code(3)
-        .stderr_has("no run is on record");
+        .run(["history", "1"])
+        .code(2)
+        .stderr_has("no run is called `1`");
     sandbox.write("specs/model.yaml", WITHOUT_DEVICE);
     sandbox
         .run(["verify", "specs/model.yaml", "--out-dir", "plain/x"])
@@ -56,7 +56,10 @@ fn what_cannot_be_written_is_known_before_anything_runs() {
     sandbox
         .run(["run", "specs/all.yaml", "--trace", "/dev/null"])
         .success();
-    sandbox.run(["what-ran"]).success().stdout_has("command:a");
+    sandbox
+        .run(["history", "1"])
+        .success()
+        .stdout_has("command:a");
 }
 
 /// Each place where a file's name is given, with one that cannot be.

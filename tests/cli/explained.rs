@@ -310,27 +310,29 @@ fn a_log_says_what_the_process_said_and_how_it_ended() {
 }
 
 #[test]
-fn what_ran_tells_the_executed_steps_in_order_with_their_reproducers() {
+fn the_history_shows_the_executed_steps_of_a_run_in_order_with_their_reproducers() {
     let sandbox = chain();
     sandbox
-        .run(["what-ran"])
-        .code(3)
-        .stderr_has("no run is on record");
+        .run(["history"])
+        .success()
+        .stderr_has("no run is recorded yet");
+    for which in ["0", "1"] {
+        sandbox
+            .run(["history", which])
+            .code(2)
+            .stderr_has(&format!("no run is called `{which}`"));
+    }
+    let listed = sandbox.run(["history", "--json"]).success().json();
+    assert_eq!(listed, json!([]));
     sandbox
-        .run(["what-ran", "--run", "0"])
+        .run(["what-ran", "--failed"])
         .code(2)
-        .stderr_has("no run is called `0`");
-    assert_eq!(
-        sandbox.run(["what-ran", "--json"]).success().json(),
-        json!({"runs": []})
-    );
+        .stderr_has("`orch history 1` lists what the last run executed");
     sandbox.run(["run", "spec.yaml", "--jobs", "2"]).success();
     sandbox.write("data/seed.txt", "9");
     sandbox.run(RUN).code(1);
     sandbox.run(["plan", "spec.yaml"]).success();
-    let document = sandbox.run(["what-ran", "--json"]).success().json();
-    let last = &document["runs"][0];
-    assert_eq!(document["runs"].as_array().unwrap().len(), 1);
+    let last = sandbox.run(["history", "1", "--json"]).success().json();
     assert_eq!(
         (&last["state"], &last["command"]),
         (&json!("ended"), &json!("orch run spec.yaml"))
@@ -360,56 +362,37 @@ fn what_ran_tells_the_executed_steps_in_order_with_their_reproducers() {
             .ends_with(" --step 'command:config' --rerun 'command:config'")
     );
     assert_eq!(step["key"].as_str().unwrap().len(), 64);
-    let first = sandbox
-        .run(["what-ran", "--run", "2", "--json"])
-        .success()
-        .json();
-    assert_eq!(
-        (&first["runs"][0]["executed"], &first["runs"][0]["jobs"]),
-        (&json!(3), &json!(2))
-    );
-    let id = first["runs"][0]["id"].as_str().unwrap();
-    assert_eq!(
-        sandbox
-            .run(["what-ran", "--run", id, "--json"])
-            .success()
-            .json(),
-        first
-    );
+    let first = sandbox.run(["history", "2", "--json"]).success().json();
+    assert_eq!((&first["executed"], &first["jobs"]), (&json!(3), &json!(2)));
+    let name = first["run"].as_str().unwrap();
+    for named in [name, &name[..22]] {
+        let found = sandbox.run(["history", named, "--json"]).success().json();
+        assert_eq!(found, first);
+    }
     sandbox
-        .run(["what-ran", "--run", "3"])
+        .run(["history", "3"])
         .code(2)
         .stderr_has("no run is called `3`");
-    let failed = sandbox.run(["what-ran", "--failed"]).success();
+    let failed = sandbox.run(["history", "1", "--failed"]).success();
     failed
         .stdout_has("FAIL  command:size")
+        .stdout_has("3 steps executed (2 PASS, 1 FAIL)")
         .stdout_has("bad nine")
         .stdout_lacks("command:model");
-    assert_eq!(
-        sandbox
-            .run(["what-ran", "--since", "2020-01-01", "--json"])
-            .success()
-            .json()["runs"]
-            .as_array()
-            .unwrap()
-            .len(),
-        2
-    );
-    assert_eq!(
-        sandbox
-            .run(["what-ran", "--since", "2199-01-01", "--json"])
-            .success()
-            .json()["runs"],
-        json!([])
-    );
+    let since = |day: &str| {
+        let listed = sandbox.run(["history", "--since", day, "--json"]);
+        listed.success().json().as_array().unwrap().len()
+    };
+    assert_eq!((since("2020-01-01"), since("2199-01-01")), (2, 0));
     sandbox
-        .run(["what-ran", "--since", "soon"])
+        .run(["history", "--since", "soon"])
         .code(2)
         .stderr_has("is not a date");
     sandbox
-        .run(["what-ran", "--runs"])
+        .run(["history"])
         .success()
-        .stdout_has("3 steps executed (2 PASS, 1 FAIL)")
+        .stdout_has(name)
+        .stdout_has("orch run spec.yaml --jobs 2")
         .stdout_lacks("--rerun");
 }
 
@@ -417,10 +400,10 @@ fn what_ran_tells_the_executed_steps_in_order_with_their_reproducers() {
 fn a_null_run_leaves_no_journal() {
     let sandbox = chain();
     sandbox.run(RUN).success();
-    let before = sandbox.stored_files("runs");
+    let before = sandbox.journals();
     assert_eq!(before.len(), 1);
     sandbox.run(RUN).success();
-    assert_eq!(sandbox.stored_files("runs"), before);
+    assert_eq!(sandbox.journals(), before);
 }
 
 /// Two steps that sleep until they are ended.
@@ -433,14 +416,13 @@ fn sleepers(marker: &str) -> Sandbox {
 
 #[test]
 fn a_run_that_is_killed_shows_how_far_it_came() {
-    let marker = marker("what-ran");
+    let marker = marker("history");
     let sandbox = sleepers(&marker);
     let mut child = sandbox.spawn(RUN);
     eventually("the slow step began", || {
         !processes_with(&marker).is_empty()
     });
-    let of =
-        |what: &str| sandbox.run(["what-ran", "--json"]).success().json()["runs"][0][what].clone();
+    let of = |what: &str| sandbox.run(["history", "1", "--json"]).success().json()[what].clone();
     eventually("the journal says so", || {
         of("cut_off") == json!(["command:slow"])
     });
@@ -453,7 +435,7 @@ fn a_run_that_is_killed_shows_how_far_it_came() {
         (json!("killed"), Value::Null, json!(1))
     );
     sandbox
-        .run(["what-ran"])
+        .run(["history", "1"])
         .success()
         .stdout_has("killed")
         .stdout_has("began and did not end  command:slow");
@@ -476,7 +458,7 @@ fn an_interrupted_run_leaves_its_trace_and_its_journal() {
         .find(|e| e["name"] == "command:slow")
         .unwrap();
     assert_eq!(slow["args"]["outcome"], "INCOMPLETE");
-    let last = sandbox.run(["what-ran", "--json"]).success().json()["runs"][0].clone();
+    let last = sandbox.run(["history", "1", "--json"]).success().json();
     assert_eq!(
         (&last["state"], &last["steps"][1]["outcome"]),
         (&json!("interrupted"), &json!("INCOMPLETE"))
@@ -570,50 +552,23 @@ fn a_graph_tells_states_by_shape_and_restricts_itself() {
     sandbox.write("spec.yaml", spec);
     let graph = |more: &[&str]| {
         sandbox
-            .run(["graph", "spec.yaml"].iter().chain(more))
+            .run(["plan", "spec.yaml", "--format"].iter().chain(more))
             .success()
     };
-    let states = |document: Value| -> Vec<(String, String)> {
-        let text = |value: &Value| value.as_str().unwrap().to_owned();
-        document["steps"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|s| (text(&s["step"]), text(&s["state"])))
-            .collect()
-    };
-    let document = graph(&["--format", "json"]).json();
-    let all = states(document.clone());
-    let of = |name: &str| {
-        all.iter()
-            .find(|(step, _)| step == name)
-            .unwrap()
-            .1
-            .as_str()
-    };
-    assert_eq!(
-        (
-            of("command:config"),
-            of("command:size"),
-            of("command:alone")
-        ),
-        ("fresh", "failed", "run")
-    );
-    assert!(
-        document["edges"]
-            .as_array()
-            .unwrap()
-            .contains(&json!(["command:config", "command:model"]))
-    );
-    let around = states(graph(&["--format", "json", "--step", "command:model"]).json());
-    assert_eq!(
-        around
-            .iter()
-            .map(|(name, _)| name.as_str())
-            .collect::<Vec<_>>(),
-        ["command:config", "command:model", "command:size"]
-    );
-    let dot = graph(&[])
+    let around = graph(&["dot", "--around", "command:model"]);
+    around
+        .stdout_has("command:config")
+        .stdout_has("command:size")
+        .stdout_lacks("command:alone");
+    sandbox
+        .run(["plan", "spec.yaml", "--around", "command:model"])
+        .code(2)
+        .stderr_has("--around is for pictures");
+    sandbox
+        .run(["graph", "spec.yaml", "--step", "command:model"])
+        .code(2)
+        .stderr_has("`orch plan --format dot`");
+    let dot = graph(&["dot"])
         .stdout_has("subgraph cluster_command")
         .stdout_has("shape=octagon")
         .stdout_has("cluster_legend");
@@ -622,7 +577,7 @@ fn a_graph_tells_states_by_shape_and_restricts_itself() {
         dot.stdout.matches('{').count(),
         dot.stdout.matches('}').count()
     );
-    let mermaid = graph(&["--format", "mermaid"])
+    let mermaid = graph(&["mermaid"])
         .stdout_has("flowchart LR")
         .stdout_has("{{\"command:size\"}}:::failed");
     mermaid
@@ -638,12 +593,12 @@ fn a_graph_too_large_for_mermaid_says_what_it_leaves_out() {
         .collect();
     let sandbox = Sandbox::new().file("spec.yaml", format!("version: 1\ncommands:\n{rows}"));
     let ended = sandbox
-        .run(["graph", "spec.yaml", "--format", "mermaid"])
+        .run(["plan", "spec.yaml", "--format", "mermaid"])
         .success();
     assert!(ended.stdout.len() < 50_000 && ended.stdout.contains("left_out[\"not drawn: "));
     ended.stderr_has(" steps left out: renderers of Mermaid refuse more");
     sandbox
-        .run(["graph", "spec.yaml"])
+        .run(["plan", "spec.yaml", "--format", "dot"])
         .success()
         .stdout_has("command:c1499");
 }
@@ -707,7 +662,7 @@ fn a_reproducer_does_the_step_again_from_a_folder_with_spaces() {
         "{said}"
     );
     assert!(!sandbox.path("orch-out").exists());
-    let ran = sandbox.run(["what-ran", "--json"]).success().json()["runs"][0].clone();
+    let ran = sandbox.run(["history", "1", "--json"]).success().json();
     assert_eq!(
         (&ran["executed"], &ran["steps"][0]["why"]),
         (&json!(1), &json!("asked for by --rerun"))

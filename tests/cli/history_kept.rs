@@ -27,7 +27,11 @@ fn files(sandbox: &Sandbox) -> Vec<PathBuf> {
         .into_iter()
         .flatten()
         .flatten();
-    let mut files: Vec<_> = entries.map(|entry| entry.path()).collect();
+    let paths = entries.map(|entry| entry.path());
+    // Without the journals that lie beside them.
+    let mut files: Vec<_> = paths
+        .filter(|path| path.extension().is_some_and(|ending| ending == "gz"))
+        .collect();
     files.sort();
     files
 }

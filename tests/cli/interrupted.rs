@@ -43,7 +43,7 @@ fn a_run_that_converts_ends_within_two_seconds_and_on_one_screen() {
     // The journal tells of each step, however quick the machine is; the terminal does so of slow ones.
     let journal = || {
         sandbox
-            .stored_files("runs")
+            .journals()
             .iter()
             .map(|file| fs::read_to_string(file).unwrap())
             .collect::<String>()

@@ -203,7 +203,7 @@ fn a_second_interrupt_ends_all_at_once() {
     signal(&child, libc::SIGINT);
     sandbox.wait(child).code(130);
     eventually("no process is left", || processes_with(&marker).is_empty());
-    let last: Value = sandbox.run(["what-ran", "--json"]).success().json()["runs"][0].clone();
+    let last: Value = sandbox.run(["history", "1", "--json"]).success().json();
     assert_eq!(
         last["steps"]
             .as_array()

@@ -10,11 +10,11 @@ fn a_command_that_only_looks_makes_no_cache() {
     let commands: [(&[&str], i32); 17] = [
         (&["plan", "spec.yaml"], 0),
         (&["explain", "command:a", "--spec", "spec.yaml"], 0),
-        (&["graph", "spec.yaml"], 0),
+        (&["plan", "spec.yaml", "--format", "dot"], 0),
         (&["report", "spec.yaml"], 3),
         (&["output", "command:a", "--spec", "spec.yaml"], 3),
         (&["log", "command:a", "--spec", "spec.yaml"], 3),
-        (&["what-ran"], 3),
+        (&["history", "1"], 2),
         (&["history"], 0),
         (&["history", "--json"], 0),
         (&["history", "bert:cpu-fp32"], 2),

@@ -78,10 +78,10 @@ fn an_expression_narrows_whatever_reads_a_spec() {
         .stdout_lacks("none-fp32");
     let drawn = sandbox
         .run([
-            "graph",
+            "plan",
             "spec.yaml",
             "--format",
-            "json",
+            "dot",
             "--select",
             "albert & backend:cuda",
         ])

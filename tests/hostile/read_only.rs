@@ -108,8 +108,8 @@ fn every_command_that_reads_is_served() {
         orch(&[&["log", "command:one"], &spec[..]].concat())
             .success()
             .stdout_has("said");
-        orch(&["what-ran"]).success().stdout_has("command:one");
-        orch(&["graph", "spec.yaml"]).success();
+        orch(&["history", "1"]).success().stdout_has("command:one");
+        orch(&["plan", "spec.yaml", "--format", "dot"]).success();
         assert_eq!(
             orch(&[&["output", "command:one", "--cat", "out"], &spec[..]].concat())
                 .success()

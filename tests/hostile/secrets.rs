@@ -73,7 +73,7 @@ fn it_stands_in_no_file_and_on_no_terminal() {
         .stdout_lacks(OTHER);
     run.stderr_lacks(OTHER);
     sandbox
-        .run(["what-ran", "--json"])
+        .run(["history", "1", "--json"])
         .success()
         .stdout_lacks(VALUE)
         .stdout_lacks(OTHER);
@@ -128,8 +128,8 @@ fn an_address_that_a_step_complains_of_is_shown_without_what_opens_doors() {
         .stderr_has("failed: https://host/x?…");
     told.stderr_lacks("swordfish").stdout_lacks("swordfish");
     for args in [
-        &["what-ran"][..],
-        &["what-ran", "--json"],
+        &["history", "1"][..],
+        &["history", "1", "--json"],
         &["output", "command:one", "--latest"],
     ] {
         sandbox

@@ -11,7 +11,7 @@ fn a_terminal_is_told_text_and_no_commands() {
     for args in [
         &["run", "spec.yaml", "--color", "always"][..],
         &["log", "command:one"],
-        &["what-ran"],
+        &["history", "1"],
     ] {
         let ended = sandbox.run(args);
         let colours = ended.stderr.replace("\u{1b}[", "") + &ended.stdout.replace("\u{1b}[", "");

@@ -71,7 +71,7 @@ fn told(what: &str, ended: &Ended) {
 
 /// The steps of a checkout's last run that executed, here or elsewhere.
 fn executed(sandbox: &Sandbox) -> Vec<String> {
-    let steps = sandbox.run(["what-ran", "--json"]).success().json()["runs"][0]["steps"].clone();
+    let steps = sandbox.run(["history", "1", "--json"]).success().json()["steps"].clone();
     steps
         .as_array()
         .unwrap()

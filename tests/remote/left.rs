@@ -143,7 +143,7 @@ fn a_large_tree_that_several_steps_read_comes_once() {
         .summary([("executed", 8), ("fetched", 1), ("failed", 0)])
         .stderr_lacks("warning")
         .stderr_has("remote: 1 hit (38 MiB)");
-    for journal in sandbox.stored_files("runs") {
+    for journal in sandbox.journals() {
         let text = fs::read_to_string(journal).unwrap();
         assert!(!text.contains("an input was lost"), "{text}");
     }

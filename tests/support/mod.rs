@@ -113,6 +113,17 @@ impl Sandbox {
         .collect()
     }
 
+    /// The journals of runs, oldest first.
+    pub fn journals(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.path("cache/history/runs"));
+        let paths = entries.into_iter().flatten().flatten().map(|it| it.path());
+        let mut journals: Vec<_> = paths
+            .filter(|path| path.extension().is_some_and(|ending| ending == "jsonl"))
+            .collect();
+        journals.sort();
+        journals
+    }
+
     /// The file of the store that holds this content.
     pub fn blob(&self, content: &str) -> PathBuf {
         let mut blobs = self.stored_files("blobs").into_iter();

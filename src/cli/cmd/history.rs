@@ -1,9 +1,12 @@
-//! `orch history`: the runs, the series of a case, and what keeps the history.
+//! `orch history`: the runs, what one of them executed, the series of a case, and what keeps the history.
 
-use std::collections::BTreeMap;
+mod executed;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::base::figures::counted;
@@ -13,8 +16,9 @@ use crate::cli::table::table;
 use crate::cli::{Args, Exit, Printer};
 use crate::history::change::{Change, changes};
 use crate::history::{History, ModelRow, Point, Reader, RunRow, has_runs};
+use crate::journal;
 use crate::report::{model_told, weights_told};
-use crate::session::{history_dir, usage};
+use crate::session::{UsageError, history_dir, runs_dir, usage};
 use crate::store::DiskStore;
 
 #[derive(Debug, clap::Args)]
@@ -22,13 +26,21 @@ use crate::store::DiskStore;
 pub(in crate::cli) struct HistoryArgs {
     #[command(subcommand)]
     command: Option<HistoryCommand>,
-    /// List the executions of this case (or of every case that matches a glob), e.g. bert:cpu-fp32 [default: list the runs]
-    case: Option<String>,
+    /// Show what this run executed: 1 is the last, 2 the one before, or its name. Or list the executions of this case (or of
+    /// every case that matches a glob), e.g. bert:cpu-fp32 [default: list the runs]
+    #[arg(value_name = "RUN|CASE")]
+    of: Option<String>,
     /// Show only the last N
     #[arg(long, value_name = "N", default_value_t = 20)]
     last: u32,
-    /// Only executions on this machine
-    #[arg(long, value_name = "NAME", requires = "case")]
+    /// List the runs since this day or moment, e.g. 2026-01-31 or 2026-01-31T08:00:00Z
+    #[arg(long, value_name = "DATE", conflicts_with_all = ["of", "last"])]
+    since: Option<String>,
+    /// Of a run: only steps that failed
+    #[arg(long, requires = "of")]
+    failed: bool,
+    /// Of a case: only executions on this machine
+    #[arg(long, value_name = "NAME", requires = "of")]
     host: Option<String>,
     /// Print one JSON document on stdout
     #[arg(long)]
@@ -49,21 +61,14 @@ pub(in crate::cli) enum HistoryCommand {
 }
 
 pub(super) fn history(args: &Args, asked: &HistoryArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    if asked.command.is_none() && !is_there(args)? {
-        if let Some(case) = &asked.case {
-            usage!("no case of the history is called `{case}`\n  hint: {NO_RUNS}");
-        }
-        match asked.json {
-            true => printer.json(&Vec::<RunRow>::new()),
-            false => printer.note(NO_RUNS),
-        }
-        return Ok(Exit::Success);
-    }
-    let (_store, history) = open(args, printer)?;
     let tell = |text: &str| printer.note(text);
     match &asked.command {
-        Some(HistoryCommand::Path) => printer.out(&history.path().display().to_string()),
+        Some(HistoryCommand::Path) => {
+            let (_store, history) = open(args, printer)?;
+            printer.out(&history.path().display().to_string());
+        }
         Some(HistoryCommand::Rebuild) => {
+            let (_store, history) = open(args, printer)?;
             history.rebuild(&tell)?;
             let runs = history.read(&tell)?.runs(u32::MAX)?.len();
             printer.note(&format!(
@@ -72,19 +77,39 @@ pub(super) fn history(args: &Args, asked: &HistoryArgs, printer: &Printer) -> an
                 history.path().display()
             ));
         }
-        Some(HistoryCommand::Import { files }) => import(&history, files, printer)?,
-        None => {
-            let reader = history.read(&tell)?;
-            match &asked.case {
-                Some(case) => series(&reader, case, asked, printer)?,
-                None => runs(&reader, asked, printer)?,
-            }
+        Some(HistoryCommand::Import { files }) => {
+            let (_store, history) = open(args, printer)?;
+            import(&history, files, printer)?;
         }
+        None => match &asked.of {
+            Some(run) if is_run(run) => {
+                let runs = runs_dir(&args.locations())?;
+                executed::print(&runs, run, asked.failed, asked.json, printer)?;
+            }
+            Some(case) if !is_there(args)? => {
+                usage!(
+                    "no case of the history is called `{case}`\n  hint: no run with cases is recorded yet; `1` names the last run"
+                )
+            }
+            Some(case) => {
+                let (_store, history) = open(args, printer)?;
+                series(&history.read(&tell)?, case, asked, printer)?;
+            }
+            None => runs(args, asked, printer)?,
+        },
     }
     Ok(Exit::Success)
 }
 
-const NO_RUNS: &str = "no run is recorded yet: each `orch run` with cases leaves one";
+const NO_RUNS: &str = "no run is recorded yet: each `orch run` that executes a step leaves one";
+
+/// Whether a text names a run, as `1` and `20260131T080000.123Z-…` do: no case has such a name.
+fn is_run(text: &str) -> bool {
+    let day = text.split('T').next().unwrap_or_default();
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_name = day.len() == 8 && day.bytes().all(|byte| byte.is_ascii_digit());
+    is_number || (is_name && text.len() > day.len())
+}
 
 /// Whether the history holds a run, so that it is worth installing what reads it.
 pub(super) fn is_there(args: &Args) -> anyhow::Result<bool> {
@@ -111,17 +136,33 @@ fn import(history: &History, files: &[PathBuf], printer: &Printer) -> anyhow::Re
     Ok(())
 }
 
-fn runs(reader: &Reader, asked: &HistoryArgs, printer: &Printer) -> anyhow::Result<()> {
-    let mut runs = reader.runs(asked.last)?;
-    runs.reverse();
-    let models = runs
-        .first()
-        .map(|oldest| reader.models(&oldest.started))
-        .transpose()?
-        .unwrap_or_default();
-    for run in &mut runs {
-        run.weights = weights(models.iter().filter(|model| model.run == run.run));
+/// The runs, oldest first: those of the database, and those that left only a journal.
+fn runs(args: &Args, asked: &HistoryArgs, printer: &Printer) -> anyhow::Result<()> {
+    let since = asked.since.as_deref().map(moment).transpose()?;
+    let most = if since.is_some() {
+        u32::MAX
+    } else {
+        asked.last
+    };
+    let (mut runs, models) = recorded(args, most, printer)?;
+    let known: BTreeSet<_> = runs.iter().map(|run| run.run.clone()).collect();
+    let dir = runs_dir(&args.locations())?;
+    for path in journal::files(&dir)?.iter().take(most as usize) {
+        let name = journal::name_of(path).filter(|name| !known.contains(*name));
+        if let Some(name) = name
+            && let Some(run) = journal::read(path)?
+        {
+            runs.push(of_journal(name, &run));
+        }
     }
+    let is_meant = |run: &RunRow| {
+        let Some(since) = since else { return true };
+        let started = run.started.parse::<Timestamp>();
+        started.is_ok_and(|started| started >= since)
+    };
+    runs.retain(is_meant);
+    runs.sort_by(|a, b| a.run.cmp(&b.run));
+    runs.drain(..runs.len().saturating_sub(most as usize));
     if asked.json {
         printer.json(&runs);
         return Ok(());
@@ -142,7 +183,7 @@ fn runs(reader: &Reader, asked: &HistoryArgs, printer: &Printer) -> anyhow::Resu
             count(run.passed),
             count(run.failed),
             count(run.cases),
-            Some(run.measured.to_string()),
+            count(run.steps_executed),
             run.seconds.map(|seconds| format!("{seconds:.1} s")),
             Some(about(run)),
         ]
@@ -155,7 +196,7 @@ fn runs(reader: &Reader, asked: &HistoryArgs, printer: &Printer) -> anyhow::Resu
         "passed",
         "failed",
         "cases",
-        "executed",
+        "steps",
         "took",
         "of",
     ];
@@ -167,12 +208,78 @@ fn runs(reader: &Reader, asked: &HistoryArgs, printer: &Printer) -> anyhow::Resu
     Ok(())
 }
 
+/// The newest runs of the database, with what their models compute with; none where no run left a file, so that nothing is
+/// installed for it.
+fn recorded(
+    args: &Args,
+    most: u32,
+    printer: &Printer,
+) -> anyhow::Result<(Vec<RunRow>, Vec<ModelRow>)> {
+    if !is_there(args)? {
+        return Ok(Default::default());
+    }
+    let (_store, history) = open(args, printer)?;
+    let reader = history.read(&|text| printer.note(text))?;
+    let mut runs = reader.runs(most)?;
+    let models = runs
+        .last()
+        .map(|oldest| reader.models(&oldest.started))
+        .transpose()?
+        .unwrap_or_default();
+    for run in &mut runs {
+        run.weights = weights(models.iter().filter(|model| model.run == run.run));
+    }
+    Ok((runs, models))
+}
+
+/// The row of a run that left no file: one without cases, one that was killed, or one that goes on.
+fn of_journal(name: &str, run: &journal::Run) -> RunRow {
+    let head = &run.head;
+    RunRow {
+        run: name.to_owned(),
+        started: head.started.clone(),
+        seconds: run.end.as_ref().map(|end| end.seconds),
+        command: Some(head.command.clone()),
+        host: Some(head.host.clone()),
+        interrupted: run.end.as_ref().map(|end| end.interrupted),
+        steps_executed: Some(run.steps.len() as u32),
+        state: Some(executed::state(run).to_owned()),
+        ..RunRow::default()
+    }
+}
+
+/// A day, which begins where the user is, or a moment.
+fn moment(text: &str) -> anyhow::Result<Timestamp> {
+    let day = || {
+        text.parse::<jiff::civil::Date>()
+            .ok()?
+            .to_zoned(jiff::tz::TimeZone::system())
+            .ok()
+            .map(|z| z.timestamp())
+    };
+    let bad = || {
+        UsageError(format!(
+            "`{text}` is not a date\n  hint: write 2026-01-31 or 2026-01-31T08:00:00Z"
+        ))
+    };
+    Ok(text
+        .parse::<Timestamp>()
+        .ok()
+        .or_else(day)
+        .ok_or_else(bad)?)
+}
+
 fn weights<'m>(models: impl Iterator<Item = &'m ModelRow> + Clone) -> Vec<String> {
     weights_told(models.map(|it| (&*it.model, it.parameters, it.weights)))
 }
 
 /// What was run.
 fn about(run: &RunRow) -> String {
+    if let Some(state) = &run.state {
+        let how = format!(", {state}");
+        let shown = if state == "ended" { "" } else { &how };
+        return format!("{}{shown}", run.command.as_deref().unwrap_or_default());
+    }
     let mut text = run.spec.clone().unwrap_or_default();
     let scope = run.scope.as_ref().map(|scope| format!(", {scope}"));
     let same = run.same_as.as_ref().map(|_| ", nothing to do".to_owned());

@@ -7,7 +7,6 @@ mod capabilities;
 mod compare;
 mod devices;
 mod explain;
-mod graph;
 mod history;
 mod init;
 mod log;
@@ -24,7 +23,6 @@ mod setup;
 mod site;
 mod verify;
 mod watch;
-mod what_ran;
 mod worker;
 mod zoo;
 
@@ -34,7 +32,7 @@ use crate::cli::args::{Shell, script};
 use crate::cli::{Args, Exit, Printer};
 use crate::event::{Event, Listener};
 use crate::exec::{Options, Preview};
-use crate::session::{Project, Session};
+use crate::session::{Project, Session, usage};
 use crate::step::StepId;
 
 #[derive(Debug, clap::Subcommand)]
@@ -53,10 +51,6 @@ pub(in crate::cli) enum Command {
     Log(log::LogArgs),
     /// Show where a case spends its time: operators, by the runtime's own counters
     Profile(profile::ProfileArgs),
-    /// List what a run executed, why, and the command that repeats each step
-    WhatRan(what_ran::WhatRanArgs),
-    /// Draw the steps and their inputs
-    Graph(graph::GraphArgs),
     /// List the hardware and runtimes of this machine
     Devices(devices::DevicesArgs),
     /// List what is missing on this machine, and the command that fixes it
@@ -73,7 +67,7 @@ pub(in crate::cli) enum Command {
     Serve(serve::ServeArgs),
     /// Write reports as a static site: a page for each model, target and pair, search, what changed, badges
     Site(site::SiteArgs),
-    /// List the runs, or the executions of a case over time
+    /// List the runs, what one of them executed and why, or the executions of a case over time
     History(history::HistoryArgs),
     /// Query the history in SQL
     Query(query::QueryArgs),
@@ -107,9 +101,22 @@ pub(in crate::cli) enum Command {
     Add(init::AddArgs),
     /// Print a completion script for a shell; it completes commands, options, and the names in this folder's spec
     Completions { shell: Shell },
+    /// Now a part of `orch history`
+    #[command(hide = true)]
+    WhatRan(Former),
+    /// Now a part of `orch plan`
+    #[command(hide = true)]
+    Graph(Former),
     /// Perform one job as a child process (internal)
     #[command(hide = true)]
     Worker { runtime: String },
+}
+
+/// A command that became a part of another one, with whatever arguments it had.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Former {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    _arguments: Vec<std::ffi::OsString>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -122,13 +129,19 @@ pub(in crate::cli) enum SchemaOf {
 pub(super) fn dispatch(args: &Args, printer: &Printer) -> anyhow::Result<Exit> {
     match &args.command {
         Command::Run(run) => run::run(args, run, printer),
+        Command::WhatRan(_) => usage!(
+            "`orch what-ran` is now a part of `orch history`\n  hint: `orch history 1` lists what the last run executed, \
+             `orch history` the runs"
+        ),
+        Command::Graph(_) => usage!(
+            "`orch graph` is now a part of `orch plan`\n  hint: `orch plan --format dot`, or `--format mermaid`; \
+             `orch plan --json` has each step's inputs as `after`"
+        ),
         Command::Bench(bench) => bench::bench(args, bench, printer),
         Command::Verify(verify) => verify::verify(args, verify, printer),
         Command::Plan(plan) => plan::plan(args, plan, printer),
         Command::Explain(explain) => explain::explain(args, explain, printer),
         Command::Log(log) => log::log(args, log, printer),
-        Command::WhatRan(what) => what_ran::what_ran(args, what, printer),
-        Command::Graph(graph) => graph::graph(args, graph, printer),
         Command::Devices(asked) => devices::devices(args, asked, printer),
         Command::Doctor(asked) => devices::doctor(args, asked, printer),
         Command::Matrix(matrix) => matrix::matrix(args, matrix, printer),

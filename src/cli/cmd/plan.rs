@@ -1,6 +1,8 @@
 //! `orch plan`: what a run would do, and why, by what causes it.
 
-use std::collections::BTreeMap;
+mod picture;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use indexmap::IndexMap;
@@ -8,18 +10,18 @@ use serde_json::json;
 
 use crate::base::figures::{counted, plural};
 use crate::base::fs;
-use crate::cli::args::{ScopeArgs, SpecArgs};
-use crate::cli::cmd::graph::{self, GraphFormat};
+use crate::cli::args::{ScopeArgs, SpecArgs, steps};
+use crate::cli::cmd::plan::picture::Picture;
 use crate::cli::cmd::warnings;
 use crate::cli::printer::{BOLD, DIM, WARN};
 use crate::cli::{Args, Exit, Printer};
 use crate::exec::{self, Options, Preview};
 use crate::explain::{self, Forecast, Total};
 use crate::key::MissReason;
-use crate::plan::Plan;
+use crate::plan::{self, Plan};
 use crate::record::Record;
 use crate::report::text::part;
-use crate::session::{Ask, Project, Session};
+use crate::session::{Ask, Project, Session, usage};
 use crate::step::StepId;
 
 #[derive(Debug, clap::Args)]
@@ -28,9 +30,12 @@ pub(in crate::cli) struct PlanArgs {
     spec: SpecArgs,
     #[command(flatten)]
     scope: ScopeArgs,
-    /// Output format; `dot` and `mermaid` draw the same picture as `orch graph`
+    /// Output format; `dot` and `mermaid` draw the steps and their inputs
     #[arg(long, value_enum, default_value_t = PlanFormat::Text)]
     format: PlanFormat,
+    /// In a picture: only these steps, what they need, and what needs them
+    #[arg(long, value_name = "GLOB", add = steps())]
+    around: Vec<String>,
     /// Shorthand for --format json
     #[arg(long)]
     json: bool,
@@ -43,7 +48,9 @@ pub(in crate::cli) struct PlanArgs {
 pub(in crate::cli) enum PlanFormat {
     Text,
     Json,
+    /// Graphviz: `orch plan --format dot | dot -Tsvg > plan.svg`
     Dot,
+    /// Mermaid, which GitHub renders in Markdown
     Mermaid,
 }
 
@@ -51,6 +58,14 @@ pub(in crate::cli) enum PlanFormat {
 const LISTED: usize = 12;
 
 pub(super) fn plan(args: &Args, plan: &PlanArgs, printer: &Printer) -> anyhow::Result<Exit> {
+    let format = if plan.json {
+        PlanFormat::Json
+    } else {
+        plan.format
+    };
+    if !plan.around.is_empty() && matches!(format, PlanFormat::Text | PlanFormat::Json) {
+        usage!("--around is for pictures\n  hint: add `--format dot` or `--format mermaid`");
+    }
     let session = Session::open_to_look(&args.locations())?;
     let tell = |text: &str| printer.note(text);
     let request = plan.spec.scoped(&plan.scope);
@@ -61,22 +76,16 @@ pub(super) fn plan(args: &Args, plan: &PlanArgs, printer: &Printer) -> anyhow::R
     let listener = warnings(printer);
     let context = session.context(project, options, &listener);
     let previews = exec::preview(&context)?;
-    let draw = |format| {
-        graph::draw(
-            project,
-            &session.store,
-            &previews,
-            &project.plan.ids().collect(),
-            format,
-            printer,
-        )
+    let shown: BTreeSet<_> = match plan.around.as_slice() {
+        [] => project.plan.ids().collect(),
+        around => plan::around(&project.plan, &project.steps(around)?),
+    };
+    let draw = |picture| {
+        let store = &session.store;
+        picture::draw(project, store, &previews, &shown, picture, printer);
     };
     let forecasts = explain::forecasts(&context, &previews);
-    match if plan.json {
-        PlanFormat::Json
-    } else {
-        plan.format
-    } {
+    match format {
         PlanFormat::Text => {
             let origins = explain::origins(&context, &previews);
             printer.out(&text(
@@ -95,8 +104,8 @@ pub(super) fn plan(args: &Args, plan: &PlanArgs, printer: &Printer) -> anyhow::R
             &explain::origins(&context, &previews),
             &forecasts,
         )),
-        PlanFormat::Dot => draw(GraphFormat::Dot),
-        PlanFormat::Mermaid => draw(GraphFormat::Mermaid),
+        PlanFormat::Dot => draw(Picture::Dot),
+        PlanFormat::Mermaid => draw(Picture::Mermaid),
     }
     let total = Total::of(&project.plan, &forecasts);
     let space = fs::free_bytes(session.store.root());
