@@ -14,15 +14,18 @@ import torch
 
 from orch_py.torch_model import Named
 
-# A forward pass of more products than that, by parameters and tokens, takes about a second and more on one core.
+# A forward pass of more products than that, by parameters and positions, takes about a second and more on one core.
 _LONG = 20_000_000_000
 # As many positions at the beginning of each text, and at its end, where masks hide some.
 EDGE = 64
 
 
 def is_long(parameters: int, inputs: Named) -> bool:
-    """Whether a forward pass on these inputs takes long, as far as ids and parameters tell."""
-    return parameters * max((value.numel() for value in _ids(inputs)), default=1) >= _LONG
+    """Whether a forward pass on these inputs takes long, as far as parameters, tokens and frames tell."""
+    tokens = [value.numel() for value in _ids(inputs)]
+    # Of `[batch, bins, frames]` or `[batch, frames, bins]`. Models of sounds merge two frames or more into a position.
+    frames = [value.shape[0] * max(value.shape[1:]) // 2 for value in inputs.values() if _is_spectrum(value)]
+    return parameters * max([1, *tokens, *frames]) >= _LONG
 
 
 def of(inputs: Named) -> Named | None:
@@ -43,6 +46,10 @@ def of(inputs: Named) -> Named | None:
 
 def _ids(inputs: Named) -> Iterator[torch.Tensor]:
     return (value for value in inputs.values() if value.ndim == 2 and value.dtype == torch.int64)
+
+
+def _is_spectrum(value: torch.Tensor) -> bool:
+    return value.ndim == 3 and value.is_floating_point()
 
 
 def cores() -> int:

@@ -285,21 +285,24 @@ def _available_memory() -> int | None:
 
 
 def without_a_layer(
-    model: PreTrainedModel, inputs: Named, reference: Tensors
+    model: PreTrainedModel, inputs: Named, reference: Tensors, few: bool = False
 ) -> tuple[str | None, Tensors | None, str | None]:
-    """The repeated layer of least effect, and the outputs when all its parameters are 0; or why there are none."""
-    return least_layer(model, lambda: computed(model, inputs, reference), reference)
+    """The repeated layer of least effect, and the outputs when all its parameters are 0; or why there are none.
+
+    With `few` only the first layer, the last and one between them are tried.
+    """
+    return least_layer(model, lambda: computed(model, inputs, reference), reference, few)
 
 
 def least_layer(
-    model: PreTrainedModel, run: Callable[[], Tensors], reference: Tensors
+    model: PreTrainedModel, run: Callable[[], Tensors], reference: Tensors, few: bool = False
 ) -> tuple[str | None, Tensors | None, str | None]:
     """The same of a model that is a part of what `run` computes."""
     layers = _layers(model)
     if not layers:
         return None, None, "the model has no list of layers"
-    is_large = sum(parameter.numel() for parameter in model.parameters()) > _LARGE
-    most = min(len(layers), _FEW_LAYERS if is_large else _MOST_LAYERS)
+    few = few or sum(parameter.numel() for parameter in model.parameters()) > _LARGE
+    most = min(len(layers), _FEW_LAYERS if few else _MOST_LAYERS)
     chosen = sorted({round(place) for place in np.linspace(0, len(layers) - 1, most)})
     yardstick = Yardstick(reference)
     least = np.inf

@@ -154,6 +154,49 @@ class Reference(unittest.TestCase):
         self.assertEqual(output["facts"]["fp64"]["output"], "logits")
         self.assertLess(output["facts"]["fp64"]["max_abs"], 1e-5)
 
+    def test_a_pass_is_long_by_parameters_times_tokens_or_frames(self) -> None:
+        import torch
+
+        from orch_py import excerpt
+
+        ids = {"input_ids": torch.zeros(1, 512, dtype=torch.int64)}
+        whisper = {
+            "decoder_input_ids": torch.zeros(1, 16, dtype=torch.int64),
+            "input_features": torch.zeros(1, 80, 3000),
+        }
+        picture = {"pixel_values": torch.zeros(1, 3, 224, 224)}
+        for parameters, inputs, is_long in [
+            (500_000_000, ids, True),
+            (10_000_000, ids, False),
+            (240_000_000, whisper, True),
+            (1_000_000, whisper, False),
+            (240_000_000, picture, False),
+        ]:
+            self.assertEqual(excerpt.is_long(parameters, inputs), is_long, (parameters, list(inputs)))
+
+    def test_of_a_long_pass_few_layers_are_tried(self) -> None:
+        import torch
+        import transformers
+
+        from orch_py import steady
+
+        config = transformers.BertConfig(**BERT | {"num_hidden_layers": 6})
+        model = transformers.BertModel(config).eval()
+        ids = {"input_ids": torch.arange(8).reshape(1, 8)}
+        with torch.no_grad():
+            reference = {"last_hidden_state": model(**ids).last_hidden_state.numpy()}
+        passes = []
+
+        def run() -> dict[str, Any]:
+            passes.append(1)
+            with torch.no_grad():
+                return {"last_hidden_state": model(**ids).last_hidden_state.numpy()}
+
+        for few, tried in [(True, 3), (False, 6)]:
+            passes.clear()
+            dropped, _, _ = steady.least_layer(model, run, reference, few)
+            self.assertEqual((len(passes), dropped is None), (tried, False))
+
     def test_a_model_without_a_list_of_layers_has_none_to_drop(self) -> None:
         output, out = self.of_text(config=BERT | {"num_hidden_layers": 0})
         self.assertEqual((output["status"], output["reason"]), ("ok", None))

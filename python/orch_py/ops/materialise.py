@@ -149,6 +149,8 @@ class _Examined:
     reference: trees.Tensors
     # Positions of each text that are in it; None where all are.
     positions: int | None
+    # Whether a pass on them takes long.
+    is_long: bool
 
     @classmethod
     def of(
@@ -159,7 +161,7 @@ class _Examined:
         reference: trees.Tensors,
         is_long: bool,
     ) -> _Examined:
-        whole = cls(inputs, control, reference, None)
+        whole = cls(inputs, control, reference, None, is_long)
         cut = excerpt.of(inputs) if is_long else None
         if cut is None:
             return whole
@@ -172,7 +174,7 @@ class _Examined:
         if control is not None:
             named = excerpt.of({name: torch.from_numpy(value) for name, value in control.items()}) or {}
             others = {name: value.numpy() for name, value in named.items()}
-        return cls(cut, others, outputs, 2 * excerpt.EDGE)
+        return cls(cut, others, outputs, 2 * excerpt.EDGE, is_long=False)
 
     def idle(self, model: transformers.PreTrainedModel) -> tuple[list[str], list[int]] | None:
         return steady.idle(model, self.inputs, self.control, self.reference) if self.control is not None else None
@@ -185,7 +187,7 @@ class _Examined:
         reference: trees.Tensors,
     ) -> tuple[str | None, str | None]:
         """Writes what the model gives without the layer of least effect; its name, or why there is none."""
-        dropped, without, why_not = steady.without_a_layer(model, self.inputs, self.reference)
+        dropped, without, why_not = steady.without_a_layer(model, self.inputs, self.reference, few=self.is_long)
         if dropped is not None and self.positions is not None:
             with steady.zeroed(model.get_submodule(dropped)):
                 without = steady.computed(model, inputs, reference)
