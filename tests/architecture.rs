@@ -57,7 +57,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("npyz", &["runtime/foreign.rs"]),
     ("indicatif", &["cli/console.rs"]),
     ("ctrlc", &["cli/"]),
-    ("notify", &["cli/watched.rs"]),
+    ("notify", &["session/watched.rs"]),
     ("similar", &["cli/cmd/accept.rs"]),
     ("toml", &["config.rs", "config/"]),
     ("opendal", &["store/remote/hub/service.rs"]),

@@ -20,7 +20,10 @@ fn pages() -> Vec<String> {
     let docs = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
     let name = |path: PathBuf| path.strip_prefix(ROOT).unwrap().display().to_string();
     let examples = fs::read_dir(Path::new(ROOT).join("examples")).unwrap();
-    let examples = examples.map(|entry| entry.unwrap().path().join("README.md"));
+    let examples = examples.map(|entry| entry.unwrap().path());
+    let examples = examples
+        .filter(|path| path.is_dir())
+        .map(|path| path.join("README.md"));
     let own = [
         "README.md",
         "CONTRIBUTING.md",

@@ -13,6 +13,7 @@ pub mod mark;
 pub mod named;
 pub mod precision;
 pub mod process;
+pub mod program;
 pub mod shell;
 pub mod size;
 pub mod suggest;

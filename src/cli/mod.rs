@@ -8,7 +8,6 @@ mod github;
 mod printer;
 mod serving;
 mod table;
-mod watched;
 
 use std::process::ExitCode;
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::base::Bug;
 use crate::base::fs as bfs;
+use crate::base::program;
 use crate::catalogue::{Places, RunParams, Worker, WorkerCall};
 use crate::device::candidates::candidates;
 use crate::device::lease::lend;
@@ -70,7 +71,7 @@ impl Bench<'_> {
         let limits = Limits::of_time(Duration::from_secs(timeout), self.cancel, &log);
         let ended = match call.worker {
             Worker::Orch(runtime) | Worker::Kept(runtime) => {
-                let mut command = worker::command(worker::own_program()?);
+                let mut command = worker::command(program::for_workers()?);
                 command.args(["worker", runtime]).current_dir(&scratch);
                 worker::run_oneshot(command, &job, &limits)
             }

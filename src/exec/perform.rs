@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde_json::Value;
 
+use crate::base::program;
 use crate::base::{Digest, fs as bfs};
 use crate::confine::Enforced;
 use crate::device::conditions::Watch;
@@ -361,7 +362,7 @@ impl Performer<'_> {
             worker::run_oneshot(command, &job, limits)
         };
         Ok(match call.worker {
-            Worker::Orch(runtime) => one_shot(worker::own_program()?, &["worker", runtime]),
+            Worker::Orch(runtime) => one_shot(program::for_workers()?, &["worker", runtime]),
             Worker::Kept(runtime) => self.workers.run(runtime, &job, &call.access, limits)?,
             Worker::Torch => one_shot(self.provision.torch_worker()?, &[]),
             Worker::Python(env) => self.servers.run(env, is_timed, &job, limits)?,

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::base::fs as bfs;
 use crate::base::lock;
+use crate::base::program;
 use crate::runtime::{Job, JobOutput, JobStatus};
 use crate::step::Access;
 use crate::store::Scratch;
@@ -110,7 +111,7 @@ fn fresh(runtime: &str, job: &Job, access: &Access, scratch: &Scratch) -> anyhow
     let folder = scratch.dir("kept")?;
     let own = folder.join("scratch");
     std::fs::create_dir(&own)?;
-    let mut command = worker::command(worker::own_program()?);
+    let mut command = worker::command(program::for_workers()?);
     command
         .args(["worker", &format!("kept:{runtime}")])
         .envs(&job.env)

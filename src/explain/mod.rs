@@ -7,6 +7,7 @@ mod chain;
 mod content;
 mod evidence;
 mod forecast;
+mod groups;
 mod held;
 
 use serde::Serialize;
@@ -18,6 +19,7 @@ use crate::step::StepId;
 
 pub use evidence::{Evidence, FileChange};
 pub use forecast::{Forecast, Total, forecasts};
+pub use groups::{Group, cannot_begin, groups};
 pub use held::history;
 
 /// One link of the chain: what is the matter with a step, and what that comes from.

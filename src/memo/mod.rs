@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::base::{Digest, temporary};
+use crate::base::{Digest, program, temporary};
 use crate::device::Backend;
 use crate::exec::{Context, Finished, HostFacts, How, StepResult};
 use crate::record::Outcome;
@@ -70,7 +70,7 @@ impl MemoPath {
     /// `command_line` is everything that changes what is done or shown; the executable and the folder that relative paths
     /// start from are added to it.
     pub fn new(root: PathBuf, command_line: &impl Debug) -> io::Result<Self> {
-        let exe = fs::metadata(std::env::current_exe()?)?;
+        let exe = fs::metadata(program::path()?)?;
         let Stamp {
             size,
             modified,

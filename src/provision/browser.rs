@@ -12,7 +12,7 @@ use std::process::Command;
 
 use anyhow::Context;
 
-use crate::base::{Digest, fs as bfs};
+use crate::base::{Digest, fs as bfs, program};
 use crate::browser::{BINARY, ORT_WEB};
 use crate::provision::Install;
 use crate::provision::npm::{Packages, Run};
@@ -55,12 +55,12 @@ pub(super) fn in_software(folder: &Path) -> Vec<String> {
 }
 
 /// What leads a generated test to the browser, to ONNX Runtime Web, and to the orch that drives them.
-pub(super) fn in_page(program: &Path, home: &Path) -> Vec<String> {
-    let orch = std::env::current_exe()
+pub(super) fn in_page(browser: &Path, home: &Path) -> Vec<String> {
+    let orch = program::path()
         .ok()
         .map(|orch| format!("ORCH={}", orch.display()));
     let found = [
-        ("ORCH_BROWSER", program.to_owned()),
+        ("ORCH_BROWSER", browser.to_owned()),
         ("ORCH_ORT_WEB", home.join(ORT_WEB)),
     ];
     let found = found

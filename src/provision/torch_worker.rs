@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-use crate::base::{Digest, fs as bfs};
+use crate::base::{Digest, fs as bfs, program};
 use crate::catalogue::torch;
 use crate::provision::{Install, PythonEnv, python};
 use crate::runtime::libtorch;
@@ -43,9 +43,7 @@ pub(super) fn shipped_name() -> String {
 
 /// The one that came with this orch, as in a wheel.
 pub(super) fn shipped() -> Option<PathBuf> {
-    let orch = std::env::current_exe()
-        .and_then(std::fs::canonicalize)
-        .ok()?;
+    let orch = program::path().and_then(std::fs::canonicalize).ok()?;
     Some(orch.parent()?.join(shipped_name())).filter(|path| path.is_file())
 }
 
@@ -95,7 +93,7 @@ fn build(install: &Install<'_>, home: &Path, links: &Path) -> anyhow::Result<Pat
     };
     // The profile that this orch was built with: its dependencies are compiled already.
     let is_release =
-        std::env::current_exe().is_ok_and(|exe| exe.starts_with(source.join("target/release")));
+        program::path().is_ok_and(|exe| exe.starts_with(source.join("target/release")));
     let (mut command, binary) = libtorch::build(&cargo, source, links, is_release);
     let log = home.join("build.log");
     let _ = std::fs::remove_file(&log);

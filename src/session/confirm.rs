@@ -11,12 +11,10 @@ use anyhow::{Context as _, bail, ensure};
 use rand::seq::SliceRandom as _;
 
 use crate::base::figures::counted;
-use crate::base::temporary;
-use crate::cli::cmd::run::on_interrupt;
-use crate::cli::{Args, Printer};
+use crate::base::{program, temporary};
 use crate::report::compare::{Comparison, Remeasured};
 use crate::report::{ReportDoc, Round};
-use crate::session::{absolute, git};
+use crate::session::{Locations, Tell, absolute, git};
 use crate::worker::Cancel;
 
 /// The least number of processes of each side.
@@ -82,20 +80,20 @@ struct Side {
     rounds: BTreeMap<String, Vec<Round>>,
 }
 
-/// Lets the comparison know what both sides came to for the cases whose times differ.
-pub(super) fn confirm(
-    args: &Args,
+/// Measures the cases whose times differ on both sides again, and adds to the comparison what that gave. The base's files
+/// are those of the git revision.
+pub fn confirm(
+    locations: &Locations,
     revision: &str,
     comparison: &mut Comparison,
-    printer: &Printer,
+    cancel: &Cancel,
+    tell: Tell<'_>,
 ) -> anyhow::Result<()> {
     let cases = comparison.suspects();
     if cases.is_empty() {
         comparison.remeasured(BTreeMap::new());
         return Ok(());
     }
-    let cancel = Cancel::default();
-    on_interrupt(&cancel, || {})?;
     let spec = comparison.head.spec.clone();
     let checkout = Checkout::of(revision)?;
     let scratch = tempfile::tempdir().context("failed to make a folder for reports")?;
@@ -119,7 +117,7 @@ pub(super) fn confirm(
         .collect();
     let mut open = cases.clone();
     for round in 1..=MOST {
-        printer.note(&format!(
+        tell(&format!(
             "round {round}: base and head of {}",
             counted(open.len(), "case")
         ));
@@ -130,7 +128,7 @@ pub(super) fn confirm(
                 !cancel.is_cancelled(),
                 "interrupted before both sides were measured"
             );
-            measure(args, &spec, &open, &longer, &mut sides[at])?;
+            measure(locations, &spec, &open, &longer, &mut sides[at])?;
         }
         for (side, whose) in sides.iter().zip(["base", "head"]) {
             // A case that one side cannot run would pass for one whose times are as before.
@@ -165,17 +163,17 @@ fn both([base, head]: &[Side; 2], case: &str) -> Option<Remeasured> {
 
 /// One round of one side: a process for each case, as any run has.
 fn measure(
-    args: &Args,
+    locations: &Locations,
     spec: &str,
     cases: &[String],
     longer: &[String],
     side: &mut Side,
 ) -> anyhow::Result<()> {
-    let mut run = Command::new(std::env::current_exe().context("failed to find orch itself")?);
+    let mut run = Command::new(program::path().context("failed to find orch itself")?);
     run.arg("--cache-dir")
-        .arg(absolute(&args.cache_dir)?)
+        .arg(absolute(&locations.cache_dir)?)
         .current_dir(&side.folder);
-    if let Some(dir) = &args.env_dir {
+    if let Some(dir) = &locations.env_dir {
         run.arg("--env-dir").arg(absolute(dir)?);
     }
     run.args([

@@ -7,9 +7,11 @@
 //!
 //! Knows nothing of arguments, terminals and exit codes: what the user should know besides results goes to a [`Tell`].
 
+mod accept;
 mod affected;
 mod auto;
 mod away;
+mod confirm;
 mod fits;
 pub(crate) mod git;
 mod half;
@@ -31,6 +33,7 @@ mod run;
 mod run_log;
 mod scope;
 mod sharing;
+mod watched;
 mod without_cuda;
 
 use std::collections::BTreeSet;
@@ -48,7 +51,9 @@ use crate::step::{Requirement, Stage};
 use crate::store::DiskStore;
 use crate::worker::Cancel;
 
+pub use accept::{Accepted, Until, accept_figures, acceptable};
 pub use away::{serve_order, worker_properties};
+pub use confirm::confirm;
 pub use half::{Ask, tell as tell_half};
 pub use live::{Live, Shown};
 pub use machine::{browsers, provision, this_host};
@@ -70,6 +75,7 @@ pub use sharing::NOT_BUILT;
 #[cfg(feature = "remote")]
 pub use sharing::finish;
 pub use sharing::{Told, configured};
+pub use watched::Watched;
 
 /// Hears lines for the user that are no results.
 pub type Tell<'a> = &'a dyn Fn(&str);

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
-use crate::base::{Digest, fs as bfs};
+use crate::base::{Digest, fs as bfs, program};
 use crate::device::Backend;
 use crate::store::stat::{Moment, Stamp};
 
@@ -56,7 +56,7 @@ pub(super) fn or_ask(
 
 fn key(name: &str, params: &Value) -> Digest {
     let mut lines = vec![name.to_owned(), params.to_string()];
-    let exe = std::env::current_exe().ok().and_then(|exe| installed(&exe));
+    let exe = program::path().ok().and_then(|exe| installed(&exe));
     lines.push(format!("{exe:?}"));
     lines.extend(
         paths(params)

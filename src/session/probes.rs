@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde_json::Value;
 
+use crate::base::program;
 use crate::confine::Grants;
 use crate::device::Backend;
 use crate::provision::Provision;
@@ -27,7 +28,7 @@ pub struct Probes {
 
 impl Probes {
     pub fn new(store: &DiskStore, provision: &Provision, cancel: Cancel) -> anyhow::Result<Self> {
-        let exe = std::env::current_exe().context("failed to find orch's own executable")?;
+        let exe = program::path().context("failed to find orch's own executable")?;
         let scratch = store.scratch()?;
         Ok(Self {
             exe,

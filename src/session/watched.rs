@@ -14,7 +14,7 @@ use notify::{RecursiveMode, Watcher};
 
 use crate::base::fs::normal;
 use crate::base::lock;
-use crate::cli::printer::Printer;
+use crate::session::Tell;
 use crate::store::snapshot::Snapshot;
 use crate::worker::Cancel;
 
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_secs(2);
 
 /// Files, what they were like before the run, and the system's notifications about their folders.
-pub(super) struct Watched {
+pub struct Watched {
     /// Files and folders, absolute.
     roots: BTreeSet<PathBuf>,
     /// What they were like when they were added.
@@ -51,7 +51,7 @@ struct Names {
 }
 
 impl Watched {
-    pub(super) fn new(sender: Sender<()>, ignored: Vec<PathBuf>) -> Self {
+    pub fn new(sender: Sender<()>, ignored: Vec<PathBuf>) -> Self {
         Self {
             roots: Default::default(),
             before: Default::default(),
@@ -65,16 +65,16 @@ impl Watched {
     }
 
     /// Watches these files, and forgets about all others.
-    pub(super) fn set(&mut self, files: &[PathBuf], printer: &Printer) {
+    pub fn set(&mut self, files: &[PathBuf], tell: Tell<'_>) {
         self.roots.clear();
         self.before.clear();
         self.folders.clear();
         self.watcher = None;
         self.names = Arc::default();
-        self.add(files, printer);
+        self.add(files, tell);
     }
 
-    pub(super) fn add(&mut self, files: &[PathBuf], printer: &Printer) {
+    pub fn add(&mut self, files: &[PathBuf], tell: Tell<'_>) {
         let absolute = files
             .iter()
             .filter_map(|path| std::path::absolute(path).ok());
@@ -85,7 +85,7 @@ impl Watched {
             && !std::mem::replace(&mut self.told, true)
         {
             let every = LOOK.as_secs();
-            printer.note(&format!(
+            tell(&format!(
                 "warning: the system reports no changes ({error:#}); checking every {every} s"
             ));
         }
@@ -144,7 +144,7 @@ impl Watched {
     }
 
     /// How many files there are to change.
-    pub(super) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.before
             .iter()
             .flat_map(Snapshot::files)
@@ -157,7 +157,7 @@ impl Watched {
     }
 
     /// Files that are not what they were before the run, for people.
-    pub(super) fn changed(&mut self) -> Vec<String> {
+    pub fn changed(&mut self) -> Vec<String> {
         let here = std::env::current_dir().unwrap_or_default();
         let changed: BTreeSet<PathBuf> = self
             .before
@@ -175,7 +175,7 @@ impl Watched {
     }
 
     /// Waits for a change, or for an interrupt.
-    pub(super) fn wait(&mut self, receiver: &Receiver<()>, cancel: &Cancel) -> Vec<String> {
+    pub fn wait(&mut self, receiver: &Receiver<()>, cancel: &Cancel) -> Vec<String> {
         // A new folder is told of before the system watches it, and what was put into it in between is not told at all:
         // so who was told something looks once more.
         let mut is_told = false;
@@ -202,7 +202,7 @@ impl Watched {
     }
 
     /// Waits until nothing has been written for a while.
-    pub(super) fn debounce(&self, receiver: &Receiver<()>, cancel: &Cancel) {
+    pub fn debounce(&self, receiver: &Receiver<()>, cancel: &Cancel) {
         let start = Instant::now();
         while !cancel.is_cancelled()
             && start.elapsed() < PATIENCE

@@ -148,17 +148,6 @@ pub const DOWNLOAD: Duration = Duration::from_secs(6 * 60 * 60);
 /// How often a waiting job looks whether it must end.
 const TICK: Duration = Duration::from_millis(50);
 
-/// The program that this process is, for workers of the same version: on Linux also when its file was replaced or removed
-/// meanwhile, by an update or a build.
-pub fn own_program() -> std::io::Result<std::path::PathBuf> {
-    // A child between fork and exec still is this program.
-    if cfg!(target_os = "linux") {
-        Ok("/proc/self/exe".into())
-    } else {
-        std::env::current_exe()
-    }
-}
-
 #[cfg(test)]
 mod testing {
     use super::*;

@@ -1,7 +1,6 @@
 //! `orch compare`: what differs between two reports, which are files or runs of the history.
 
 mod accepted;
-mod confirm;
 mod reports;
 
 use std::path::PathBuf;
@@ -9,10 +8,12 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 
 use crate::base::{Bug, figures, named};
+use crate::cli::cmd::run::on_interrupt;
 use crate::cli::{Args, Exit, Printer};
 use crate::report::text::Styles;
 use crate::report::{Machine, compare};
-use crate::session::usage;
+use crate::session::{self, usage};
+use crate::worker::Cancel;
 pub(super) use reports::{OUT_DIR, Reports, note_newer};
 
 #[derive(Debug, clap::Args)]
@@ -77,7 +78,10 @@ pub(super) fn compare(args: &Args, asked: &CompareArgs, printer: &Printer) -> an
     comparison.base.run = base.began;
     comparison.head.run = head.began;
     if let Some(revision) = &asked.confirm {
-        confirm::confirm(args, revision, &mut comparison, printer)?;
+        let cancel = Cancel::default();
+        on_interrupt(&cancel, || {})?;
+        let tell = |text: &str| printer.note(text);
+        session::confirm(&args.locations(), revision, &mut comparison, &cancel, &tell)?;
     }
     comparison.accept(&acceptances, &figures::today());
     let format = if asked.json {

@@ -16,9 +16,9 @@ use crate::cli::cmd::warnings;
 use crate::cli::printer::{BOLD, DIM, WARN};
 use crate::cli::{Args, Exit, Printer};
 use crate::exec::{self, Options, Preview};
-use crate::explain::{self, Forecast, Total};
+use crate::explain::{self, Forecast, Group, Total};
 use crate::key::MissReason;
-use crate::plan::{self, Plan};
+use crate::plan;
 use crate::record::Record;
 use crate::report::text::part;
 use crate::session::{Ask, Project, Session, usage};
@@ -92,7 +92,7 @@ pub(super) fn plan(args: &Args, plan: &PlanArgs, printer: &Printer) -> anyhow::R
                 project,
                 options,
                 &previews,
-                &groups(&previews, &origins),
+                &explain::groups(&previews, &origins),
                 &forecasts,
                 plan.all,
             ));
@@ -112,7 +112,7 @@ pub(super) fn plan(args: &Args, plan: &PlanArgs, printer: &Printer) -> anyhow::R
     for told in total.too_much(session.host.report.memory_bytes, space) {
         printer.note(&format!("warning: {told}"));
     }
-    let broken = cannot_begin(&project.plan, &previews);
+    let broken = explain::cannot_begin(&project.plan, &previews);
     broken
         .iter()
         .for_each(|told| printer.note(&format!("error: {told}")));
@@ -121,66 +121,6 @@ pub(super) fn plan(args: &Args, plan: &PlanArgs, printer: &Printer) -> anyhow::R
     } else {
         Exit::Usage
     })
-}
-
-/// The steps that a run would fail at, because a file that they read cannot be read, with the row of the spec and the reason.
-fn cannot_begin(plan: &Plan, previews: &[Preview]) -> Vec<String> {
-    let mut broken = Vec::new();
-    for (id, preview) in plan.ids().zip(previews) {
-        let may_begin = match preview {
-            Preview::WouldRun { .. } => true,
-            Preview::Skipped {
-                outcome,
-                blamed: None,
-                ..
-            } => outcome.is_failure(),
-            Preview::Skipped { .. } | Preview::Hit { .. } | Preview::NotNeeded => false,
-        };
-        let step = plan.step(id);
-        let row = plan
-            .resting_on(id)
-            .next()
-            .map(|planned| &plan.model_facts[&planned.case.model].row);
-        let row = row.map(|row| format!("{row}: ")).unwrap_or_default();
-        for path in step.files().filter(|_| may_begin) {
-            if let Err(error) = path.metadata() {
-                broken.push(format!(
-                    "`{}` cannot begin: {row}failed to read {}: {error}",
-                    step.name,
-                    path.display()
-                ));
-            }
-        }
-    }
-    broken
-}
-
-/// Steps that would run for one reason, and those that wait for any of them.
-#[derive(Default)]
-struct Group {
-    begin: Vec<StepId>,
-    wait: Vec<StepId>,
-}
-
-/// Steps grouped by the reason why they would run, in the order of the plan.
-fn groups(previews: &[Preview], origins: &[StepId]) -> IndexMap<String, Group> {
-    let mut groups: IndexMap<String, Group> = IndexMap::new();
-    for (id, &origin) in (0..).map(StepId).zip(origins) {
-        if !matches!(previews[id.0 as usize], Preview::WouldRun { .. }) {
-            continue;
-        }
-        let Preview::WouldRun { reason, .. } = &previews[origin.0 as usize] else {
-            continue;
-        };
-        let group = groups.entry(reason.to_string()).or_default();
-        if origin == id {
-            &mut group.begin
-        } else {
-            &mut group.wait
-        }
-        .push(id);
-    }
-    groups
 }
 
 fn text(
@@ -387,7 +327,7 @@ fn document(
             row
         })
         .collect();
-    let causes: Vec<_> = groups(previews, origins)
+    let causes: Vec<_> = explain::groups(previews, origins)
         .into_iter()
         .map(|(reason, Group { begin, wait })| {
             let why: Option<&MissReason> =

@@ -9,10 +9,9 @@ use std::sync::mpsc::channel;
 use crate::base::figures::counted;
 use crate::cli::cmd::run::{RunArgs, on_interrupt, perform, show};
 use crate::cli::exit::{self, Exit};
-use crate::cli::watched::Watched;
 use crate::cli::{Args, Printer};
 use crate::report::ReportDoc;
-use crate::session::{Ask, Planned, Session, absolute};
+use crate::session::{Ask, Planned, Session, Watched, absolute};
 use crate::spec::Spec;
 use crate::worker::Cancel;
 
@@ -72,18 +71,18 @@ fn cycle(
     // Stamped before they are read, so that a change while they are read is noticed.
     let mut files = Vec::new();
     let _ = Spec::load_noting(&run.spec.spec, &mut files);
-    watched.set(&files, printer);
+    let tell = |text: &str| printer.note(text);
+    watched.set(&files, &tell);
     let mut request = run.request();
     let settings = run.settings();
     if !first {
         request.rerun.clear(); // asked for once, not after every change
     }
-    let tell = |text: &str| printer.note(text);
     let ready = session.without_cuda_for(&request, &settings, &tell);
     let result = ready
         .and_then(|()| session.plan(&request, Ask::Installing(&tell), &tell))
         .and_then(|planned| {
-            watched.add(&inputs(&planned), printer);
+            watched.add(&inputs(&planned), &tell);
             let show = |doc: &ReportDoc, page: Option<&Path>| show(doc, page, run, printer);
             perform(&session, planned, (&request, &settings), &show, printer)
         });

@@ -75,7 +75,7 @@ impl Away {
             retries: config.retries,
         };
         let executor = Executor::open(&address, patience)?;
-        let own = crate::worker::own_program()
+        let own = crate::base::program::for_workers()
             .map_err(|e| format!("failed to find orch's own executable: {e}"))?;
         Ok(Self {
             executor,

@@ -1,25 +1,19 @@
-//! `orch accept --figures`: intended changes of figures, written where a gate reads them.
+//! Intended changes of figures, written where a gate reads them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::str::FromStr;
 
-use anyhow::Context as _;
 use jiff::Timestamp;
 use jiff::civil::Date;
-use serde_json::json;
 
-use super::AcceptArgs;
+use super::Accepted;
 use crate::base::text::ending_as;
-use crate::base::{figures, named};
-use crate::cli::cmd::compare::Reports;
-use crate::cli::{Args, Exit, Printer};
 use crate::config::{ACCEPTED_FILE, AcceptedRow, accepted_text, with_accepted};
 use crate::exec::MaxAge;
-use crate::matrix::Selection;
-use crate::report::Machine;
-use crate::report::compare::{Change, Kind, Verdict, compare, figure, is_acceptable, what};
-use crate::session::{Project, Session, UsageError, usage};
+use crate::report::compare::Kind;
+use crate::report::compare::{Change, Comparison, Verdict, figure, is_acceptable, what};
+use crate::session::UsageError;
 
 /// So much more than was seen is accepted, in percent: the next run does not find the same figure.
 const MARGIN_PERCENT: f64 = 3.0;
@@ -28,7 +22,7 @@ const MARGIN_OF_ACCURACY_PERCENT: f64 = 10.0;
 
 /// The last day on which a change is accepted: a day, or an age from today.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::cli) struct Until(Date);
+pub struct Until(Date);
 
 impl FromStr for Until {
     type Err = String;
@@ -47,94 +41,47 @@ impl FromStr for Until {
     }
 }
 
-pub(super) fn accept(
-    args: &Args,
-    asked: &AcceptArgs,
-    base: &Path,
-    printer: &Printer,
-) -> anyhow::Result<Exit> {
-    let Some(reason) = asked
-        .reason
-        .as_deref()
-        .filter(|reason| !reason.trim().is_empty())
-    else {
-        usage!("`--figures` needs a reason\n  hint: --reason 'three layers instead of two'");
-    };
-    let cases = selected(args, asked)?;
-    let mut reports = Reports::new(args, printer);
-    let base = reports.named(base)?;
-    let head = reports.head(None)?;
-    let noises = reports.noises(&Machine::from(&head.doc.host))?;
-    drop(reports);
-    let comparison = compare((&base.name, &base.doc), (&head.name, &head.doc), &noises);
+impl std::fmt::Display for Until {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The changes that can be accepted, of these cases; None for all.
+pub fn acceptable<'c>(
+    comparison: &'c Comparison,
+    cases: Option<&BTreeSet<String>>,
+) -> Vec<&'c Change> {
     let is_meant = |change: &&Change| {
         is_acceptable(change.kind)
             && change.accepted.is_none()
             && !matches!(change.verdict, Some(Verdict::CannotTell(_)))
-            && cases
-                .as_ref()
-                .is_none_or(|cases| cases.contains(&change.case))
+            && cases.is_none_or(|cases| cases.contains(&change.case))
     };
-    let changes: Vec<&Change> = comparison.changes.iter().filter(is_meant).collect();
-    let failed = comparison.of(Kind::Broken).count();
-    if failed > 0 {
-        printer.note(&format!(
-            "note: {} failed and cannot be accepted here: `orch accept` makes them expected failures",
-            figures::counted(failed, "case")
-        ));
-    }
-    let before = accepted_text(Path::new(".")).map_err(UsageError)?;
-    let mut after = before.clone();
-    for change in &changes {
-        after = with_accepted(&after, &row(change, reason, &asked.until)).map_err(UsageError)?;
-    }
-    let after = ending_as(&before, after);
-    if after != before && !asked.dry_run {
-        named::edit_named(Path::new(ACCEPTED_FILE), after.as_bytes())
-            .with_context(|| format!("failed to write `{ACCEPTED_FILE}`"))?;
-    }
-    if asked.json {
-        let is_written = after != before && !asked.dry_run;
-        let told: Vec<_> = changes
-            .iter()
-            .map(|change| json!({"case": change.case, "kind": change.kind, "figures": change.figures}))
-            .collect();
-        printer.json(&json!({"file": ACCEPTED_FILE, "written": is_written, "changes": told}));
-        return Ok(Exit::Success);
-    }
-    if changes.is_empty() {
-        printer.note("nothing is worse that could be accepted");
-        return Ok(Exit::Success);
-    }
-    for change in &changes {
-        let kind = change.kind.word();
-        printer.note(&format!(
-            "accepts {kind}: {}  {}",
-            change.case,
-            what(change)
-        ));
-    }
-    if asked.dry_run {
-        printer.out(&super::difference(ACCEPTED_FILE, &before, &after));
-    } else {
-        let until = &asked.until.0;
-        printer.note(&format!(
-            "{ACCEPTED_FILE} is written; its rows count until {until}"
-        ));
-    }
-    Ok(Exit::Success)
+    comparison.changes.iter().filter(is_meant).collect()
 }
 
-/// The cases that are selected; None where all are.
-fn selected(args: &Args, asked: &AcceptArgs) -> anyhow::Result<Option<BTreeSet<String>>> {
-    let request = asked.spec.request();
-    if request.selection == Selection::default() {
-        return Ok(None);
+/// Adds rows for these changes to the project's file of accepted ones.
+pub fn accept_figures(
+    changes: &[&Change],
+    reason: &str,
+    until: &Until,
+) -> anyhow::Result<Accepted> {
+    let before = accepted_text(Path::new(".")).map_err(UsageError)?;
+    let mut after = before.clone();
+    for change in changes {
+        after = with_accepted(&after, &row(change, reason, until)).map_err(UsageError)?;
     }
-    let session = Session::open_to_look(&args.locations())?;
-    let project = Project::load_here(&request, &session)?;
-    let cases = project.plan.cases.iter().map(|planned| planned.case.id());
-    Ok(Some(cases.collect()))
+    let in_words = |change: &&Change| {
+        let kind = change.kind.word();
+        format!("accepts {kind}: {}  {}", change.case, what(change))
+    };
+    Ok(Accepted {
+        file: ACCEPTED_FILE.into(),
+        after: ending_as(&before, after),
+        before,
+        changes: changes.iter().map(in_words).collect(),
+    })
 }
 
 fn row(change: &Change, reason: &str, until: &Until) -> AcceptedRow {

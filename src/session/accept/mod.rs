@@ -1,4 +1,4 @@
-//! `orch accept`: the spec's expectations, brought up to date with the last results.
+//! What is accepted: the spec's expectations, brought up to date with the last results, and intended changes of figures.
 
 mod figures;
 
@@ -7,120 +7,91 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use serde_json::json;
 
 use crate::base::figures::today;
 use crate::base::named;
 use crate::base::text::{ending_as, shortened};
-use crate::cli::args::SpecArgs;
-use crate::cli::cmd::warnings;
-use crate::cli::{Args, Exit, Printer};
+use crate::event::Listener;
 use crate::exec::Options;
 use crate::matrix::{Case, Matrix};
 use crate::record::Outcome;
 use crate::report::{CaseResult, format};
-use crate::session::{self, Project, Session, UsageError, usage};
+use crate::session::{self, Project, Request, Session, UsageError, usage};
 use crate::spec::edit::{self, Change, Row};
 use crate::spec::{Expect, ExpectedStage, ExpectedStatus, Spec};
 
-#[derive(Debug, clap::Args)]
-pub(in crate::cli) struct AcceptArgs {
-    #[command(flatten)]
-    spec: SpecArgs,
-    /// Accept what is slower, less accurate, larger or no longer shown to be right since this base (a `matrix.json`, or a run of
-    /// the history): writes `orch-accepted.toml`, which `orch compare --gate` reads
-    #[arg(long, value_name = "BASE")]
-    figures: Option<PathBuf>,
-    /// Why the newly expected failures, or the changes, are accepted, in one sentence
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<String>,
-    /// The last day on which the changes of `--figures` are accepted: a day, or a time from today
-    #[arg(long, value_name = "DAY", default_value = "30d", requires = "figures")]
-    until: figures::Until,
-    /// Show what would change, and write nothing
-    #[arg(long)]
-    dry_run: bool,
-    /// Print one JSON document on stdout
-    #[arg(long)]
-    json: bool,
-}
+pub use figures::{Until, accept_figures, acceptable};
 
 /// Longer reasons of failures are cut: the report has them in full.
 const REASON: usize = 160;
 
-pub(super) fn accept(args: &Args, accept: &AcceptArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    if let Some(base) = &accept.figures {
-        return figures::accept(args, accept, base, printer);
-    }
-    let path = &accept.spec.spec;
-    let spec = session::spec(path)?;
-    let session = Session::open_to_look(&args.locations())?;
-    let project = Project::load_here(&accept.spec.request(), &session)?;
-    let options = Options {
-        mocked: session.mocked.clone(),
-        ..project.idle_options()
-    };
-    let doc = session.held(&project, &options, &warnings(printer))?;
-    let seen = project
-        .plan
-        .cases
-        .iter()
-        .zip(&doc.cases)
-        .map(|(planned, case)| (planned.case.id(), End::of(case)));
-    let wanted = Wanted::of(&spec, &seen.collect(), accept.reason.as_deref());
-    if wanted.changes.is_empty() {
-        match accept.json {
-            true => printer.json(&json!({"file": null, "written": false, "changes": []})),
-            false => printer
-                .note("every expectation already matches the last results: nothing to change"),
-        }
-        return Ok(Exit::Success);
-    }
-    let file = file_of(&spec, path)?;
-    let before = std::fs::read_to_string(&file)
-        .with_context(|| format!("failed to read {}", file.display()))?;
-    let by_hand = |why: String| {
-        let told = wanted
-            .told
-            .iter()
-            .map(|told| format!("\n  {told}"))
-            .collect::<String>();
-        UsageError(format!(
-            "{} cannot be rewritten: {why}\n  hint: change it by hand:{told}",
-            file.display()
-        ))
-    };
-    let after = edit::expectations(&before, &wanted.changes).map_err(by_hand)?;
-    let after = ending_as(&before, after);
-    wanted
-        .is_read_back(path, &file, &before, &after)
-        .map_err(by_hand)?;
-    if !accept.dry_run {
-        named::edit_named(&file, after.as_bytes())
-            .with_context(|| format!("failed to write {}", file.display()))?;
-    }
-    if accept.json {
-        let shown = file.display().to_string();
-        printer.json(&json!({"file": shown, "written": !accept.dry_run, "changes": wanted.told}));
-        return Ok(Exit::Success);
-    }
-    wanted.told.iter().for_each(|told| printer.note(told));
-    if accept.dry_run {
-        let name = file.display().to_string();
-        printer.out(&difference(&name, &before, &after));
-    } else {
-        printer.note(&format!("{} is rewritten", file.display()));
-    }
-    Ok(Exit::Success)
+/// A change of a file that holds what is accepted, worked out and not yet written.
+#[derive(Debug)]
+pub struct Accepted {
+    pub file: PathBuf,
+    pub before: String,
+    pub after: String,
+    /// The changes in words.
+    pub changes: Vec<String>,
 }
 
-/// What differs between two texts of a file, as a unified diff.
-fn difference(name: &str, before: &str, after: &str) -> String {
-    similar::TextDiff::from_lines(before, after)
-        .unified_diff()
-        .context_radius(2)
-        .header(name, name)
-        .to_string()
+impl Accepted {
+    pub fn write(&self) -> anyhow::Result<()> {
+        named::edit_named(&self.file, self.after.as_bytes())
+            .with_context(|| format!("failed to write {}", self.file.display()))
+    }
+}
+
+impl Session {
+    /// Brings the expectations of a spec up to date with the last results; None where they match already. `reason` stands for
+    /// those of the newly expected failures.
+    pub fn accept(
+        &self,
+        request: &Request,
+        reason: Option<&str>,
+        listener: &dyn Listener,
+    ) -> anyhow::Result<Option<Accepted>> {
+        let path = &request.spec;
+        let spec = session::spec(path)?;
+        let project = Project::load_here(request, self)?;
+        let options = Options {
+            mocked: self.mocked.clone(),
+            ..project.idle_options()
+        };
+        let doc = self.held(&project, &options, listener)?;
+        let seen = project
+            .plan
+            .cases
+            .iter()
+            .zip(&doc.cases)
+            .map(|(planned, case)| (planned.case.id(), End::of(case)));
+        let wanted = Wanted::of(&spec, &seen.collect(), reason);
+        if wanted.changes.is_empty() {
+            return Ok(None);
+        }
+        let file = file_of(&spec, path)?;
+        let before = std::fs::read_to_string(&file)
+            .with_context(|| format!("failed to read {}", file.display()))?;
+        let by_hand = |why: String| {
+            let changes = wanted.told.iter().map(|change| format!("\n  {change}"));
+            UsageError(format!(
+                "{} cannot be rewritten: {why}\n  hint: change it by hand:{}",
+                file.display(),
+                changes.collect::<String>()
+            ))
+        };
+        let after = edit::expectations(&before, &wanted.changes).map_err(by_hand)?;
+        let after = ending_as(&before, after);
+        wanted
+            .is_read_back(path, &file, &before, &after)
+            .map_err(by_hand)?;
+        Ok(Some(Accepted {
+            file,
+            before,
+            after,
+            changes: wanted.told,
+        }))
+    }
 }
 
 /// How a case ended by itself, whatever was expected of it.
