@@ -14,7 +14,7 @@ use crate::session::{UsageError, usage};
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Tables, units and examples: docs/history.md. The query can change nothing and reads no other file."
+    after_help = "Examples: docs/history.md; tables and units: docs/history/tables.md. The query can change nothing and reads no other file."
 )]
 pub(in crate::cli) struct QueryArgs {
     /// One query in DuckDB's SQL; - reads it from stdin
