@@ -75,14 +75,10 @@ pub struct Context<'a> {
 impl Context<'_> {
     /// The places where commands work: in folders below `dir`, and with files of the project.
     fn workplace(&self, dir: PathBuf) -> Workplace {
-        let Options {
-            project, out_dir, ..
-        } = self.options;
-        let out_dir = std::path::absolute(out_dir).unwrap_or_else(|_| out_dir.clone());
-        let exempt = [self.store.root(), self.provision.dir(), &out_dir];
+        let shown = [self.store.root(), self.provision.dir()];
         Workplace {
             sandboxes: dir.canonicalize().unwrap_or(dir),
-            project: Project::new(project, &exempt),
+            project: Project::new(&self.options.project, &shown),
         }
     }
 }

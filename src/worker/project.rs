@@ -40,7 +40,8 @@ impl Project {
         let called = called.and_then(|place| installation(&folder, &real(place)));
         let programs = searched
             .map(|place| real(&place))
-            .filter(|place| place.starts_with(&folder))
+            // The project itself on PATH (`.`) would show all of it.
+            .filter(|place| place.starts_with(&folder) && *place != folder)
             .map(|place| installation(&folder, &place).unwrap_or(place))
             .chain(called)
             .collect::<Vec<_>>();
@@ -85,7 +86,7 @@ mod tests {
         let root = dir.path().canonicalize().unwrap();
         let project = Project::new(&root, &[]);
         let outside = [Path::new("/bin").to_owned(), root.with_file_name("bin")];
-        let inside = [root.join(".venv/bin"), root.join("bin")];
+        let inside = [root.join(".venv/bin"), root.clone(), root.join("bin")];
         let path = std::env::join_paths(outside.iter().chain(&inside)).unwrap();
         let hidden = project.hidden_from(&call("sh"), Some(&path)).unwrap();
         assert_eq!(hidden.folder, root);

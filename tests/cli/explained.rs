@@ -385,6 +385,18 @@ fn the_history_shows_the_executed_steps_of_a_run_in_order_with_their_reproducers
     };
     assert_eq!((since("2020-01-01"), since("2199-01-01")), (2, 0));
     sandbox
+        .run(["history", "--since", "2199-01-01"])
+        .success()
+        .stderr_has("no run is recorded since 2199-01-01");
+    sandbox
+        .run(["history", "bert:cpu-fp32", "--failed"])
+        .code(2)
+        .stderr_has("--failed is for the steps of a run");
+    sandbox
+        .run(["history", "1", "--host", "here"])
+        .code(2)
+        .stderr_has("--host is for the executions of a case");
+    sandbox
         .run(["history", "--since", "soon"])
         .code(2)
         .stderr_has("is not a date");

@@ -37,6 +37,23 @@ fn an_undeclared_file_of_the_project_is_refused_with_the_remedy_and_a_declared_o
 }
 
 #[test]
+fn what_a_run_handed_out_is_no_input_and_the_project_on_path_shows_nothing() {
+    let path = format!(".:{}", std::env::var("PATH").unwrap());
+    let sandbox = Sandbox::new()
+        .file("orch-out/x.txt", "x")
+        .env("PATH", &path);
+    if !is_confined(&sandbox) {
+        return;
+    }
+    let script = format!("cat {} > out", sandbox.path("orch-out/x.txt").display());
+    let sandbox = sandbox.file("spec.yaml", spec(&script, ""));
+    sandbox
+        .run(["run", "spec.yaml"])
+        .code(1)
+        .stderr_has("Permission denied");
+}
+
+#[test]
 fn without_a_sandbox_an_undeclared_file_is_read() {
     let sandbox = Sandbox::new().file("x.txt", "x").env("ORCH_SANDBOX", "off");
     let script = format!("cat {} > out", sandbox.path("x.txt").display());

@@ -83,8 +83,16 @@ pub(super) fn history(args: &Args, asked: &HistoryArgs, printer: &Printer) -> an
         }
         None => match &asked.of {
             Some(run) if is_run(run) => {
+                if asked.host.is_some() {
+                    usage!("--host is for the executions of a case, and `{run}` names a run");
+                }
                 let runs = runs_dir(&args.locations())?;
                 executed::print(&runs, run, asked.failed, asked.json, printer)?;
+            }
+            Some(case) if asked.failed => {
+                usage!(
+                    "--failed is for the steps of a run, and `{case}` names none\n  hint: `1` names the last run"
+                )
             }
             Some(case) if !is_there(args)? => {
                 usage!(
@@ -168,7 +176,10 @@ fn runs(args: &Args, asked: &HistoryArgs, printer: &Printer) -> anyhow::Result<(
         return Ok(());
     }
     if runs.is_empty() {
-        printer.note(NO_RUNS);
+        match &asked.since {
+            Some(since) => printer.note(&format!("no run is recorded since {since}")),
+            None => printer.note(NO_RUNS),
+        }
         return Ok(());
     }
     let count = |value: Option<u32>| value.map(|value| value.to_string());

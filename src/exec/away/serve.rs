@@ -111,10 +111,10 @@ fn perform(dir: &Path, order: Order, site: &Site<'_>) -> anyhow::Result<Done> {
     let servers = Servers::new(site.provision, site.store.root());
     let workers = Workers::new(&scratch);
     let bugs = Bugs::new(site.store);
-    let exempt = [site.store.root(), site.provision.dir()];
+    let shown = [site.store.root(), site.provision.dir()];
     let workplace = Workplace {
         sandboxes: scratch.dir("commands")?,
-        project: Project::new(dir, &exempt),
+        project: Project::new(dir, &shown),
     };
     if let Some(env) = step.kind.server(&step) {
         servers.start(env, step.kind.is_timed(&step))?;

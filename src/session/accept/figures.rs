@@ -11,8 +11,7 @@ use super::Accepted;
 use crate::base::text::ending_as;
 use crate::config::{ACCEPTED_FILE, AcceptedRow, accepted_text, with_accepted};
 use crate::exec::MaxAge;
-use crate::report::compare::Kind;
-use crate::report::compare::{Change, Comparison, Verdict, figure, is_acceptable, what};
+use crate::report::compare::{Change, Comparison, Kind, Verdict, figure, is_acceptable, what};
 use crate::session::UsageError;
 
 /// So much more than was seen is accepted, in percent: the next run does not find the same figure.
