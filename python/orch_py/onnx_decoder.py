@@ -49,15 +49,15 @@ def export(
         return {"why_not": asked["no_cache"]}, attempts
     known = [route for route in routes if route in ROUTES]
     for implementations in torch_model.for_export(torch_model.model_class(manifest["class"])):
-        for route, is_helped in stand_ins.variants(known, helped):
+        for route, allowed in stand_ins.variants(known, helped):
             used = opset if route == "legacy" else max(opset, _DYNAMO_LEAST_OPSET)
             attempt: dict[str, Any] = {"route": route, "opset": used, "decoder": True, "error": None}
-            attempt |= {"helped": is_helped, "max_abs": None}
+            attempt |= {"allowed_stand_ins": allowed.value, "max_abs": None}
             attempts.append(attempt)
             folder = out / FOLDER
             folder.mkdir()
             try:
-                with stand_ins.recorded(is_helped) as used_functions:
+                with stand_ins.recorded(allowed) as used_functions:
                     _make(tree, folder, implementations, attempt)
                 if used_functions:
                     attempt["stand_ins"] = stand_ins.by_name(used_functions)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
+from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from orch_py import stand_ins
@@ -21,7 +23,8 @@ class Equals(TorchFunctionMode):
     """
 
     def __torch_function__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-        by, kwargs = EQUALS.get(func) if stand_ins.are_allowed() else None, kwargs or {}
+        kwargs = kwargs or {}
+        by = EQUALS.get(func) if _is_allowed(func) else None
         if by is not None and (found := by(*args, **kwargs)) is not NotImplemented:
             stand_ins.note(func.__name__)
             return found
@@ -30,9 +33,36 @@ class Equals(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
+def _is_allowed(func: Callable[..., Any]) -> bool:
+    allowed = stand_ins.allowed()
+    return allowed is stand_ins.Help.ALL or (allowed is stand_ins.Help.LACKING and func in LACKING)
+
+
 EQUALS: dict[Callable[..., Any], Callable[..., Any]] = {
     **values.EQUALS,
     **places.EQUALS,
     **layers.EQUALS,
     **complex_numbers.EQUALS,
 }
+
+# Functions of `EQUALS` that end in an error for certain where torch's own is exported: the exporter has no operator for
+# them at any opset, or writes a graph that is invalid by ONNX's types.
+LACKING: frozenset[Callable[..., Any]] = frozenset(
+    {
+        torch.diff,
+        Tensor.diff,
+        torch.histc,
+        Tensor.histc,
+        torch.cummax,
+        Tensor.cummax,
+        torch.cummin,
+        Tensor.cummin,
+        torch.isin,
+        torch.searchsorted,
+        torch.linalg.solve_triangular,
+        torch.expm1,
+        Tensor.expm1,
+        torch.cumsum,
+        Tensor.cumsum,
+    }
+)

@@ -61,6 +61,13 @@ class Expected:
         figures["control_max_abs"] = worst(found)
         return None if found["agrees"] else f"{BAKED} ({told(found)})"
 
+    def is_near(self, outputs: list[trees.Tensors]) -> bool:
+        """Whether outputs on the inputs, and on the control's where there is one, are within `REWRITTEN`."""
+        expected = [self.reference] if self.control is None else [self.reference, self.control]
+        return len(outputs) == len(expected) and all(
+            judge.verdict(ours, theirs, REWRITTEN)["agrees"] for ours, theirs in zip(outputs, expected, strict=True)
+        )
+
 
 def told(found: dict[str, Any]) -> str:
     """The worst output of a verdict, in a few words."""

@@ -10,16 +10,28 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from enum import StrEnum
+
+
+class Help(StrEnum):
+    """Which functions may stand in for a library's own."""
+
+    NONE = "none"
+    # Those of functions that the exporter cannot export at all, so that it would refuse the model.
+    LACKING = "lacking"
+    ALL = "all"
+
 
 _COUNTS: ContextVar[Counter[str] | None] = ContextVar("stand_ins", default=None)
-_ALLOWED: ContextVar[bool] = ContextVar("stand_ins_allowed", default=True)
+_ALLOWED: ContextVar[Help] = ContextVar("stand_ins_allowed", default=Help.ALL)
 
 
 @contextmanager
-def recorded(allowed: bool = True) -> Iterator[Counter[str]]:
-    """Counts the stand-ins that run meanwhile, by name. Without `allowed` none does."""
+def recorded(allowed: Help = Help.ALL) -> Iterator[Counter[str]]:
+    """Counts the stand-ins that run meanwhile, by name. Only those that are `allowed` do."""
     counts: Counter[str] = Counter()
-    counting, permitting = _COUNTS.set(counts), _ALLOWED.set(allowed)
+    counting = _COUNTS.set(counts)
+    permitting = _ALLOWED.set(allowed)
     try:
         yield counts
     finally:
@@ -27,19 +39,30 @@ def recorded(allowed: bool = True) -> Iterator[Counter[str]]:
         _ALLOWED.reset(permitting)
 
 
-def variants(routes: list[str], helped: bool) -> list[tuple[str, bool]]:
-    """The routes in order, each with whether stand-ins are allowed. A plain export comes before one that is helped, so
-    that a file is what a user's own exporter gives wherever that is right."""
+def variants(routes: list[str], helped: bool) -> list[tuple[str, Help]]:
+    """The routes in order, each with the stand-ins that are allowed.
+
+    The plainest export that can succeed comes first, so that a file is what a user's own exporter gives wherever that
+    is right. What the exporter lacks is replaced at once: it would refuse the model after seconds of tracing. Where
+    nothing depends on such a value, its nodes are dropped, and the file is the plain one.
+    """
     found = []
     for route in routes:
-        found.append((route, False))
         if route == "legacy" and helped:
-            found.append((route, True))
+            found += [(route, Help.LACKING), (route, Help.ALL)]
+        else:
+            found.append((route, Help.NONE))
     return found
 
 
-def are_allowed() -> bool:
+def allowed() -> Help:
+    """The stand-ins that are allowed at this moment."""
     return _ALLOWED.get()
+
+
+def are_allowed() -> bool:
+    """Whether every stand-in is allowed."""
+    return allowed() is Help.ALL
 
 
 def note(name: str) -> None:

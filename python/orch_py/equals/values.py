@@ -20,8 +20,10 @@ def _diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Any = None, append:
 
 
 def _summed(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """ONNX sums no booleans."""
-    return torch.cumsum(self.to(torch.int64) if self.dtype is torch.bool else self, *args, **kwargs)
+    """Of booleans, which ONNX cannot sum. With a type for the sum the exporter converts them itself."""
+    if self.dtype is not torch.bool or kwargs.get("dtype") is not None:
+        return NotImplemented
+    return torch.cumsum(self.to(torch.int64), *args, **kwargs)
 
 
 def _repeated(self: Tensor, repeats: Any, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
