@@ -169,6 +169,19 @@ pub struct Record {
 }
 
 impl Record {
+    /// The fact that holds the peak resident set of all processes of the execution, bytes.
+    pub const PEAK_RSS_BYTES: &'static str = "peak_rss_bytes";
+
+    /// The peak resident set of the execution, bytes: of the process that measured, else of all its processes; None
+    /// where neither was watched.
+    pub fn peak_rss_bytes(&self) -> Option<u64> {
+        let measured = self
+            .measure
+            .as_ref()
+            .and_then(|measure| measure.peak_rss_bytes);
+        measured.or_else(|| self.facts.get(Self::PEAK_RSS_BYTES)?.as_u64())
+    }
+
     /// The time from the step's beginning, which is kept in whole seconds, to `moment`.
     pub fn seconds_until(&self, moment: SystemTime) -> Option<f64> {
         let began = self.started.parse::<Timestamp>().ok()?;

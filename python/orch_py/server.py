@@ -241,7 +241,7 @@ class Server:
         del self._jobs[job.id]
         family.sweep({other.pid for other in self._jobs.values()})
         if job.output is not None:
-            job.output["facts"]["peak_rss_bytes"] = peak_rss
+            job.output["peak_rss_bytes"] = peak_rss
             self._tell({"id": job.id, "event": "result", "output": job.output})
         elif os.WIFSIGNALED(status):
             self._tell({"id": job.id, "event": "died", "signal": os.WTERMSIG(status), "code": None})

@@ -96,10 +96,10 @@ class Jobs(unittest.TestCase):
 
     def test_a_result_larger_than_a_pipe_arrives_with_the_peak_memory(self) -> None:
         self.worker.start(1, "large")
-        facts = self.worker.output(1)["facts"]
-        self.assertEqual(len(facts["text"]), 1 << 20)
-        self.assertGreater(facts["peak_rss_bytes"], 64 << 20)
-        self.assertLess(facts["peak_rss_bytes"], 1 << 30)
+        output = self.worker.output(1)
+        self.assertEqual(len(output["facts"]["text"]), 1 << 20)
+        self.assertGreater(output["peak_rss_bytes"], 64 << 20)
+        self.assertLess(output["peak_rss_bytes"], 1 << 30)
 
     def test_cancel_kills_the_whole_group_and_no_other_job(self) -> None:
         pids = _sleeper(self.worker, 1)

@@ -11,7 +11,7 @@ use crate::device::candidates::candidates;
 use crate::device::lease::lend;
 use crate::device::{Backend, Lease};
 use crate::exec::outcome::{Judged, judge};
-use crate::exec::perform::told;
+use crate::exec::perform::worker_params;
 use crate::exec::setup::Servers;
 use crate::provision::Provision;
 use crate::runtime::Job;
@@ -48,7 +48,7 @@ impl Bench<'_> {
         timeout: u64,
     ) -> anyhow::Result<Judged> {
         let lent = lend_first(self.inventory, run.backend.name, &run.device);
-        let params = told(call, lent.as_ref(), self.provision)?;
+        let params = worker_params(call, lent.as_ref(), self.provision)?;
         let env = lent.map(|lease| lease.env).unwrap_or_default();
         let Places {
             inputs,

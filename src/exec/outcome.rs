@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use crate::base::Bug;
 use crate::exec::perform::error_text;
-use crate::record::Outcome;
+use crate::record::{Outcome, Record};
 use crate::runtime::refusal::Refusal;
-use crate::runtime::{JobOutput, JobStatus, RawMeasure};
+use crate::runtime::{FailureCause, JobOutput, JobStatus, RawMeasure};
 use crate::worker::{DOWNLOAD, Ended};
 
 /// The outcome of an execution, before its output is published.
@@ -132,25 +132,42 @@ pub(super) fn judge(ended: Ended, timeout_seconds: u64, transient: &[u32]) -> Ju
         Ended::Answered(JobOutput {
             status,
             reason,
-            facts,
+            mut facts,
             measure,
+            cause,
+            peak_rss_bytes,
         }) => {
-            let signal = facts["signal"].as_i64();
-            let outcome = match status {
+            if let Some(peak) = peak_rss_bytes {
+                set_fact(&mut facts, Record::PEAK_RSS_BYTES, peak.into());
+            }
+            match cause {
+                Some(FailureCause::ExitCode(code)) => {
+                    set_fact(&mut facts, "exit_code", code.into());
+                }
+                Some(FailureCause::Signal(signal)) => {
+                    set_fact(&mut facts, "signal", signal.into());
+                }
+                Some(FailureCause::System) | None => {}
+            }
+            let outcome = match (status, cause) {
                 // A program of the user's has no other way to say so.
-                JobStatus::Error if signal.is_some() => Outcome::Crash,
-                status => outcome(status),
+                (JobStatus::Error, Some(FailureCause::Signal(_))) => Outcome::Crash,
+                (status, _) => outcome(status),
             };
             let reason = reason.or_else(|| {
                 (outcome != Outcome::Pass).then(|| "the worker gave no reason".to_owned())
             });
-            let is_of_system = facts["io"] == true;
-            let asks = facts["exit_code"]
-                .as_u64()
-                .is_some_and(|code| transient.iter().any(|c| u64::from(*c) == code));
-            // The last words of a user's program decide nothing: it has exit codes for that.
-            let is_short =
-                facts.get("exit_code").is_none() && reason.as_deref().is_some_and(is_shortage);
+            let has_failed = outcome == Outcome::Fail;
+            let may_pass = match cause {
+                Some(FailureCause::Signal(_)) => true,
+                // The last words of a user's program decide nothing: it has exit codes for that.
+                Some(FailureCause::ExitCode(code)) => {
+                    let is_listed = u32::try_from(code).is_ok_and(|code| transient.contains(&code));
+                    has_failed && is_listed
+                }
+                Some(FailureCause::System) => has_failed,
+                None => has_failed && reason.as_deref().is_some_and(is_shortage),
+            };
             let judged = Judged {
                 outcome,
                 reason,
@@ -158,8 +175,6 @@ pub(super) fn judge(ended: Ended, timeout_seconds: u64, transient: &[u32]) -> Ju
                 measure,
                 transient: false,
             };
-            let may_pass = signal.is_some()
-                || ((asks || is_short || is_of_system) && outcome == Outcome::Fail);
             if may_pass { judged.transient() } else { judged }
         }
         Ended::Died {
@@ -227,8 +242,6 @@ fn signal_name(signal: i32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -258,9 +271,9 @@ mod tests {
 
     #[test]
     fn only_what_may_pass_next_time_is_transient() {
-        let exited = |facts: Value| {
+        let exited = |cause: FailureCause| {
             Ended::Answered(JobOutput {
-                facts,
+                cause: Some(cause),
                 ..JobOutput::failed(JobStatus::Error, "ended with exit status: 75")
             })
         };
@@ -290,9 +303,9 @@ mod tests {
                 false,
             ),
             (Ended::Interrupted, false),
-            (exited(json!({"exit_code": 75})), true),
-            (exited(json!({"exit_code": 1})), false),
-            (exited(json!({"signal": 9})), true),
+            (exited(FailureCause::ExitCode(75)), true),
+            (exited(FailureCause::ExitCode(1)), false),
+            (exited(FailureCause::Signal(9)), true),
             (
                 Ended::Answered(JobOutput::failed(JobStatus::Oom, "x")),
                 false,
@@ -313,7 +326,7 @@ mod tests {
             // A user's program says by its exit code whether it may be tried again.
             (
                 Ended::Answered(JobOutput {
-                    facts: json!({"exit_code": 1}),
+                    cause: Some(FailureCause::ExitCode(1)),
                     ..JobOutput::failed(
                         JobStatus::Error,
                         "its last words: fork: Resource temporarily unavailable",
@@ -327,7 +340,7 @@ mod tests {
             assert_eq!(judge(ended, 1, &[75]).transient, transient, "{shown}");
         }
         assert_eq!(
-            judge(exited(json!({"signal": 9})), 1, &[]).outcome,
+            judge(exited(FailureCause::Signal(9)), 1, &[]).outcome,
             Outcome::Crash
         );
     }

@@ -344,7 +344,7 @@ impl Performer<'_> {
         let job = Job {
             id: task.id.0,
             op: call.op.into(),
-            params: told(&call, task.lease.as_ref(), self.provision)?,
+            params: worker_params(&call, task.lease.as_ref(), self.provision)?,
             inputs: places.inputs.clone(),
             out: places.out.clone(),
             log: Some(limits.log.to_owned()),
@@ -384,8 +384,8 @@ fn yardstick_threads(task: &Task<'_>) -> usize {
     said.map_or_else(own, |threads| threads as usize)
 }
 
-/// The order of a worker: its parameters, where its libraries are, and which device was lent to it.
-pub(super) fn told(
+/// The parameters of a worker's job: the call's own, the paths of its libraries, and the device that was leased.
+pub(super) fn worker_params(
     call: &WorkerCall,
     lease: Option<&Lease>,
     provision: &Provision,

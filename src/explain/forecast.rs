@@ -54,13 +54,9 @@ pub struct Total {
 
 impl Forecast {
     fn of_record(record: &Record, context: &Context<'_>) -> Self {
-        let measured = record
-            .measure
-            .as_ref()
-            .and_then(|measure| measure.peak_rss_bytes);
         Self {
             seconds: Some(record.seconds),
-            memory_bytes: measured.or_else(|| record.facts.get("peak_rss_bytes")?.as_u64()),
+            memory_bytes: record.peak_rss_bytes(),
             disk_bytes: output_bytes(record, context),
             is_on_record: true,
         }

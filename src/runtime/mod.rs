@@ -177,6 +177,24 @@ pub struct JobOutput {
     #[serde(default)]
     pub facts: Value,
     pub measure: Option<RawMeasure>,
+    /// What a failure came of, where that decides whether another attempt is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<FailureCause>,
+    /// The peak resident set of all processes of the job, bytes; None where it was not watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_rss_bytes: Option<u64>,
+}
+
+/// What a failed job came to grief over, as far as its status does not say so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureCause {
+    /// The user's program ended with this code.
+    ExitCode(i32),
+    /// The user's program was ended by this signal.
+    Signal(i32),
+    /// The system could not read or write a file, which says nothing about the step.
+    System,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -295,6 +313,8 @@ impl JobOutput {
             reason: None,
             facts,
             measure,
+            cause: None,
+            peak_rss_bytes: None,
         }
     }
 
@@ -304,6 +324,8 @@ impl JobOutput {
             reason: Some(reason.into()),
             facts: Value::Null,
             measure: None,
+            cause: None,
+            peak_rss_bytes: None,
         }
     }
 }

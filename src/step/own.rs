@@ -3,11 +3,11 @@
 //! A child does it, because `--job-memory` bounds a child, and because a file that unpacks to more than the machine has then
 //! ends a step and not orch.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{calibration, ready, recipe};
 use crate::base::Bug;
-use crate::runtime::{Job, JobOutput, refusal};
+use crate::runtime::{FailureCause, Job, JobOutput, refusal};
 use crate::step::{Work, Worker, WorkerCall};
 
 /// The word by which `orch worker` knows it.
@@ -31,13 +31,10 @@ pub fn execute(job: &Job, _: &dyn Fn(&str)) -> JobOutput {
     // A file that could not be read says nothing about the step.
     let is_of_system =
         |error: &anyhow::Error| error.chain().any(|cause| cause.is::<std::io::Error>());
-    let facts = match &done {
-        Err(error) if is_of_system(error) => json!({"io": true}),
-        _ => Value::Null,
+    let cause = match &done {
+        Err(error) if is_of_system(error) => Some(FailureCause::System),
+        _ => None,
     };
     let answer = refusal::answer(done.map(|()| JobOutput::ok(Value::Null, None)));
-    if facts.is_null() {
-        return answer;
-    }
-    JobOutput { facts, ..answer }
+    JobOutput { cause, ..answer }
 }

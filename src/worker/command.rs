@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::confine::{Confinement, Enforced};
-use crate::runtime::{JobOutput, JobStatus};
+use crate::runtime::{FailureCause, JobOutput, JobStatus};
 use crate::step::CommandCall;
 use crate::worker::inputs::{Gone, NotLaid, lay_in};
 use crate::worker::outputs::{Refused, take_out};
@@ -98,9 +98,6 @@ fn run_in(
         peak_rss_bytes,
     } = running.finish();
     let mut facts = json!({"argv": call.argv});
-    if let Some(peak) = peak_rss_bytes {
-        facts["peak_rss_bytes"] = peak.into();
-    }
     if !left.is_empty() {
         facts[LEFT_BEHIND] = json!(left);
     }
@@ -111,6 +108,7 @@ fn run_in(
             limits.log.display()
         ))
     })?;
+    let mut cause = None;
     let (output, files) = if !status.success() {
         let last = tail(limits.log, 1);
         let said = if last.is_empty() {
@@ -118,11 +116,8 @@ fn run_in(
         } else {
             format!(": {last}")
         };
-        // How it ended, so that one kind of failure can be told from another.
-        match (status.code(), status.signal()) {
-            (Some(code), _) => facts["exit_code"] = json!(code),
-            (None, signal) => facts["signal"] = json!(signal),
-        }
+        let of_signal = || status.signal().map(FailureCause::Signal);
+        cause = status.code().map(FailureCause::ExitCode).or_else(of_signal);
         let hint = if last.contains("Permission denied") && Enforced::here().is_some() {
             HINT
         } else {
@@ -148,7 +143,13 @@ fn run_in(
             Err(Refused::Io(why)) => return Err(Box::new(Ended::Broken(why))),
         }
     };
-    Ok((Ended::Answered(JobOutput { facts, ..output }), files))
+    let output = JobOutput {
+        facts,
+        cause,
+        peak_rss_bytes,
+        ..output
+    };
+    Ok((Ended::Answered(output), files))
 }
 
 /// The fact that lists, by name, the processes that a step left running.

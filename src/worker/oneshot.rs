@@ -50,10 +50,8 @@ pub fn run_oneshot(mut command: Command, job: &Job, limits: &Limits<'_>) -> Ende
     let _ = group.finish(Duration::ZERO);
     group.sweep();
     let mut ended = said.end(ended.unwrap_or_else(|e| broken("wait for the worker", e)));
-    if let Ended::Answered(output) = &mut ended
-        && let (Some(peak), Some(facts)) = (group.peak_rss_bytes(), output.facts.as_object_mut())
-    {
-        facts.entry("peak_rss_bytes").or_insert(peak.into());
+    if let Ended::Answered(output) = &mut ended {
+        output.peak_rss_bytes = output.peak_rss_bytes.or(group.peak_rss_bytes());
     }
     ended
 }

@@ -31,9 +31,8 @@ impl Peaks {
             return Self::default();
         };
         let measure = record.measure.as_ref();
-        let measured = measure.and_then(|measure| measure.peak_rss_bytes);
         Self {
-            host: measured.or_else(|| record.facts.get("peak_rss_bytes")?.as_u64()),
+            host: record.peak_rss_bytes(),
             device: measure.and_then(|measure| measure.peak_device_bytes),
         }
     }
