@@ -317,6 +317,7 @@ fn deciding(sources: &Sources) -> Vec<String> {
 
 /// Rooms whose answers depend on what they are given alone: the same spec means the same cases, keys and pages on every machine.
 const PURE: &[&str] = &[
+    "catalogue",
     "spec",
     "judge",
     "key",
@@ -324,6 +325,7 @@ const PURE: &[&str] = &[
     "matrix",
     "report",
     "capability",
+    "step",
     "plan",
     "event",
     "journal",

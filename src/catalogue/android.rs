@@ -1,10 +1,8 @@
 //! QNN on a phone, reached through `adb`.
 
-use std::path::PathBuf;
-
 use super::{
-    Access, Code, Half, Library, Pair, Part, RunParams, Runtime, WORKER, Worker, WorkerCall,
-    by_precision, code, parts, qnn,
+    Access, Code, Half, Library, Pair, Part, RunParams, Runtime, SharedFolder, WORKER, Worker,
+    WorkerCall, by_precision, code, parts, qnn,
 };
 use crate::device::backends;
 use crate::runtime::InstalledPath;
@@ -72,15 +70,10 @@ const CODE: &[Part] = parts!(
 
 /// A phone is reached through adb's server, which keeps its keys and its log where it will.
 fn access() -> Access {
-    let home = std::env::var_os("HOME").map(PathBuf::from);
-    let write = home
-        .map(|home| home.join(".android"))
-        .into_iter()
-        .chain([std::env::temp_dir()])
-        .collect();
     Access {
         network: true,
         home: true,
-        write,
+        write: Vec::new(),
+        shared: vec![SharedFolder::Android, SharedFolder::Temporary],
     }
 }

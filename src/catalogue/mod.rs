@@ -33,7 +33,8 @@ pub use code::{Code, Part, Sources, WORKER};
 pub use run::{RunParams, TestMeasure, Untimed};
 use work::serialised;
 pub use work::{
-    Access, Library, MemoryGuess, Needs, Places, Requirement, StoredFile, Wheel, Worker, WorkerCall,
+    Access, Library, MemoryGuess, Needs, Places, Requirement, SharedFolder, StoredFile, Wheel,
+    Worker, WorkerCall,
 };
 
 /// All of them, in the order in which people read them.

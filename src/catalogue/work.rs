@@ -113,8 +113,22 @@ pub struct Access {
     pub network: bool,
     /// Folders that it may write to; made if they are not there.
     pub write: Vec<PathBuf>,
+    /// Folders of the user's that other programs share, which it may write to as well.
+    pub shared: Vec<SharedFolder>,
     /// It works with the user's own home, to read what lies there.
     pub home: bool,
+}
+
+/// A folder of the user's that other programs share. Where it is depends on the machine, and is looked up where a worker
+/// starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SharedFolder {
+    /// The cache of the Hub's client, which keeps what it fetches.
+    HubCache,
+    /// The folder of adb's keys.
+    Android,
+    /// The folder for temporary files, where adb's server keeps its log.
+    Temporary,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

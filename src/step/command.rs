@@ -38,6 +38,7 @@ impl StepKind for Command {
                     .iter()
                     .map(|(_, folder)| folder.to_path_buf())
                     .collect(),
+                shared: Vec::new(),
                 home: false,
             },
         }))

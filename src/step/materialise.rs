@@ -1,13 +1,11 @@
 //! `generate:<model>` of a transformers class: weights, config, complete inputs and reference outputs.
 
-use std::path::PathBuf;
-
 use serde_json::{Value, json};
 
 use crate::catalogue::parts;
 use crate::step::{
-    Access, Code, MemoryGuess, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall,
-    model_folder,
+    Access, Code, MemoryGuess, Places, Requirement, SharedFolder, Step, StepKind, Work, Worker,
+    WorkerCall, model_folder,
 };
 use crate::toolchain::{EnvName, Tool};
 
@@ -117,19 +115,10 @@ fn access(weights: &Value) -> Access {
     if !is_of_the_hub(weights) {
         return Access::default();
     }
-    let of = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let home = || {
-        of("XDG_CACHE_HOME")
-            .or_else(|| Some(of("HOME")?.join(".cache")))
-            .map(|cache| cache.join("huggingface"))
-    };
-    let kept = of("HF_HOME")
-        .or_else(home)
-        .into_iter()
-        .chain(of("HF_HUB_CACHE"));
     Access {
         network: true,
-        write: kept.collect(),
+        write: Vec::new(),
+        shared: vec![SharedFolder::HubCache],
         home: true,
     }
 }

@@ -69,8 +69,8 @@ use crate::spec::{Files, Program};
 use crate::toolchain::{EnvName, Tool};
 
 pub use crate::catalogue::{
-    Access, Code, Library, MemoryGuess, Needs, Part, Places, Requirement, RunParams, Sources,
-    StoredFile, TestMeasure, Worker, WorkerCall,
+    Access, Code, Library, MemoryGuess, Needs, Part, Places, Requirement, RunParams, SharedFolder,
+    Sources, StoredFile, TestMeasure, Worker, WorkerCall,
 };
 pub use calibration::CALIBRATION;
 pub use command::COMMAND;

@@ -74,6 +74,7 @@ impl Place {
             access: Access {
                 write: vec![self.at("out")],
                 network: self.network,
+                shared: Vec::new(),
                 home: false,
             },
         };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::base::fs as bfs;
 use crate::confine::{Grants, Tcp};
-use crate::step::Access;
+use crate::step::{Access, SharedFolder};
 
 /// Removed when dropped, except for what is mounted in it: that stays, with all around it, and the run's own clean-up
 /// tells of it.
@@ -43,7 +43,9 @@ impl Sandbox {
 
 /// What a process may write to and reach: its `own` folders, and what its step was given besides.
 pub fn grants(access: &Access, own: &[&Path]) -> io::Result<Grants> {
-    for folder in &access.write {
+    let shared = access.shared.iter().flat_map(|folder| paths_of(*folder));
+    let given: Vec<PathBuf> = access.write.iter().cloned().chain(shared).collect();
+    for folder in &given {
         fs::create_dir_all(folder).map_err(|e| {
             io::Error::new(
                 e.kind(),
@@ -54,12 +56,33 @@ pub fn grants(access: &Access, own: &[&Path]) -> io::Result<Grants> {
     let folders = own
         .iter()
         .copied()
-        .chain(access.write.iter().map(PathBuf::as_path));
+        .chain(given.iter().map(PathBuf::as_path));
     Ok(Grants::folders(folders).with_tcp(if access.network {
         Tcp::Allowed
     } else {
         Tcp::Denied
     }))
+}
+
+/// Where a shared folder is by the environment; nowhere if no variable says.
+fn paths_of(folder: SharedFolder) -> Vec<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    match folder {
+        SharedFolder::HubCache => {
+            let of_user = || {
+                variable("XDG_CACHE_HOME")
+                    .or_else(|| Some(variable("HOME")?.join(".cache")))
+                    .map(|cache| cache.join("huggingface"))
+            };
+            let home = variable("HF_HOME").or_else(of_user);
+            home.into_iter().chain(variable("HF_HUB_CACHE")).collect()
+        }
+        SharedFolder::Android => {
+            let home = variable("HOME");
+            home.map(|home| home.join(".android")).into_iter().collect()
+        }
+        SharedFolder::Temporary => vec![std::env::temp_dir()],
+    }
 }
 
 impl Drop for Sandbox {

@@ -22,20 +22,6 @@ fn database(sandbox: &Sandbox) -> PathBuf {
     sandbox.path("cache/history/history.duckdb")
 }
 
-fn files(sandbox: &Sandbox) -> Vec<PathBuf> {
-    let entries = fs::read_dir(sandbox.path("cache/history/runs"))
-        .into_iter()
-        .flatten()
-        .flatten();
-    let paths = entries.map(|entry| entry.path());
-    // Without the journals that lie beside them.
-    let mut files: Vec<_> = paths
-        .filter(|path| path.extension().is_some_and(|ending| ending == "gz"))
-        .collect();
-    files.sort();
-    files
-}
-
 /// Reports of one run each, by day: `many/01.json` and so on.
 fn reports(sandbox: &Sandbox, days: u32) {
     let report: Value = serde_json::from_str(REPORT).unwrap();
@@ -84,15 +70,15 @@ fn whole(sandbox: &Sandbox, runs: i64) {
 fn a_run_leaves_one_file_and_one_that_changes_nothing_none() {
     let sandbox = sandbox();
     sandbox.run(RUN).code(3);
-    assert_eq!(files(&sandbox).len(), 1);
+    assert_eq!(sandbox.results().len(), 1);
     assert!(!database(&sandbox).exists(), "a run imports nothing");
     std::thread::sleep(Duration::from_millis(120));
     let path =
         || sandbox.run(["run", "all.yaml", "--json"]).code(3).json()["summary"]["path"].clone();
     while path() != "memo" {}
-    let left = files(&sandbox).len();
+    let left = sandbox.results().len();
     assert_eq!(path(), "memo");
-    assert_eq!(files(&sandbox).len(), left);
+    assert_eq!(sandbox.results().len(), left);
     let runs = sandbox.run(["history", "--json"]).success().json();
     assert_eq!(
         (&runs[0]["cases"], &runs[0]["measured"]),
@@ -144,13 +130,13 @@ fn a_run_says_of_which_commit_it_is_and_a_new_commit_without_work_is_told() {
     let path =
         || sandbox.run(["run", "all.yaml", "--json"]).code(3).json()["summary"]["path"].clone();
     while path() != "memo" {}
-    let before = files(&sandbox).len();
+    let before = sandbox.results().len();
     let first = git(&["rev-parse", "HEAD"]);
     git(&["commit", "--quiet", "--allow-empty", "-m", "second"]);
     for _ in 0..3 {
         assert_eq!(path(), "memo");
     }
-    assert_eq!(files(&sandbox).len(), before + 1, "once for each commit");
+    assert_eq!(sandbox.results().len(), before + 1, "once for each commit");
     let runs = sandbox.run(["history", "--json"]).success().json();
     let runs = runs.as_array().unwrap();
     assert_eq!(runs[0]["git_revision"], *first);
@@ -182,7 +168,7 @@ fn files_of_runs_and_the_folders_of_a_history_are_imported_as_they_are() {
         to.run(["history", "import", path.to_str().unwrap()])
             .success()
     };
-    let own = files(&from).pop().unwrap();
+    let own = from.results().pop().unwrap();
     import(own.clone()).stderr_has("1 run taken in");
     let runs = |sandbox: &Sandbox| {
         rows(
@@ -214,7 +200,7 @@ fn files_of_runs_and_the_folders_of_a_history_are_imported_as_they_are() {
     assert_eq!(number(&to, "SELECT count(*) FROM results"), 2 * 206 + 1);
     // Of the folder in it there is nothing new.
     import(from.path("cache/history/runs")).stderr_has("0 runs taken in");
-    assert_eq!(files(&to).len(), 3);
+    assert_eq!(to.results().len(), 3);
 }
 
 #[test]
@@ -237,7 +223,7 @@ fn eight_runs_at_once_are_all_in_it_while_others_ask() {
         number(&sandbox, "SELECT count(DISTINCT run) FROM results"),
         8
     );
-    assert_eq!(files(&sandbox).len(), 8);
+    assert_eq!(sandbox.results().len(), 8);
 }
 
 #[test]
@@ -318,7 +304,7 @@ fn a_damaged_file_of_a_run_is_told_and_the_others_are_read() {
     let sandbox = Sandbox::new().installs();
     reports(&sandbox, 2);
     sandbox.run(["history", "import", "many"]).success();
-    flip_byte(&files(&sandbox)[0]);
+    flip_byte(&sandbox.results()[0]);
     fs::remove_file(database(&sandbox)).unwrap();
     sandbox
         .run(["history"])
@@ -333,7 +319,7 @@ fn a_copy_of_a_runs_file_is_named_and_the_others_are_read() {
     let sandbox = Sandbox::new().installs();
     reports(&sandbox, 2);
     sandbox.run(["history", "import", "many"]).success();
-    let first = files(&sandbox).remove(0);
+    let first = sandbox.results().remove(0);
     fs::copy(&first, first.with_file_name("backup.json.gz")).unwrap();
     fs::remove_file(database(&sandbox)).unwrap();
     sandbox
@@ -378,7 +364,7 @@ fn an_older_database_migrates_with_what_only_it_has_and_a_newer_one_is_refused()
     let sandbox = Sandbox::new().installs();
     reports(&sandbox, 2);
     sandbox.run(["history", "import", "many"]).success();
-    let first = files(&sandbox).remove(0);
+    let first = sandbox.results().remove(0);
     fs::remove_file(&first).unwrap();
     // As an orch had it that knew neither this column nor this table.
     shell(

@@ -115,13 +115,22 @@ impl Sandbox {
 
     /// The journals of runs, oldest first.
     pub fn journals(&self) -> Vec<PathBuf> {
+        self.of_runs("jsonl")
+    }
+
+    /// The results of runs, oldest first.
+    pub fn results(&self) -> Vec<PathBuf> {
+        self.of_runs("gz")
+    }
+
+    fn of_runs(&self, ending: &str) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.path("cache/history/runs"));
         let paths = entries.into_iter().flatten().flatten().map(|it| it.path());
-        let mut journals: Vec<_> = paths
-            .filter(|path| path.extension().is_some_and(|ending| ending == "jsonl"))
+        let mut found: Vec<_> = paths
+            .filter(|path| path.extension().is_some_and(|own| own == ending))
             .collect();
-        journals.sort();
-        journals
+        found.sort();
+        found
     }
 
     /// The file of the store that holds this content.
