@@ -4,6 +4,11 @@
 //! Why not the crate `openvino`: it sets properties through a C function with varargs, which is not called correctly on
 //! every platform, and cannot make a scalar's shape.
 
+#![expect(
+    clippy::undocumented_unsafe_blocks,
+    reason = "the blocks are sound for the same reason, which stands at their head"
+)]
+
 mod words;
 
 use std::ffi::{CStr, CString, c_char};

@@ -3,6 +3,11 @@
 //! Values go in and out as text: a query that is read here has columns of text only, so no other type of DuckDB's needs to
 //! be known. The library is loaded at run time (docs/design/history.md).
 
+#![expect(
+    clippy::undocumented_unsafe_blocks,
+    reason = "the blocks are sound for the same reason, which stands at their head"
+)]
+
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
 use std::ptr::null_mut;

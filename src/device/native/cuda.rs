@@ -1,11 +1,19 @@
 //! CUDA's driver, queried for what it shows this process. Called in workers that are about to use it: this starts the driver.
 
+#![expect(
+    clippy::undocumented_unsafe_blocks,
+    reason = "the blocks are sound for the same reason, which stands at their head"
+)]
+
 use std::ffi::{c_char, c_int, c_uchar, c_uint};
 
 use libloading::Library;
 use serde::Serialize;
 
 use super::{function, text};
+
+// SAFETY of the unsafe blocks below: the functions have the types of cuda.h, every pointer is to a value that outlives the
+// call, and the driver ends its texts with a zero byte.
 
 type Status = c_int;
 
@@ -23,7 +31,6 @@ pub(crate) struct Gpu {
 
 /// Starts the driver: the CUDA that it speaks, as 1000 × major + 10 × minor. Its own words if it does not start.
 pub(crate) fn start(library: &Library) -> Result<u32, String> {
-    // SAFETY: the types here and below are those of cuda.h, and the pointers are to live values.
     call(
         library,
         "cuInit",
@@ -46,7 +53,6 @@ pub(crate) fn first(library: &Library) -> Result<(u32, Option<Gpu>), String> {
     type Uuid = unsafe extern "C" fn(*mut c_uchar, c_int) -> Status;
     type Attribute = unsafe extern "C" fn(*mut c_int, c_int, c_int) -> Status;
     let mut count = 0;
-    // SAFETY: as in `start`.
     let counted = "cuDeviceGetCount";
     call(
         library,

@@ -80,8 +80,8 @@ pub(crate) unsafe fn function<T: Copy>(library: &Library, name: &str) -> Result<
 /// # Safety
 /// A pointer that is not null must point to a NUL-terminated string.
 pub(crate) unsafe fn text(pointer: *const c_char) -> Option<String> {
-    // SAFETY: the caller vouches for a pointer that is not null.
     (!pointer.is_null()).then(|| {
+        // SAFETY: the caller vouches for a pointer that is not null.
         unsafe { CStr::from_ptr(pointer) }
             .to_string_lossy()
             .into_owned()

@@ -4,6 +4,11 @@
 //! argument more since 2.1.6), and the library does not say which it is. What is made here lives as long as the process,
 //! which is a worker's and does one job.
 
+#![expect(
+    clippy::undocumented_unsafe_blocks,
+    reason = "the blocks are sound for the same reason, which stands at their head"
+)]
+
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
 use std::ptr::{null, null_mut};

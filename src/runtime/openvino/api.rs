@@ -1,6 +1,11 @@
 //! A safe shell over the part of OpenVINO's C API that a run needs besides `openvino.rs`. Knows nothing of jobs, trees or
 //! tolerances.
 
+#![expect(
+    clippy::undocumented_unsafe_blocks,
+    reason = "the blocks are sound for the same reason, which stands at their head"
+)]
+
 use std::ffi::{CStr, CString};
 use std::path::Path;
 use std::ptr::{NonNull, null_mut};
@@ -11,6 +16,10 @@ use openvino_sys::{ov_element_type_e as ElementType, ov_status_e as Status};
 
 use crate::openvino::{Core, Failure, c_string, check, made, text};
 use crate::runtime::tensors::{Element, Tensor};
+
+// SAFETY of the unsafe blocks below: every pointer is either owned by `self` (alive, made by the library) or points to a
+// value that outlives the call; the library copies what it keeps. Lists and texts that it lends are copied before they are
+// given back.
 
 fn c_path(path: &Path) -> Result<CString> {
     c_string(
@@ -46,8 +55,6 @@ type PortOf = unsafe fn(
     *mut *mut sys::ov_output_const_port_t,
 ) -> Status;
 
-// SAFETY of the unsafe blocks below: every pointer is either owned by `self` (alive, made by the library) or points to a
-// value that outlives the call; the library copies what it keeps.
 impl Core {
     /// Reads an IR's two files, or an ONNX file when `weights` is None.
     pub(super) fn read(&self, model: &Path, weights: Option<&Path>) -> Result<Model> {

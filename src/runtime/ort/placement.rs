@@ -93,10 +93,11 @@ fn check(status: OrtStatusPtr) -> anyhow::Result<()> {
 /// # Safety
 /// `array` must hold `count` pointers, or `count` be 0.
 unsafe fn slice<'a, T>(array: *const *const T, count: usize) -> &'a [*const T] {
-    // SAFETY: by the caller's word; an empty list may come as a null pointer, which a slice may not be made of.
+    // An empty list may come as a null pointer, which a slice may not be made of.
     if count == 0 {
         &[]
     } else {
+        // SAFETY: the caller vouches for the array.
         unsafe { std::slice::from_raw_parts(array, count) }
     }
 }
