@@ -38,6 +38,7 @@ pub mod trace;
 pub mod worker;
 pub mod provision;
 pub mod exec;
+pub mod cases;
 pub mod explain;
 pub mod memo;
 pub mod history;

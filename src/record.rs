@@ -163,7 +163,7 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<Attempt>,
     /// A digest of all besides the key that a failure may depend on, where another execution with this key would fail
-    /// again (`exec/standing.rs`). Where that is the same, it is reported and not executed again.
+    /// again (`exec/perform/standing.rs`). Where that is the same, it is reported and not executed again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stands: Option<Digest>,
 }

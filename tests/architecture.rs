@@ -92,7 +92,7 @@ const NAMED: &[&str] = &[
 /// Elsewhere such a word means something else.
 const OTHERWISE: &[(&str, &str, &str)] = &[
     ("history/rows.rs", "cpu", "a column"),
-    ("exec/away/mod.rs", "cpu", "a property of a worker"),
+    ("exec/routing.rs", "cpu", "a property of a worker"),
     (
         "exec/away/perform.rs",
         "cpu",
@@ -168,6 +168,11 @@ fn module(path: &str) -> &str {
 
 /// Every `crate::x` of a text, also inside `use crate::{a, b::c}`.
 fn used(text: &str) -> Vec<String> {
+    used_of(text, "crate::")
+}
+
+/// Every name that follows `prefix` in a text, also inside braces.
+fn used_of(text: &str, prefix: &str) -> Vec<String> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let word = |text: &str| {
         text.trim_start()
@@ -176,11 +181,11 @@ fn used(text: &str) -> Vec<String> {
             .collect::<String>()
     };
     let mut found = Vec::new();
-    for (at, _) in text.match_indices("crate::") {
+    for (at, _) in text.match_indices(prefix) {
         if text[..at].ends_with('$') || text[..at].ends_with(is_word) {
             continue;
         }
-        let rest = &text[at + "crate::".len()..];
+        let rest = &text[at + prefix.len()..];
         let Some(group) = rest.strip_prefix('{') else {
             found.push(word(rest));
             continue;
@@ -226,6 +231,53 @@ fn direction(lib: &str, sources: &Sources) -> Vec<String> {
                 )),
                 Some(_) => {}
                 None => complaints.push(format!("{path}: `crate::{name}` is not in lib.rs")),
+            }
+        }
+    }
+    complaints
+}
+
+/// The rooms of `exec/`, the lowest first. Those of one line use each other freely; the wings of one line do not.
+const EXEC: &[&[&str]] = &[
+    &["age", "backoff", "host", "options", "routing", "state"],
+    &["world"],
+    &["keys"],
+    &["perform"],
+    &["alone", "away", "schedule"],
+    &["context", "driver", "install", "preview", "probe"],
+];
+
+/// Uses between the rooms of `exec/` that go upwards, or from one wing to another beside it.
+fn wings(sources: &Sources) -> Vec<String> {
+    let place = |room: &str| EXEC.iter().position(|floor| floor.contains(&room));
+    let mut complaints = Vec::new();
+    for (path, text) in sources {
+        let Some(below) = path.strip_prefix("exec/") else {
+            continue;
+        };
+        let own = module(below);
+        if below == "mod.rs" || path.ends_with("tests.rs") {
+            continue;
+        }
+        let Some(at) = place(own) else {
+            complaints.push(format!("{path}: `{own}` is not in EXEC"));
+            continue;
+        };
+        let is_wing = |room: &str| ["alone", "away", "schedule"].contains(&room);
+        let text = code(
+            text.split("#[cfg(test)]\nmod tests")
+                .next()
+                .unwrap_or_default(),
+        );
+        for name in used_of(&text, "crate::exec::") {
+            match place(&name) {
+                Some(other) if other > at || (other == at && name != own && is_wing(own)) => {
+                    complaints.push(format!("{path}: `{own}` uses `{name}`"));
+                }
+                Some(_) => {}
+                None => complaints.push(format!(
+                    "{path}: `crate::exec::{name}` is a re-export: name the room that has it"
+                )),
             }
         }
     }
@@ -462,6 +514,32 @@ fn a_module_uses_only_what_stands_above_it() {
 }
 
 #[test]
+fn the_wings_of_exec_stand_beside_each_other() {
+    let bad = |path: &str, text: &str| wings(&one(path, text));
+    assert_eq!(
+        bad(
+            "exec/perform/keep.rs",
+            "use crate::exec::schedule::retry;\nuse crate::exec::perform::task::Task;"
+        ),
+        ["exec/perform/keep.rs: `perform` uses `schedule`"]
+    );
+    assert_eq!(
+        bad("exec/away/serve.rs", "use crate::exec::alone::Bench;").len(),
+        1
+    );
+    assert_eq!(
+        bad("exec/keys.rs", "use crate::exec::Context;"),
+        ["exec/keys.rs: `crate::exec::Context` is a re-export: name the room that has it"]
+    );
+    assert_eq!(bad("exec/stray.rs", "").len(), 1);
+    none(bad(
+        "exec/driver.rs",
+        "use crate::exec::{away, schedule::Scheduler};",
+    ));
+    none(wings(&sources()));
+}
+
+#[test]
 fn every_package_has_one_home() {
     let bad = homes(&one(
         "exec/mod.rs",
@@ -491,12 +569,12 @@ fn every_package_has_one_home() {
 #[test]
 fn only_its_row_knows_the_name_of_a_runtime() {
     let bad = matched(&one(
-        "exec/half.rs",
+        "exec/alone/half.rs",
         "match runtime { \"ort\" => 1, _ => 2 }",
     ));
     assert_eq!(
         bad,
-        ["exec/half.rs names `ort`: what it decides by that is a field of its row"]
+        ["exec/alone/half.rs names `ort`: what it decides by that is a field of its row"]
     );
     assert_eq!(
         matched(&one(
@@ -507,7 +585,7 @@ fn only_its_row_knows_the_name_of_a_runtime() {
         1
     );
     none(matched(&one(
-        "exec/half.rs",
+        "exec/alone/half.rs",
         "// not \"ort\"\nlet a = \"ort-x\";\n#[cfg(test)]\nmod tests { let b = \"ort\"; }",
     )));
     none(matched(&one("device/cuda.rs", "let x = \"cuda\";")));

@@ -111,6 +111,11 @@ pub fn with_causes(said: String, error: &dyn Error) -> String {
     })
 }
 
+/// An error with its causes on one line.
+pub fn error_text(error: &anyhow::Error) -> String {
+    format!("{error:#}")
+}
+
 /// A text for records and messages, both [`printable`] and [`without_secrets`]: one of them is not enough.
 pub fn shown(text: &str) -> String {
     without_secrets(&printable(text)).into_owned()

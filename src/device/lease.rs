@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::Device;
+use super::candidates::candidates;
+use super::{Backend, Device};
 
 /// One device, lent to one step for the length of its execution.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,6 +107,12 @@ pub fn lend(device: &Device, variable: impl Fn(&str) -> Option<String>) -> Lease
         memory_bytes,
         env,
     }
+}
+
+/// The first device that may be meant, for a process that holds it alone.
+pub fn lend_first(inventory: &[Backend], backend: &str, device: &str) -> Option<Lease> {
+    let device = candidates(inventory, backend, device).into_iter().next()?;
+    Some(lend(device, |name| std::env::var(name).ok()))
 }
 
 #[cfg(test)]

@@ -1,30 +1,52 @@
 //! Drives a run: performs the scheduler's effects on job threads and others, and sends it their results.
 
+use std::collections::BTreeSet;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
+use crate::base::text::error_text;
 use crate::base::{Digest, figures};
 use crate::event::{Event, Listener, Span};
 use crate::exec::away::{Absent, Departing};
-use crate::exec::bug::{Bugs, Ender};
-use crate::exec::given::LaidTrees;
-use crate::exec::perform::{Performed, Performer, error_text, log_if_any};
-use crate::exec::pool::Pool;
+use crate::exec::context::Context;
+use crate::exec::install;
+use crate::exec::options::reproducer;
+use crate::exec::perform::bug::{Bugs, Ender};
+use crate::exec::perform::ended::Performed;
+use crate::exec::perform::inputs::LaidTrees;
+use crate::exec::perform::performer::{Performer, RemoteSteps, log_if_any};
+use crate::exec::perform::pool::Pool;
+use crate::exec::perform::servers::Servers;
+use crate::exec::perform::task::Task;
+use crate::exec::perform::workers::{IDLE, Workers};
+use crate::exec::probe;
 use crate::exec::schedule::Scheduler;
 use crate::exec::schedule::message::{Effect, Message};
-use crate::exec::setup::{self, Servers};
-use crate::exec::task::Task;
-use crate::exec::workers::{IDLE, Workers};
-use crate::exec::{Context, Finished, probe, reporting, reproducer};
+use crate::exec::state::StepResult;
 use crate::plan::Plan;
 use crate::record::Record;
 use crate::step::{Requirement, StepId};
-use crate::store::StoreError;
 use crate::store::remote::Ask;
+use crate::store::{FileDigests, StoreError};
+
+/// How a run ended.
+pub struct Ended {
+    /// Results by step.
+    pub results: Vec<StepResult>,
+    pub interrupted: bool,
+    /// A bug of orch's own ended a step, an installation or a probe.
+    pub met_bug: bool,
+    /// How long the run took, s.
+    pub seconds: f64,
+    /// The user's files as the keys saw them.
+    pub files: FileDigests,
+    /// Trees that stayed where they were made.
+    pub absent: BTreeSet<Digest>,
+}
 
 /// Performs the plan.
-pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
+pub fn run(context: &Context<'_>) -> Result<Ended, StoreError> {
     let clock = Instant::now();
     let mut scheduler = Scheduler::new(context.world(), clock);
     if let Some(text) = context.store.damage()? {
@@ -62,14 +84,13 @@ pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
         context.listener.tell(Event::Warning { text });
     }
     let (results, files) = scheduler.steps.into_results();
-    let doc = reporting::report_doc(context, &results, clock.elapsed().as_secs_f64());
     let interrupted = context.cancel.is_cancelled();
     let absent = absent.into_digests();
-    Ok(Finished {
+    Ok(Ended {
         results,
         interrupted,
         met_bug,
-        doc,
+        seconds: clock.elapsed().as_secs_f64(),
         files,
         absent,
     })
@@ -137,8 +158,8 @@ fn execute_wanted<'a>(
     let again = context.options.again();
     let bugs = Bugs::new(context.store);
     let departing = context.away.zip(context.options.routing.as_ref());
-    let departing = departing.map(|(away, routing)| Departing {
-        away,
+    let departing = departing.map(|(executor, routing)| Departing {
+        executor,
         routing,
         inventory: context.inventory,
         absent,
@@ -157,7 +178,7 @@ fn execute_wanted<'a>(
         again: &again,
         bugs: &bugs,
         remote: context.remote,
-        departing,
+        remote_steps: departing.as_ref().map(|steps| steps as &dyn RemoteSteps),
         job_memory: context.options.job_memory,
     };
     std::thread::scope(|scope| {
@@ -308,7 +329,7 @@ impl<'env> Driver<'_, 'env> {
         let bugs = self.performer.bugs;
         let sender = self.sender.clone();
         self.scope.spawn(move || {
-            let result = setup::install(context, requirement, bugs);
+            let result = install::install(context, requirement, bugs);
             let _ = sender.send(Message::Installed(requirement, result));
         });
     }

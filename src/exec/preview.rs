@@ -1,15 +1,34 @@
-//! What a run would do, and the report of what the store holds; both execute nothing.
+//! What a run would do, and the results that the store holds; both execute nothing.
 
 use std::time::Instant;
 
+use crate::exec::context::Context;
 use crate::exec::driver::tell_all;
 use crate::exec::schedule::Scheduler;
 use crate::exec::state::{How, StepResult, StepState};
-use crate::exec::{Context, Preview, reporting};
-use crate::key::MissReason;
-use crate::report::ReportDoc;
+use crate::key::{KeyDoc, MissReason};
+use crate::record::{Outcome, Record};
 use crate::step::StepId;
 use crate::store::StoreError;
+
+/// What would happen to a step.
+pub enum Preview {
+    Hit {
+        record: Box<Record>,
+    },
+    WouldRun {
+        key: Option<KeyDoc>,
+        reason: MissReason,
+    },
+    Skipped {
+        outcome: Outcome,
+        reason: String,
+        /// The step at which things went wrong, when that is another one.
+        blamed: Option<StepId>,
+    },
+    /// Nothing that is wanted needs it.
+    NotNeeded,
+}
 
 /// What a run would do, by step.
 pub fn preview(context: &Context<'_>) -> Result<Vec<Preview>, StoreError> {
@@ -60,8 +79,8 @@ pub fn preview(context: &Context<'_>) -> Result<Vec<Preview>, StoreError> {
     Ok(previews)
 }
 
-/// The report of what the store already holds: successes, and failures of exactly this key. The rest is incomplete.
-pub fn held(context: &Context<'_>) -> Result<ReportDoc, StoreError> {
+/// The results that the store already holds: successes, and failures of exactly this key. The rest is incomplete.
+pub fn held(context: &Context<'_>) -> Result<Vec<StepResult>, StoreError> {
     let mut scheduler = Scheduler::new(context.world(), Instant::now());
     look_up_held(&mut scheduler, context);
     // A damaged record is no hit, and then all others are looked up once more.
@@ -72,7 +91,7 @@ pub fn held(context: &Context<'_>) -> Result<ReportDoc, StoreError> {
     scheduler.steps.close();
     tell_all(&mut scheduler, context.listener);
     let (results, _) = scheduler.steps.into_results();
-    Ok(reporting::report_doc(context, &results, 0.0))
+    Ok(results)
 }
 
 /// Finds the results that the store holds, and the failures of exactly these keys.

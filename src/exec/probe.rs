@@ -1,7 +1,7 @@
 //! Asks drivers' libraries how much memory those devices have whose files do not say it.
 
 use crate::device::{BACKENDS, Backend, BackendRow};
-use crate::exec::bug::Bugs;
+use crate::exec::perform::bug::Bugs;
 
 /// Asks a backend's native library.
 pub trait Probe: Sync {

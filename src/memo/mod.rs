@@ -16,8 +16,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::base::{Digest, program, temporary};
+use crate::cases::{self, Finished};
 use crate::device::Backend;
-use crate::exec::{Context, Finished, HostFacts, How, StepResult};
+use crate::exec::{Context, HostFacts, How, StepResult};
 use crate::record::Outcome;
 use crate::report::ReportDoc;
 use crate::spec::SourceFile;
@@ -190,7 +191,7 @@ impl MemoPath {
             result.failed_before = result.outcome.is_failure();
         }
         let results = &finished.results;
-        let doc: ReportDoc = crate::exec::report_doc(context, results, 0.0);
+        let doc: ReportDoc = cases::report_doc(context, results, 0.0);
         let head = file::Head::of(context, &doc.summary, here, recorded);
         let Some([specs, files]) = file::files(context, results, specs, found, out)? else {
             return Ok(false);

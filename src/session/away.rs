@@ -7,7 +7,8 @@ use anyhow::Context as _;
 
 use crate::config::{self, ExecutorConfig};
 use crate::device::{self, Backend, Host};
-use crate::exec::away::{DEVICE, Elsewhere, Routing, Site, offered, serve};
+use crate::exec::away::{RemoteExecutor, Site, offered, serve};
+use crate::exec::{DEVICE, Routing};
 use crate::session::{Locations, Settings, UsageError, machine, usage};
 use crate::store::DiskStore;
 use crate::worker::Cancel;
@@ -30,7 +31,7 @@ pub(super) fn usual_routing() -> Option<Routing> {
         .map(Routing::of)
 }
 
-type There = Box<dyn Elsewhere>;
+type There = Box<dyn RemoteExecutor>;
 
 /// The executor of a run, and what goes there.
 pub(super) fn depart(settings: &Settings) -> anyhow::Result<(Option<Routing>, Option<There>)> {

@@ -42,6 +42,7 @@ use std::sync::{Arc, OnceLock};
 
 use anyhow::Context as _;
 
+use crate::cases;
 use crate::device::{self, Backend, Host};
 use crate::event::Listener;
 use crate::exec::{self, HostFacts, Options, Preview};
@@ -183,7 +184,7 @@ impl Session {
         options: &Options,
         listener: &dyn Listener,
     ) -> anyhow::Result<ReportDoc> {
-        Ok(exec::held(&self.context(project, options, listener))?)
+        Ok(cases::held(&self.context(project, options, listener))?)
     }
 
     /// What its steps need to be installed here: of the cases whose hardware is here.

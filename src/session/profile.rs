@@ -8,7 +8,7 @@ use crate::base::Bug;
 use crate::base::figures::counted;
 use crate::event::Listener;
 use crate::exec::Bench;
-use crate::exec::profile::can;
+use crate::exec::alone::profile::can;
 use crate::matrix::{Facet, Query};
 use crate::plan::asks_for_software;
 use crate::report::view::stand_in_for;

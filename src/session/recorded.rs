@@ -8,8 +8,9 @@ use std::time::Instant;
 
 use crate::base::figures;
 use crate::base::fs::parent;
+use crate::cases::Finished;
 use crate::catalogue::Requirement;
-use crate::exec::{Finished, How, StepResult};
+use crate::exec::{How, StepResult};
 use crate::history::{self, About, Executed, Execution, Reader, RunFile};
 use crate::memo::{Memo, MemoPath, Recorded};
 use crate::plan::{Plan, PlannedCase};

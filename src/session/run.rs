@@ -1,8 +1,9 @@
 //! A plan performed: its steps, its journal, what is shared with other machines, what people look at, and the memo.
 
+use crate::cases::{self, Finished};
 use crate::device::{Host, free_memory};
 use crate::event::{Event, Listener};
-use crate::exec::{self, Context, Finished, How, Options};
+use crate::exec::{Context, How, Options};
 use crate::memo::{Recorded, Removals};
 use crate::session::out_dir::{self, Handed, LastRun};
 use crate::session::recorded::Recording;
@@ -140,7 +141,7 @@ impl Session {
         let hand_out =
             |finished: &Finished| out_dir::hand_out(context, finished, &self.locations, has_pages);
         let mut run = |context: &Context<'_>| {
-            let mut finished = exec::run(context)?;
+            let mut finished = cases::run(context)?;
             finished.doc.run = recording.as_mut().map(Recording::ran);
             anyhow::Ok(finished)
         };

@@ -9,13 +9,14 @@ use anyhow::Context as _;
 
 use crate::base::text::without_secrets;
 use crate::base::{Size, lock, shell};
+use crate::cases::Finished;
 use crate::cli::args::{ScopeArgs, SpecArgs, Words, one_of, steps};
 use crate::cli::cmd::watch;
 use crate::cli::console::Console;
 use crate::cli::github;
 use crate::cli::{Args, Exit, Printer};
 use crate::config::{Download, Said, Where};
-use crate::exec::{Backoff, Finished, KeepGoing};
+use crate::exec::{Backoff, KeepGoing};
 use crate::report::{self, ReportDoc, Summary};
 use crate::session::{self, Ask, Planned, Recalled, Request, Session, Settings, page_of, recall};
 use crate::worker::{self, Cancel};

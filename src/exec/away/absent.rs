@@ -7,9 +7,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
 use crate::base::{Digest, figures, fs as bfs, lock};
-use crate::exec::away::{Departing, Elsewhere, ServerFile};
-use crate::exec::perform::{InputLost, Performer};
-use crate::exec::task::{InputAt, Task};
+use crate::exec::away::RemoteExecutor;
+use crate::exec::perform::ended::{InputLost, ServerFile};
+use crate::exec::perform::performer::Performer;
+use crate::exec::perform::task::{InputAt, Task};
 use crate::record::Record;
 use crate::step::StepId;
 use crate::store::{Manifest, ManifestFile};
@@ -66,19 +67,19 @@ impl Absent {
             .unwrap_or_else(|broken| broken.into_inner());
         trees.into_keys().collect()
     }
-}
 
-impl Performer<'_> {
     /// Fetches those of a step's inputs that stayed on the server.
-    pub(in crate::exec) fn bring_inputs(&self, task: &Task<'_>) -> anyhow::Result<()> {
-        let Some(Departing { away, absent, .. }) = self.departing else {
-            return Ok(());
-        };
+    pub(super) fn bring_inputs(
+        &self,
+        executor: &dyn RemoteExecutor,
+        performer: &Performer<'_>,
+        task: &Task<'_>,
+    ) -> anyhow::Result<()> {
         for (name, at) in &task.inputs {
             let InputAt::Tree { from, digest } = at else {
                 continue;
             };
-            let Some(tree) = lock(&absent.trees).get(digest).cloned() else {
+            let Some(tree) = lock(&self.trees).get(digest).cloned() else {
                 continue;
             };
             let mut tree = lock(&tree);
@@ -87,16 +88,16 @@ impl Performer<'_> {
                 continue;
             }
             let size = tree.files.iter().map(|(_, file)| file.size).sum();
-            self.tell(
+            performer.tell(
                 task,
                 &format!("fetches its input `{name}` ({})", figures::bytes(size)),
             );
-            let fetched = self.bring(away, &tree)?;
-            lock(&absent.trees).remove(digest);
+            let fetched = bring(executor, performer, &tree)?;
+            lock(&self.trees).remove(digest);
             tree.is_here = fetched.is_ok();
             if let Err(why) = fetched {
-                lock(&absent.lost).insert(*from);
-                let what = format!("it was left on {}: {why}", away.name());
+                lock(&self.lost).insert(*from);
+                let what = format!("it was left on {}: {why}", executor.name());
                 return Err(InputLost {
                     from: *from,
                     digest: *digest,
@@ -107,22 +108,26 @@ impl Performer<'_> {
         }
         Ok(())
     }
+}
 
-    /// Fetches a tree, and keeps it as if it had been fetched when it was made. The inner error is the server's.
-    fn bring(&self, away: &dyn Elsewhere, tree: &Tree) -> anyhow::Result<Result<(), String>> {
-        let out = self.scratch.dir("out")?;
-        let fetched = away.fetch(&tree.files, &out);
-        if fetched.is_ok() {
-            let made = self.store.place(&out)?;
-            for record in &tree.records {
-                anyhow::ensure!(
-                    record.output == Some(made.digest()),
-                    "what arrived is not what was requested"
-                );
-                self.publish(record, Some(&made))?;
-            }
+/// Fetches a tree, and keeps it as if it had been fetched when it was made. The inner error is the server's.
+fn bring(
+    executor: &dyn RemoteExecutor,
+    performer: &Performer<'_>,
+    tree: &Tree,
+) -> anyhow::Result<Result<(), String>> {
+    let out = performer.scratch.dir("out")?;
+    let fetched = executor.fetch(&tree.files, &out);
+    if fetched.is_ok() {
+        let made = performer.store.place(&out)?;
+        for record in &tree.records {
+            anyhow::ensure!(
+                record.output == Some(made.digest()),
+                "what arrived is not what was requested"
+            );
+            performer.publish(record, Some(&made))?;
         }
-        bfs::remove_dir(&out)?;
-        Ok(fetched)
     }
+    bfs::remove_dir(&out)?;
+    Ok(fetched)
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::base::Digest;
+use crate::exec::perform::ended::Origin;
 use crate::key::KeyDoc;
 use crate::record::Outcome;
 use crate::runtime::RawMeasure;
@@ -154,19 +155,43 @@ pub struct Answer {
     pub(super) origin: Origin,
 }
 
-/// The place and time of something that was not done here and now.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Origin {
-    /// The machine's name.
-    pub host: String,
-    /// What identifies its kind.
-    pub fingerprint: String,
-    pub cpu: String,
-    #[serde(default)]
-    pub cpu_identity: String,
-    #[serde(default)]
-    pub cores: u32,
-    /// RFC 3339.
-    pub started: String,
-    pub seconds: f64,
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::tests::command;
+
+    #[test]
+    fn an_order_makes_the_same_step_and_one_of_other_code_is_refused() {
+        let step = command(Program {
+            transient: [75].into(),
+            network: true,
+            ..Program::default()
+        });
+        let order = || Order::of(&step, &KeyDoc::default(), BTreeMap::new(), None).to_bytes();
+        let made = Order::parse(&order()).unwrap().into_step().unwrap();
+        assert_eq!(
+            (
+                made.name.as_str(),
+                made.timeout_seconds,
+                made.transient_codes()
+            ),
+            ("command:x", 7, &[75][..])
+        );
+        let (Params::Program(one), Params::Program(other)) = (&step.params, &made.params) else {
+            panic!()
+        };
+        assert_eq!(one, other);
+        let with = |name: &str, value: serde_json::Value| {
+            let mut changed: serde_json::Value = serde_json::from_slice(&order()).unwrap();
+            changed[name] = value;
+            Order::parse(changed.to_string().as_bytes())
+                .and_then(Order::into_step)
+                .unwrap_err()
+                .to_string()
+        };
+        assert!(with("code", json!(crate::base::Digest::of(b"other"))).contains("by other code"));
+        assert!(with("kind", json!("no-such-kind")).contains("no steps of kind"));
+        assert!(with("version", json!(2)).contains("form 2"));
+        assert!(with("unknown", json!(1)).contains("from another version of orch"));
+    }
 }

@@ -8,62 +8,62 @@ use serde_json::json;
 use crate::base::{Digest, fs as bfs};
 use crate::event::Event;
 use crate::exec::away::order::{Answer, Inputs, Order, VERSION};
-use crate::exec::away::{
-    Absent, Content, Departing, Given, Returned, ServerFile, Submission, listed,
-};
-use crate::exec::keep::Begun;
-use crate::exec::outcome::{Judged, set_fact};
-use crate::exec::perform::{Done, InputLost, Performed, Performer, check_measure};
-use crate::exec::schedule::retry;
-use crate::exec::task::{InputAt, Task, placed, wants_another};
-use crate::record::Outcome;
-use crate::step::StepId;
+use crate::exec::away::{Content, Departing, Given, Returned, Submission};
+use crate::exec::perform::ended::{Done, InputLost, ServerFile};
+use crate::exec::perform::outcome::{Judged, set_fact};
+use crate::exec::perform::performer::{self, Performer, RemoteSteps};
+use crate::exec::perform::task::{InputAt, Task, placed, wants_another};
+use crate::exec::perform::{attempts, check_measure};
+use crate::exec::routing::listed;
+use crate::record::{Outcome, Record};
+use crate::step::{Step, StepId};
 use crate::store::{Manifest, ManifestFile};
 
 /// What an execution there may take besides the step itself: to lay out, to hash, to start.
 const AROUND: Duration = Duration::from_secs(300);
 
-impl Performer<'_> {
-    /// Who performs this step, if not this machine.
-    pub(in crate::exec) fn elsewhere(&self, task: &Task<'_>) -> Option<&Departing<'_>> {
-        self.departing
-            .as_ref()
-            .filter(|departing| departing.routing.sends(task.step, departing.inventory))
+impl RemoteSteps for Departing<'_> {
+    fn takes(&self, step: &Step) -> bool {
+        self.routing.sends(step, self.inventory)
     }
 
-    pub(in crate::exec) fn perform_away(
+    fn perform(
         &self,
+        performer: &Performer<'_>,
         task: &Task<'_>,
-        begun: Begun,
-        departing: &Departing<'_>,
-    ) -> Performed {
-        let done = self.sent(task, departing);
-        let is_remembered = done.as_ref().is_ok_and(|(_, is_remembered)| *is_remembered);
-        let done = done.and_then(|(done, _)| task.files_are_the_same().map(|()| done));
-        match self.keep(task, begun, done) {
-            Performed::Executed { record, .. }
-                if is_remembered && record.outcome.may_be_shared() =>
-            {
-                Performed::Remembered(record)
-            }
-            performed => performed,
-        }
-    }
-
-    /// What came of it, and whether a server only remembered it.
-    fn sent(&self, task: &Task<'_>, departing: &Departing<'_>) -> anyhow::Result<(Done, bool)> {
-        self.bring_from_remote(task)?;
+    ) -> anyhow::Result<performer::Returned> {
+        let sending = Sending {
+            performer,
+            departing: self,
+        };
         loop {
-            let inputs = self.inputs(task, departing.absent)?;
-            if let Some(done) = self.submit(task, departing, inputs)? {
-                return Ok(done);
+            let inputs = sending.inputs(task)?;
+            if let Some(returned) = sending.submit(task, inputs)? {
+                return Ok(returned);
             }
             // Those that are left there are sent from here, and the others are made again.
-            self.bring_inputs(task)?;
+            self.bring_inputs(performer, task)?;
         }
     }
 
-    fn inputs(&self, task: &Task<'_>, absent: &Absent) -> anyhow::Result<(Inputs, Vec<Given>)> {
+    fn bring_inputs(&self, performer: &Performer<'_>, task: &Task<'_>) -> anyhow::Result<()> {
+        self.absent.bring_inputs(self.executor, performer, task)
+    }
+
+    fn note_absent(&self, record: &Record, made: Manifest, files: Vec<ServerFile>) {
+        self.absent.note(record, made, files);
+    }
+}
+
+/// A step that is sent to the server, and the performer that keeps its result.
+struct Sending<'a, 'p> {
+    performer: &'a Performer<'p>,
+    departing: &'a Departing<'p>,
+}
+
+impl Sending<'_, '_> {
+    /// The inputs of a step by name, and the files of all of them.
+    fn inputs(&self, task: &Task<'_>) -> anyhow::Result<(Inputs, Vec<Given>)> {
         let mut inputs = Inputs::new();
         let mut files = Vec::new();
         for (number, (name, at)) in task.inputs.iter().enumerate() {
@@ -75,7 +75,7 @@ impl Performer<'_> {
             };
             match at {
                 InputAt::Tree { from, digest } => {
-                    let found = match absent.files(digest) {
+                    let found = match self.departing.absent.files(digest) {
                         Some(files) => files
                             .into_iter()
                             .map(|(there, file)| (Content::There(there), file))
@@ -107,11 +107,12 @@ impl Performer<'_> {
         digest: &Digest,
     ) -> anyhow::Result<Vec<(Content, ManifestFile)>> {
         let manifest = self
+            .performer
             .store
             .check_tree(digest)
             .map_err(InputLost::or(from, *digest))?;
         let here = |file: &ManifestFile| Content::Here {
-            at: self.store.blob(file),
+            at: self.performer.store.blob(file),
             is_fixed: true,
         };
         Ok(manifest
@@ -121,31 +122,32 @@ impl Performer<'_> {
             .collect())
     }
 
-    /// [`Self::sent`]; None if an input that had stayed there is gone.
+    /// Submits a step and waits for its result; None if an input that had stayed there is gone.
     fn submit(
         &self,
         task: &Task<'_>,
-        Departing {
-            away,
+        (inputs, files): (Inputs, Vec<Given>),
+    ) -> anyhow::Result<Option<performer::Returned>> {
+        let Departing {
+            executor,
             routing,
             absent,
             ..
-        }: &Departing<'_>,
-        (inputs, files): (Inputs, Vec<Given>),
-    ) -> anyhow::Result<Option<(Done, bool)>> {
+        } = *self.departing;
+        let performer = self.performer;
         let step = task.step;
-        let out = self.scratch.dir("out")?;
-        let log = self.store.log_path(&step.name);
-        retry::clear_logs(&log, &task.attempts);
-        let progress = |text: &str| self.tell(task, text);
+        let out = self.performer.scratch.dir("out")?;
+        let log = self.performer.store.log_path(&step.name);
+        attempts::clear_logs(&log, &task.attempts);
+        let progress = |text: &str| performer.tell(task, text);
         let warn = |text: &str| {
-            self.listener.tell(Event::Warning {
+            self.performer.listener.tell(Event::Warning {
                 text: format!("{}: {text}", step.name),
             })
         };
         let asked = routing.asked(step);
         let submission = Submission {
-            order: Order::of(step, &task.key, inputs, self.job_memory),
+            order: Order::of(step, &task.key, inputs, self.performer.job_memory),
             inputs: files,
             properties: asked.clone(),
             is_anew: !task.attempts.is_empty() || wants_another(&task.why),
@@ -153,25 +155,25 @@ impl Performer<'_> {
             timeout: Duration::from_secs(step.timeout_seconds) + AROUND,
             out: &out,
             log: &log,
-            cancel: self.cancel,
+            cancel: self.performer.cancel,
             progress: &progress,
             warn: &warn,
         };
         let named = |why: String| {
             format!(
                 "{why} (executor {}, asked for {})",
-                away.name(),
+                executor.name(),
                 listed(&asked)
             )
         };
-        let mut remembered = false;
-        let done = match away.perform(submission) {
+        let mut was_remembered = false;
+        let done = match executor.perform(submission) {
             Returned::Performed {
                 mut answer,
                 is_remembered,
                 left,
             } => {
-                remembered = is_remembered;
+                was_remembered = is_remembered;
                 if answer.outcome == Outcome::SkipUnavailable {
                     answer.reason = answer.reason.map(named);
                 }
@@ -205,7 +207,10 @@ impl Performer<'_> {
             }
         };
         bfs::remove_dir(&out)?;
-        Ok(Some((done?, remembered)))
+        Ok(Some(performer::Returned {
+            done: done?,
+            is_remembered: was_remembered,
+        }))
     }
 
     /// What a worker answered, as far as it is believed.
@@ -260,10 +265,11 @@ impl Performer<'_> {
         }
         if let Some(claimed) = made.filter(|_| done.judged.outcome == Outcome::Pass) {
             // Another step may have made the same here.
-            let is_here = left.is_some() && self.store.check_tree(&claimed.digest()).is_ok();
+            let is_here =
+                left.is_some() && self.performer.store.check_tree(&claimed.digest()).is_ok();
             done.left = left.filter(|_| !is_here);
             if done.left.is_none() && !is_here {
-                let made = self.store.place(out)?;
+                let made = self.performer.store.place(out)?;
                 anyhow::ensure!(
                     made == claimed,
                     "what arrived is not what the worker says it made"

@@ -9,8 +9,10 @@ use crate::base::{fs as bfs, lock};
 use crate::config::ExecutorConfig;
 use crate::exec::away::order::Answer;
 use crate::exec::away::serve::{ANSWER, LOG, ORDER, OUT};
-use crate::exec::away::{Content, Elsewhere, Returned, ServerFile, Submission, listed};
-use crate::exec::outcome::set_fact;
+use crate::exec::away::{Content, RemoteExecutor, Returned, Submission};
+use crate::exec::perform::ended::ServerFile;
+use crate::exec::perform::outcome::set_fact;
+use crate::exec::routing::listed;
 use crate::reapi::proto::Digest;
 use crate::reapi::{
     Address, Blob, Bounds, Came, Ending, Executor, Fault, Input, Left, Patience, Task, Wanted,
@@ -324,7 +326,7 @@ fn digest_of(file: &ServerFile) -> Digest {
     }
 }
 
-impl Elsewhere for Away {
+impl RemoteExecutor for Away {
     fn perform(&self, submission: Submission<'_>) -> Returned {
         self.run(&submission).unwrap_or_else(|fault| {
             let may_pass = matches!(fault, Fault::Passing(_) | Fault::Timeout | Fault::Absent);

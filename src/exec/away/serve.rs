@@ -8,18 +8,19 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 
 use crate::base::{Digest, figures, fs as bfs};
+use crate::device::lease::lend_first;
 use crate::device::{Backend, DeviceKind, Lease};
 use crate::event::Event;
-use crate::exec::HostFacts;
-use crate::exec::alone::lend_first;
-use crate::exec::away::order::{Answer, Inputs, Order, Origin, VERSION};
-use crate::exec::bug::Bugs;
-use crate::exec::given::{Given, LaidTrees};
-use crate::exec::outcome::Judged;
-use crate::exec::perform::{Done, Performer};
-use crate::exec::setup::Servers;
-use crate::exec::task::Task;
-use crate::exec::workers::Workers;
+use crate::exec::away::order::{Answer, Inputs, Order, VERSION};
+use crate::exec::host::HostFacts;
+use crate::exec::perform::bug::Bugs;
+use crate::exec::perform::ended::{Done, Origin};
+use crate::exec::perform::inputs::{Given, LaidTrees};
+use crate::exec::perform::outcome::Judged;
+use crate::exec::perform::performer::Performer;
+use crate::exec::perform::servers::Servers;
+use crate::exec::perform::task::Task;
+use crate::exec::perform::workers::Workers;
 use crate::key::{KeyDoc, MissReason};
 use crate::provision::{Provision, title};
 use crate::record::Outcome;
@@ -134,7 +135,7 @@ fn perform(dir: &Path, order: Order, site: &Site<'_>) -> anyhow::Result<Done> {
         again: "orch",
         bugs: &bugs,
         remote: None,
-        departing: None,
+        remote_steps: None,
         job_memory,
     };
     let given = given(dir, &step, &inputs)?;

@@ -50,7 +50,7 @@ impl<'a> Claims<'a> {
                 vec![],
             );
         }
-        let size = |from| steps.world.size(&steps.output(from)?);
+        let size = |from| steps.world.tree_bytes(&steps.output(from)?);
         let known = Known {
             plan,
             store,

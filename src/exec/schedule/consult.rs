@@ -1,7 +1,7 @@
 //! What becomes of steps as more is known of them: dependencies first, each is a hit, ready to execute, or never executed.
 
+use crate::base::text::error_text;
 use crate::event::Event;
-use crate::exec::perform::error_text;
 use crate::exec::schedule::Scheduler;
 use crate::exec::schedule::fallback::{Course, course};
 use crate::exec::schedule::lookup::Looked;

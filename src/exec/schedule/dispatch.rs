@@ -1,13 +1,13 @@
 //! Starts ready steps: which one is next, and what it is given.
 
 use crate::event::{Event, Holds, Load};
+use crate::exec::perform::task::{InputAt, Task, wants_another};
 use crate::exec::schedule::Scheduler;
 use crate::exec::schedule::message::Effect;
 use crate::exec::schedule::queue::{Next, Urgency};
 use crate::exec::schedule::resources::{Held, Lack};
 use crate::exec::schedule::setups::Readiness;
 use crate::exec::state::{StepResult, StepState};
-use crate::exec::task::{InputAt, Task, wants_another};
 use crate::key::MissReason;
 use crate::record::Outcome;
 use crate::step::{Source, Stage, StepId};

@@ -17,7 +17,7 @@ pub(super) fn calls_for_another(outcome: Outcome) -> bool {
 }
 
 /// How far a case is with its fallbacks.
-pub(in crate::exec) enum Course<'p> {
+pub(crate) enum Course<'p> {
     /// Its own run stands, whatever it came to.
     Own,
     /// This one is to be run next.
@@ -30,7 +30,7 @@ pub(in crate::exec) enum Course<'p> {
 }
 
 /// `outcome` gives that of a verdict, if it is done.
-pub(in crate::exec) fn course(
+pub(crate) fn course(
     planned: &PlannedCase,
     outcome: impl Fn(StepId) -> Option<Outcome>,
 ) -> Course<'_> {
@@ -61,7 +61,7 @@ pub(in crate::exec) fn course(
 }
 
 /// The outcome of a word in the spec.
-pub(in crate::exec) fn expected_outcome(status: ExpectedStatus) -> Outcome {
+pub(crate) fn expected_outcome(status: ExpectedStatus) -> Outcome {
     match status {
         ExpectedStatus::Fail => Outcome::Fail,
         ExpectedStatus::Numerics => Outcome::Numerics,
@@ -73,7 +73,7 @@ pub(in crate::exec) fn expected_outcome(status: ExpectedStatus) -> Outcome {
 }
 
 /// Whether the spec expects the case to end so.
-pub(in crate::exec) fn is_as_expected(case: &Case, stage: Stage, outcome: Outcome) -> bool {
+pub(crate) fn is_as_expected(case: &Case, stage: Stage, outcome: Outcome) -> bool {
     let Some(expect) = &case.expect else {
         return false;
     };

@@ -1,11 +1,11 @@
 //! What is known of a step before it executes: whether the store holds its result, and why not. Questions only.
 
-use crate::exec::Options;
-use crate::exec::away::listed;
-use crate::exec::perform::error_text;
+use crate::base::text::error_text;
+use crate::exec::options::Options;
+use crate::exec::perform::standing::stands_here;
+use crate::exec::routing::listed;
 use crate::exec::schedule::memory::Peaks;
 use crate::exec::schedule::steps::Steps;
-use crate::exec::standing::stands_here;
 use crate::exec::state::{How, StepResult, StepState};
 use crate::key::{KeyDoc, MissReason};
 use crate::record::{Outcome, Record};

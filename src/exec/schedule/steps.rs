@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use rayon::prelude::*;
 
 use crate::base::Digest;
+use crate::base::text::error_text;
 use crate::exec::keys::Keys;
-use crate::exec::perform::error_text;
 use crate::exec::schedule::fallback::{calls_for_another, is_expected, may_be_answered};
-use crate::exec::schedule::message::World;
 use crate::exec::schedule::useful::Useful;
 use crate::exec::state::{How, StepResult, StepState};
+use crate::exec::world::World;
 use crate::key::{KeyDoc, MissReason};
 use crate::plan::Plan;
 use crate::record::Outcome;

@@ -6,9 +6,9 @@ use serde_json::json;
 
 use super::*;
 use crate::base::Digest;
-use crate::exec::keys::HostFacts;
+use crate::exec::host::HostFacts;
+use crate::exec::perform::task::Task;
 use crate::exec::schedule::lookup::Looked;
-use crate::exec::task::Task;
 use crate::exec::tests::{host, options};
 use crate::key::{KeyDoc, MissReason};
 use crate::plan::Plan;

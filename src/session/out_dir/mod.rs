@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 
 use crate::base::{Digest, figures, shell};
-use crate::exec::{Context, Finished};
+use crate::cases::Finished;
+use crate::exec::Context;
 use crate::plan::{Plan, PlannedCase};
 use crate::session::{Locations, absolute};
 use crate::step::{Source, StepId, generate};

@@ -14,7 +14,7 @@ use crate::catalogue::{
 };
 use crate::device::half::HalfQuestion;
 use crate::device::{Backend, BackendRow};
-use crate::exec::Bench;
+use crate::exec::alone::Bench;
 use crate::matrix::Computes;
 use crate::provision::Provision;
 use crate::record::Outcome;

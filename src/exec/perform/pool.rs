@@ -10,12 +10,12 @@ type Job<'env> = Box<dyn FnOnce() + Send + 'env>;
 
 /// A pool of as many threads as steps may execute at a time. They live as long as the run: the kernel ends a child
 /// together with the thread that started it.
-pub(super) struct Pool<'env> {
+pub(in crate::exec) struct Pool<'env> {
     jobs: Sender<Job<'env>>,
 }
 
 impl<'env> Pool<'env> {
-    pub(super) fn start<'scope>(scope: &'scope Scope<'scope, 'env>, threads: u32) -> Self {
+    pub(in crate::exec) fn start<'scope>(scope: &'scope Scope<'scope, 'env>, threads: u32) -> Self {
         let (jobs, queue) = channel::<Job<'env>>();
         let queue = Arc::new(Mutex::new(queue));
         for _ in 0..threads.max(1) {
@@ -29,7 +29,7 @@ impl<'env> Pool<'env> {
         Self { jobs }
     }
 
-    pub(super) fn spawn(&self, job: impl FnOnce() + Send + 'env) {
+    pub(in crate::exec) fn spawn(&self, job: impl FnOnce() + Send + 'env) {
         self.jobs
             .send(Box::new(job))
             .expect("BUG: the job threads outlive the scheduler");

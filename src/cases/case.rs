@@ -11,9 +11,9 @@ use crate::base::shell;
 use crate::base::text::without_secrets;
 use crate::catalogue::RUNTIMES;
 use crate::device::DeviceKind;
-use crate::exec::schedule::fallback::{Course, course, expected_outcome, is_as_expected};
-use crate::exec::state::{How, StepResult};
-use crate::exec::{Context, reproducer};
+use crate::exec::{
+    Context, Course, How, StepResult, course, expected_outcome, is_as_expected, reproducer,
+};
 use crate::plan::{Plan, PlannedCase, PlannedFallback};
 use crate::record::{Outcome, Record};
 use crate::report::stats::{self, Ran};
@@ -238,7 +238,7 @@ impl<'a> Ended<'a> {
 
     /// How large what a step made is. None if nothing, or if it cannot be read.
     fn size(&self, id: StepId) -> Option<u64> {
-        self.context.world().size(&self.of(id).output()?)
+        self.context.tree_bytes(&self.of(id).output()?)
     }
 
     fn converted(&self) -> IndexMap<String, Converted> {

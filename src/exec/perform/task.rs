@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::base::Digest;
 use crate::device::Lease;
-use crate::exec::outcome::{Judged, set_fact};
+use crate::exec::perform::outcome::{Judged, set_fact};
 use crate::key::{KeyDoc, MissReason};
 use crate::record::Attempt;
 use crate::runtime::Order;
@@ -12,10 +12,10 @@ use crate::step::{Step, StepId};
 use crate::store::stat::Stamp;
 
 /// What was chosen, and why: names of facts and their text.
-pub(super) type Choices = Vec<(&'static str, String)>;
+pub(in crate::exec) type Choices = Vec<(&'static str, String)>;
 
 /// Whether a step is executed for the sake of another result, so that none that is held anywhere will do.
-pub(super) fn wants_another(why: &MissReason) -> bool {
+pub(in crate::exec) fn wants_another(why: &MissReason) -> bool {
     matches!(
         why,
         MissReason::Asked | MissReason::TooOld { .. } | MissReason::NotQuiet { .. }
@@ -23,27 +23,27 @@ pub(super) fn wants_another(why: &MissReason) -> bool {
 }
 
 /// One step with its key and the digests or paths of what it reads.
-pub(super) struct Task<'a> {
-    pub(super) id: StepId,
-    pub(super) step: &'a Step,
-    pub(super) key: KeyDoc,
-    pub(super) inputs: Vec<(String, InputAt)>,
-    pub(super) why: MissReason,
+pub(in crate::exec) struct Task<'a> {
+    pub(in crate::exec) id: StepId,
+    pub(in crate::exec) step: &'a Step,
+    pub(in crate::exec) key: KeyDoc,
+    pub(in crate::exec) inputs: Vec<(String, InputAt)>,
+    pub(in crate::exec) why: MissReason,
     /// Attempts before this one.
-    pub(super) attempts: Vec<Attempt>,
+    pub(in crate::exec) attempts: Vec<Attempt>,
     /// The device that it holds.
-    pub(super) lease: Option<Lease>,
+    pub(in crate::exec) lease: Option<Lease>,
     /// What orch chose for it, if that was requested.
-    pub(super) chosen: Option<Choices>,
+    pub(in crate::exec) chosen: Option<Choices>,
     /// No other step reads what it makes, or it was requested by name.
-    pub(super) is_top: bool,
+    pub(in crate::exec) is_top: bool,
     /// The round's place in the order of several, when it runs among them.
-    pub(super) order: Option<Order>,
+    pub(in crate::exec) order: Option<Order>,
 }
 
 impl Task<'_> {
     /// The tree that an input is, and who made it.
-    pub(super) fn tree(&self, name: &str) -> Option<(StepId, Digest)> {
+    pub(in crate::exec) fn tree(&self, name: &str) -> Option<(StepId, Digest)> {
         self.inputs.iter().find_map(|(known, at)| match at {
             InputAt::Tree { from, digest } if known == name => Some((*from, *digest)),
             _ => None,
@@ -51,7 +51,7 @@ impl Task<'_> {
     }
 
     /// An error if a source file changed while the step read it: then its content is not the one in the key.
-    pub(super) fn files_are_the_same(&self) -> anyhow::Result<()> {
+    pub(in crate::exec) fn files_are_the_same(&self) -> anyhow::Result<()> {
         for (name, at) in &self.inputs {
             if let InputAt::File(path, stamp) = at
                 && Stamp::of(path).ok() != *stamp
@@ -66,7 +66,7 @@ impl Task<'_> {
     }
 }
 
-pub(super) enum InputAt {
+pub(in crate::exec) enum InputAt {
     Tree {
         from: StepId,
         digest: Digest,
@@ -76,7 +76,7 @@ pub(super) enum InputAt {
 }
 
 /// The record names the device that the step was given, and why its target or precision was chosen.
-pub(super) fn placed(mut judged: Judged, task: &Task<'_>) -> Judged {
+pub(in crate::exec) fn placed(mut judged: Judged, task: &Task<'_>) -> Judged {
     let lease = task.lease.as_ref().map(|lease| ("lease", lease.facts()));
     let chosen = task
         .chosen

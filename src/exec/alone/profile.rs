@@ -7,7 +7,7 @@ use anyhow::{Context as _, ensure};
 
 use crate::base::Bug;
 use crate::catalogue::{Asked, Places};
-use crate::exec::Bench;
+use crate::exec::alone::Bench;
 use crate::record::Outcome;
 use crate::runtime::profile::Profile;
 use crate::step::Step;

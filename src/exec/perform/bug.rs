@@ -15,13 +15,13 @@ use crate::store::DiskStore;
 use crate::worker::Cancel;
 
 /// Whether a run met a bug; shared by its threads.
-pub(super) struct Bugs<'a> {
+pub(in crate::exec) struct Bugs<'a> {
     store: &'a DiskStore,
     met: AtomicBool,
 }
 
 impl<'a> Bugs<'a> {
-    pub(super) fn new(store: &'a DiskStore) -> Self {
+    pub(in crate::exec) fn new(store: &'a DiskStore) -> Self {
         Self {
             store,
             met: AtomicBool::new(false),
@@ -29,12 +29,16 @@ impl<'a> Bugs<'a> {
     }
 
     /// Whether the run met one.
-    pub(super) fn met(&self) -> bool {
+    pub(in crate::exec) fn met(&self) -> bool {
         self.met.load(Ordering::Relaxed)
     }
 
     /// Calls `work` for the step of this name. A panic becomes an error, and its backtrace goes to the step's log.
-    pub(super) fn caught<T>(&self, name: &str, work: impl FnOnce() -> T) -> anyhow::Result<T> {
+    pub(in crate::exec) fn caught<T>(
+        &self,
+        name: &str,
+        work: impl FnOnce() -> T,
+    ) -> anyhow::Result<T> {
         let (result, place) = watched(work);
         result.map_err(|what| {
             self.met.store(true, Ordering::Relaxed);
@@ -53,7 +57,7 @@ impl<'a> Bugs<'a> {
     }
 
     /// [`Self::caught`] for work that is not a step. The error names the log.
-    pub(super) fn caught_aside<T>(
+    pub(in crate::exec) fn caught_aside<T>(
         &self,
         name: &str,
         work: impl FnOnce() -> T,
@@ -64,7 +68,7 @@ impl<'a> Bugs<'a> {
     }
 
     /// Notes a bug that was reported as an error.
-    pub(super) fn look_at(&self, error: &anyhow::Error) {
+    pub(in crate::exec) fn look_at(&self, error: &anyhow::Error) {
         if Bug::is_in(error) {
             self.met.store(true, Ordering::Relaxed);
         }
@@ -72,7 +76,7 @@ impl<'a> Bugs<'a> {
 }
 
 /// Cancels what is executing if the scheduler's thread panics.
-pub(super) struct Ender<'a>(pub(super) &'a Cancel);
+pub(in crate::exec) struct Ender<'a>(pub(in crate::exec) &'a Cancel);
 
 impl Drop for Ender<'_> {
     fn drop(&mut self) {

@@ -4,22 +4,24 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Mutex;
 
+use crate::base::text::error_text;
 use crate::base::{Digest, figures, lock};
 use crate::confine::Enforced;
-use crate::exec::perform::{InputLost, Performer, error_text};
-use crate::exec::task::{InputAt, Task};
+use crate::exec::perform::ended::InputLost;
+use crate::exec::perform::performer::Performer;
+use crate::exec::perform::task::{InputAt, Task};
 use crate::step::StoredFile;
 use crate::store::{DiskStore, LaidAs, Scratch, StoreError};
 
 /// What a step is given, by name.
 #[derive(Default)]
-pub(super) struct Given {
-    pub(super) paths: BTreeMap<String, PathBuf>,
-    pub(super) trees: BTreeMap<String, Vec<StoredFile>>,
+pub(in crate::exec) struct Given {
+    pub(in crate::exec) paths: BTreeMap<String, PathBuf>,
+    pub(in crate::exec) trees: BTreeMap<String, Vec<StoredFile>>,
 }
 
 /// Input trees in folders: each is laid out once for all steps of a run that read it.
-pub(super) struct LaidTrees<'a> {
+pub(in crate::exec) struct LaidTrees<'a> {
     store: &'a DiskStore,
     scratch: &'a Scratch,
     /// The folder of each tree. Its files are hard links where Landlock keeps steps from writing to them, else copies.
@@ -27,7 +29,7 @@ pub(super) struct LaidTrees<'a> {
 }
 
 impl<'a> LaidTrees<'a> {
-    pub(super) fn new(store: &'a DiskStore, scratch: &'a Scratch) -> Self {
+    pub(in crate::exec) fn new(store: &'a DiskStore, scratch: &'a Scratch) -> Self {
         Self {
             store,
             scratch,
@@ -59,7 +61,7 @@ impl<'a> LaidTrees<'a> {
 
 impl Performer<'_> {
     /// Fetches those of a step's inputs that stayed on the remote store.
-    pub(super) fn bring_from_remote(&self, task: &Task<'_>) -> anyhow::Result<()> {
+    pub(in crate::exec) fn bring_from_remote(&self, task: &Task<'_>) -> anyhow::Result<()> {
         let Some(remote) = self.remote else {
             return Ok(());
         };
@@ -82,7 +84,7 @@ impl Performer<'_> {
     }
 
     /// Verifies the trees that a step reads and puts them where it finds them.
-    pub(super) fn given(&self, task: &Task<'_>) -> anyhow::Result<Given> {
+    pub(in crate::exec) fn given(&self, task: &Task<'_>) -> anyhow::Result<Given> {
         let mut given = Given::default();
         for (name, at) in &task.inputs {
             let path = match at {
@@ -122,7 +124,7 @@ impl Performer<'_> {
     }
 
     /// An error if an input changed while the step executed: then the output is of unknown content.
-    pub(super) fn trees_are_the_same(&self, task: &Task<'_>) -> Result<(), InputLost> {
+    pub(in crate::exec) fn trees_are_the_same(&self, task: &Task<'_>) -> Result<(), InputLost> {
         for (_, at) in &task.inputs {
             if let InputAt::Tree { from, digest } = at
                 && let Err(e) = self.store.check_tree(digest)

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::exec::state::{How, StepResult};
-use crate::exec::{Context, case};
+use crate::cases::case;
+use crate::exec::{Context, How, StepResult};
 use crate::matrix::ExcludedCase;
 use crate::report::{Excluded, ReportDoc, Summary, stats};
 

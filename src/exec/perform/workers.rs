@@ -15,7 +15,7 @@ use crate::store::Scratch;
 use crate::worker::{self, Ended, Kept, Limits};
 
 /// One with nothing to do gives its memory back after so long.
-pub(super) const IDLE: Duration = Duration::from_secs(5);
+pub(in crate::exec) const IDLE: Duration = Duration::from_secs(5);
 /// One that has done so many jobs gives way to a fresh one: by then its start is nothing beside the jobs.
 const MOST_JOBS: u32 = 100;
 /// And one that holds so much when it has nothing to do, bytes.
@@ -24,9 +24,9 @@ const MOST_HELD: u64 = 2 << 30;
 /// A variable for work that shares the cores: an OpenMP thread that spins while it waits takes the core that another
 /// one computes on. What is timed has the cores to itself and waits as its libraries choose: PyTorch takes three to
 /// eight times as long if its threads sleep.
-pub(super) const SHARED: (&str, &str) = ("OMP_WAIT_POLICY", "PASSIVE");
+pub(in crate::exec) const SHARED: (&str, &str) = ("OMP_WAIT_POLICY", "PASSIVE");
 
-pub(super) struct Workers<'a> {
+pub(in crate::exec) struct Workers<'a> {
     scratch: &'a Scratch,
     idle: Mutex<Vec<Idle>>,
 }
@@ -38,7 +38,7 @@ struct Idle {
 }
 
 impl<'a> Workers<'a> {
-    pub(super) fn new(scratch: &'a Scratch) -> Self {
+    pub(in crate::exec) fn new(scratch: &'a Scratch) -> Self {
         Self {
             scratch,
             idle: Mutex::default(),
@@ -47,7 +47,7 @@ impl<'a> Workers<'a> {
 
     /// Runs a job in a worker of this runtime that is kept for jobs of its parameters. Must be called from a thread that
     /// lives as long as the run: the kernel ends a child together with the thread that started it.
-    pub(super) fn run(
+    pub(in crate::exec) fn run(
         &self,
         runtime: &str,
         job: &Job,
@@ -79,7 +79,7 @@ impl<'a> Workers<'a> {
     }
 
     /// Ends those with nothing to do for so long.
-    pub(super) fn close(&self, patience: Duration) {
+    pub(in crate::exec) fn close(&self, patience: Duration) {
         let over: Vec<_> = lock(&self.idle)
             .extract_if(.., |idle| idle.since.elapsed() >= patience)
             .collect();

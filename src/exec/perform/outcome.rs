@@ -3,24 +3,24 @@
 use serde_json::Value;
 
 use crate::base::Bug;
-use crate::exec::perform::error_text;
+use crate::base::text::error_text;
 use crate::record::{Outcome, Record};
 use crate::runtime::refusal::Refusal;
 use crate::runtime::{FailureCause, JobOutput, JobStatus, RawMeasure};
 use crate::worker::{DOWNLOAD, Ended};
 
 /// The outcome of an execution, before its output is published.
-pub(super) struct Judged {
-    pub(super) outcome: Outcome,
-    pub(super) reason: Option<String>,
-    pub(super) facts: Value,
-    pub(super) measure: Option<RawMeasure>,
+pub(in crate::exec) struct Judged {
+    pub(in crate::exec) outcome: Outcome,
+    pub(in crate::exec) reason: Option<String>,
+    pub(in crate::exec) facts: Value,
+    pub(in crate::exec) measure: Option<RawMeasure>,
     /// Another attempt may well end otherwise.
-    pub(super) transient: bool,
+    pub(in crate::exec) transient: bool,
 }
 
 impl Judged {
-    pub(super) fn pass() -> Self {
+    pub(in crate::exec) fn pass() -> Self {
         Self {
             outcome: Outcome::Pass,
             reason: None,
@@ -30,7 +30,7 @@ impl Judged {
         }
     }
 
-    pub(super) fn failed(outcome: Outcome, reason: impl Into<String>) -> Self {
+    pub(in crate::exec) fn failed(outcome: Outcome, reason: impl Into<String>) -> Self {
         Self {
             outcome,
             reason: Some(reason.into()),
@@ -42,7 +42,7 @@ impl Judged {
 
     /// An error around the work, such as a process that could not be started, or a package that the user's own Python
     /// lacks.
-    pub(super) fn error(error: &anyhow::Error) -> Self {
+    pub(in crate::exec) fn error(error: &anyhow::Error) -> Self {
         let judged = Self::failed(outcome(Refusal::status_of(error)), error_text(error));
         let passes = error
             .chain()
@@ -60,7 +60,7 @@ impl Judged {
 
     /// The outcome of an error in one of orch's own steps. An error of the disk is passed on, because it may not recur;
     /// every other follows from the step's inputs.
-    pub(super) fn of_itself(error: anyhow::Error) -> anyhow::Result<Self> {
+    pub(in crate::exec) fn of_itself(error: anyhow::Error) -> anyhow::Result<Self> {
         if Bug::is_in(&error) || error.chain().any(|cause| cause.is::<std::io::Error>()) {
             return Err(error);
         }
@@ -72,7 +72,7 @@ impl Judged {
 
     /// Whether an error is transient: of the machinery around the work, or one that the work itself calls so. A full
     /// disk is not.
-    pub(super) fn transient(self) -> Self {
+    pub(in crate::exec) fn transient(self) -> Self {
         let is_full = self
             .reason
             .as_ref()
@@ -85,7 +85,7 @@ impl Judged {
 }
 
 /// Adds to the facts of a worker, which may be anything.
-pub(super) fn set_fact(facts: &mut Value, name: &str, value: Value) {
+pub(in crate::exec) fn set_fact(facts: &mut Value, name: &str, value: Value) {
     if !facts.is_object() {
         *facts = Value::Object(Default::default());
     }
@@ -115,7 +115,7 @@ fn may_pass(error: &std::io::Error) -> bool {
 }
 
 /// Whether a text names such a shortage; errors of Rust, Python and C++ may arrive as text.
-pub(super) fn is_shortage(reason: &str) -> bool {
+pub(in crate::exec) fn is_shortage(reason: &str) -> bool {
     let by_number = |code: &i32| {
         reason.contains(&format!("(os error {code})"))
             || reason.contains(&format!("[Errno {code}]"))
@@ -127,7 +127,7 @@ pub(super) fn is_shortage(reason: &str) -> bool {
 }
 
 /// `transient`: exit codes by which a program asks for another attempt.
-pub(super) fn judge(ended: Ended, timeout_seconds: u64, transient: &[u32]) -> Judged {
+pub(in crate::exec) fn judge(ended: Ended, timeout_seconds: u64, transient: &[u32]) -> Judged {
     match ended {
         Ended::Answered(JobOutput {
             status,

@@ -1,23 +1,18 @@
-//! Installs what steps require, while other steps run, and starts the Python servers of environments.
+//! The Python servers of environments.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 use anyhow::Context as _;
 
 use crate::base::Bug;
 use crate::base::fs as bfs;
 use crate::base::lock;
-use crate::event::Event;
-use crate::exec::Context;
-use crate::exec::bug::Bugs;
-use crate::exec::workers::SHARED;
-use crate::provision::{Provision, title};
+use crate::exec::perform::workers::SHARED;
+use crate::provision::Provision;
 use crate::runtime::Job;
-use crate::step::Requirement;
 use crate::toolchain::EnvName;
 use crate::worker::{self, Ended, Limits, Server};
 
@@ -31,44 +26,9 @@ const LARGE_PAGES: (&str, &str) = (
     "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=1073741824:glibc.malloc.trim_threshold=1073741824",
 );
 
-/// Installs one requirement and reports the result.
-pub(super) fn install(
-    context: &Context<'_>,
-    requirement: Requirement,
-    bugs: &Bugs<'_>,
-) -> Result<(), String> {
-    let Context {
-        provision,
-        listener,
-        ..
-    } = *context;
-    let what = title(requirement);
-    let clock = Instant::now();
-    let progress = |text: &str| {
-        listener.tell(Event::SetupProgress {
-            what: what.clone(),
-            text: text.to_owned(),
-        })
-    };
-    let ensured = bugs.caught_aside(&format!("setup:{what}"), || {
-        listener.tell(Event::SetupStarted { what: what.clone() });
-        provision
-            .ensure(requirement, &progress)
-            .map_err(|e| format!("{e:#}"))
-    });
-    let result = ensured.flatten();
-    let error = result.as_ref().err().cloned();
-    listener.tell(Event::SetupFinished {
-        what: what.clone(),
-        seconds: clock.elapsed().as_secs_f64(),
-        error,
-    });
-    result
-}
-
 /// One Python server per environment, and one more for what is timed, since libraries read how their threads wait when
 /// they are loaded. Each is started for its first job, and replaced when it has died or served its time.
-pub(super) struct Servers<'a> {
+pub(in crate::exec) struct Servers<'a> {
     provision: &'a Provision,
     /// The folder in which servers work and leave their logs.
     dir: &'a Path,
@@ -76,7 +36,7 @@ pub(super) struct Servers<'a> {
 }
 
 impl<'a> Servers<'a> {
-    pub(super) fn new(provision: &'a Provision, dir: &'a Path) -> Self {
+    pub(in crate::exec) fn new(provision: &'a Provision, dir: &'a Path) -> Self {
         Self {
             provision,
             dir,
@@ -86,7 +46,7 @@ impl<'a> Servers<'a> {
 
     /// Starts a server unless a good one runs. Must be called from a thread that outlives the run: the kernel ends a child
     /// together with the thread that started it.
-    pub(super) fn start(&self, env: EnvName, is_timed: bool) -> anyhow::Result<()> {
+    pub(in crate::exec) fn start(&self, env: EnvName, is_timed: bool) -> anyhow::Result<()> {
         let mut started = lock(&self.started);
         let why = match started
             .get(&(env, is_timed))
@@ -105,7 +65,7 @@ impl<'a> Servers<'a> {
 
     /// Runs a job. If the server dies, any of its jobs may be the cause, so each is tried once more on a server of its
     /// own. If that one dies too, this job is the cause.
-    pub(super) fn run(
+    pub(in crate::exec) fn run(
         &self,
         env: EnvName,
         is_timed: bool,

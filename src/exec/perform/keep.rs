@@ -4,15 +4,16 @@ use std::time::Instant;
 
 use crate::base::figures;
 use crate::base::fs as bfs;
+use crate::base::text::error_text;
 use crate::base::{Bug, Digest};
 use crate::event::Event;
-use crate::exec::away::{Origin, ServerFile};
-use crate::exec::outcome::Judged;
-use crate::exec::perform::{Done, InputLost, Performed, Performer, error_text};
-use crate::exec::reproducer;
-use crate::exec::schedule::retry;
-use crate::exec::standing::standing;
-use crate::exec::task::Task;
+use crate::exec::options::reproducer;
+use crate::exec::perform::attempts;
+use crate::exec::perform::ended::{Done, InputLost, Origin, Performed, ServerFile};
+use crate::exec::perform::outcome::Judged;
+use crate::exec::perform::performer::Performer;
+use crate::exec::perform::standing::standing;
+use crate::exec::perform::task::Task;
 use crate::provision::title;
 use crate::record::{Cpu, Outcome, Record};
 use crate::store::{Manifest, StoreError};
@@ -22,13 +23,13 @@ type Made = (Option<Manifest>, Option<Vec<ServerFile>>);
 
 /// The moment when an execution began.
 #[derive(Clone, Copy)]
-pub(super) struct Begun {
+pub(in crate::exec) struct Begun {
     at: jiff::Timestamp,
     clock: Instant,
 }
 
 impl Begun {
-    pub(super) fn now() -> Self {
+    pub(in crate::exec) fn now() -> Self {
         Self {
             at: jiff::Timestamp::now(),
             clock: Instant::now(),
@@ -39,7 +40,7 @@ impl Begun {
 impl Performer<'_> {
     /// Writes the record, unless an input was lost. An error of orch's own is an outcome too: it must not end the other
     /// steps.
-    pub(super) fn keep(
+    pub(in crate::exec) fn keep(
         &self,
         task: &Task<'_>,
         begun: Begun,
@@ -65,8 +66,10 @@ impl Performer<'_> {
         let before = self.store.latest_output(&record.step).ok().flatten();
         let unchanged = record.output.is_some() && record.output == before;
         // An interrupted step leaves no record: the next run starts it anew.
-        match (made, left, &self.departing) {
-            (Some(made), Some(left), Some(departing)) => departing.absent.note(&record, made, left),
+        match (made, left, self.remote_steps) {
+            (Some(made), Some(left), Some(remote_steps)) => {
+                remote_steps.note_absent(&record, made, left);
+            }
             _ if record.outcome == Outcome::Incomplete => {}
             (made, ..) => {
                 if let Err(e) = self.publish(&record, made.as_ref()) {
@@ -82,7 +85,7 @@ impl Performer<'_> {
     }
 
     /// Keeps a record and the tree of its step, here and where results are shared.
-    pub(super) fn publish(
+    pub(in crate::exec) fn publish(
         &self,
         record: &Record,
         made: Option<&Manifest>,
@@ -101,7 +104,7 @@ impl Performer<'_> {
     }
 
     /// A panic ended it. The store may be what panicked, and is then left alone.
-    pub(super) fn broken_off(
+    pub(in crate::exec) fn broken_off(
         &self,
         task: &Task<'_>,
         begun: Begun,
@@ -137,7 +140,8 @@ impl Performer<'_> {
             origin,
         } = done.unwrap_or_else(|e| Done::only(Judged::error(&e)));
         let transient = judged.transient;
-        let (outcome, reason) = retry::with_attempts(judged.outcome, judged.reason, &task.attempts);
+        let (outcome, reason) =
+            attempts::with_attempts(judged.outcome, judged.reason, &task.attempts);
         let (host, cpu, started, seconds) = match origin {
             Some(Origin {
                 host,

@@ -5,7 +5,7 @@
 //! digest of those surroundings is the same.
 
 use crate::base::Digest;
-use crate::exec::outcome::is_shortage;
+use crate::exec::perform::outcome::is_shortage;
 use crate::provision::Provision;
 use crate::record::{Outcome, Record};
 use crate::step::{Requirement, Stage, Step};
@@ -37,7 +37,7 @@ const FROM_OUTSIDE: &[&str] = &["SIGKILL", "SIGTERM", "signal "];
 /// | steps in a Python of the user's | packages that are in no key may come and go |
 /// | runs on a phone | so may the phone |
 /// | steps that fetch from the Hub | so may access to a repository, and a token |
-pub(super) fn surroundings(
+pub(in crate::exec) fn surroundings(
     step: &Step,
     fingerprint: &str,
     provision: &Provision,
@@ -68,7 +68,7 @@ fn digest(fingerprint: &str, requires: &[Requirement], provision: &Provision) ->
 }
 
 /// The digest under which a failure stands, if it does. `before` is the step's last execution.
-pub(super) fn standing(
+pub(in crate::exec) fn standing(
     record: &Record,
     is_transient: bool,
     before: Option<&Record>,
@@ -98,7 +98,7 @@ fn is_same_crash(record: &Record, before: Option<&Record>) -> bool {
 }
 
 /// Whether a record holds a failure that stands on this machine.
-pub(super) fn stands_here(
+pub(in crate::exec) fn stands_here(
     record: &Record,
     step: &Step,
     fingerprint: &str,

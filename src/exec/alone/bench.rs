@@ -7,12 +7,11 @@ use crate::base::Bug;
 use crate::base::fs as bfs;
 use crate::base::program;
 use crate::catalogue::{Places, RunParams, Worker, WorkerCall};
-use crate::device::candidates::candidates;
-use crate::device::lease::lend;
-use crate::device::{Backend, Lease};
-use crate::exec::outcome::{Judged, judge};
+use crate::device::Backend;
+use crate::device::lease::lend_first;
+use crate::exec::perform::outcome::{Judged, judge};
+use crate::exec::perform::servers::Servers;
 use crate::exec::perform::worker_params;
-use crate::exec::setup::Servers;
 use crate::provision::Provision;
 use crate::runtime::Job;
 use crate::worker::{self, Cancel, Limits, grants};
@@ -84,10 +83,4 @@ impl Bench<'_> {
         };
         Ok(judge(ended, timeout, &[]))
     }
-}
-
-/// The first device that may be meant, for a process that holds it alone.
-pub(super) fn lend_first(inventory: &[Backend], backend: &str, device: &str) -> Option<Lease> {
-    let device = candidates(inventory, backend, device).into_iter().next()?;
-    Some(lend(device, |name| std::env::var(name).ok()))
 }

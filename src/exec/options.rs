@@ -1,0 +1,94 @@
+//! The options of a run.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use crate::exec::age::MaxAge;
+use crate::exec::backoff::Backoff;
+use crate::exec::routing::Routing;
+use crate::plan::Plan;
+use crate::step::StepId;
+
+/// How a plan is performed.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// How many cores steps may take, and so how many may execute at a time.
+    pub jobs: u32,
+    /// How much memory they may take, bytes.
+    pub memory: u64,
+    /// How much memory one step may take, bytes; None for what the machine has, less a reserve.
+    pub job_memory: Option<u64>,
+    pub keep_going: KeepGoing,
+    /// Steps that execute even if the store holds their result.
+    pub rerun: BTreeSet<StepId>,
+    /// Standing failures are executed again.
+    pub rerun_failed: bool,
+    /// Steps that are not executed again if they failed with the same key: those that failed in the run that is
+    /// resumed.
+    pub stands: BTreeSet<StepId>,
+    /// What is to be done; None means everything.
+    pub wanted: Option<BTreeSet<StepId>>,
+    /// How often a step is tried again after a transient failure; None leaves it to the spec.
+    pub retries: Option<u32>,
+    pub backoff: Backoff,
+    /// Backends that the environment pretends to have. Nothing runs on them.
+    pub mocked: BTreeSet<String>,
+    /// Measurements older than this are made again.
+    pub max_age: Option<MaxAge>,
+    /// How many seconds of the run may go into measuring again what is not quiet; None leaves it to the spec.
+    pub remeasure_seconds: Option<u64>,
+    /// The seed of the order in which rounds follow each other.
+    pub seed: u64,
+    /// What part of the spec the plan is, for pages; None for all of it.
+    pub scope: Option<String>,
+    /// The spec as the user named it, for pages and reproducers.
+    pub spec: String,
+    /// The folder whose files commands may read, absolute.
+    pub project: PathBuf,
+    /// Options of the user's that a reproducer must repeat, e.g. ` --cache-dir /tmp/x`: quoted for a shell, and empty or
+    /// with a leading space.
+    pub flags: String,
+    /// The steps that execute elsewhere; None for none.
+    pub routing: Option<Routing>,
+    /// The folder in which generated tests and pages are linked for people.
+    pub out_dir: PathBuf,
+}
+
+/// What goes on after a step has failed. What depends on it never does: its input is not there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum KeepGoing {
+    /// Every other step.
+    #[default]
+    Always,
+    /// Only steps that something which can still pass depends on.
+    Dependencies,
+    /// Nothing new.
+    Never,
+}
+
+impl Options {
+    /// The beginning of every reproducer: this run again, without its selection.
+    pub fn again(&self) -> String {
+        format!(
+            "orch run {}{}",
+            crate::base::shell::word(&self.spec),
+            self.flags
+        )
+    }
+
+    /// Whether a step was requested by name, or no other step reads what it makes.
+    pub(super) fn is_top(&self, plan: &Plan, id: StepId) -> bool {
+        let is_named = self
+            .wanted
+            .as_ref()
+            .is_some_and(|wanted| wanted.contains(&id));
+        is_named || plan.dependents(id).next().is_none()
+    }
+}
+
+/// One shell line that does a step's work again, whatever the store holds. A step has the same name and key under every
+/// selection, so none is repeated.
+pub fn reproducer(again: &str, step: &str) -> String {
+    let step = crate::base::shell::quoted(step);
+    format!("{again} --step {step} --rerun {step}")
+}
