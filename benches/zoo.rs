@@ -290,7 +290,6 @@ fn options() -> Options {
         jobs: 1,
         memory: u64::MAX,
         spec: "zoo.yaml".into(),
-        out_dir: "orch-out".into(),
         ..Options::default()
     }
 }

@@ -1,6 +1,7 @@
 //! Words of a shell line that a person copies: quoted when they must be, plain when they need not.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 /// One word that any POSIX shell reads back as `text`.
 pub fn word(text: &str) -> Cow<'_, str> {
@@ -15,6 +16,11 @@ pub fn word(text: &str) -> Cow<'_, str> {
 /// Always in single quotes: for what would be a glob to some shells, and may be.
 pub fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// An option and its path as words of a shell line, after a space.
+pub fn path_option(name: &str, path: &Path) -> String {
+    format!(" {name} {}", word(&path.display().to_string()))
 }
 
 #[cfg(test)]

@@ -492,7 +492,7 @@ impl<'a> Ended<'a> {
         let python = python.strip_prefix(&here).unwrap_or(&python).display();
         Some(format!(
             "{env}{variables}{python} {}/tests/{file}",
-            context.options.out_dir.display()
+            context.options.settings.out_dir.display()
         ))
     }
 }

@@ -155,7 +155,6 @@ fn execute_wanted<'a>(
     let workplace = context.workplace(scratch.dir("commands")?);
     let servers = Servers::new(context.provision, context.provision.dir());
     let workers = Workers::new(&scratch);
-    let again = context.options.again();
     let bugs = Bugs::new(context.store);
     let departing = context.away.zip(context.options.routing.as_ref());
     let departing = departing.map(|(executor, routing)| Departing {
@@ -175,11 +174,10 @@ fn execute_wanted<'a>(
         listener: context.listener,
         cancel: context.cancel,
         host: context.host,
-        again: &again,
+        options: context.options,
         bugs: &bugs,
         remote: context.remote,
         remote_steps: departing.as_ref().map(|steps| steps as &dyn RemoteSteps),
-        job_memory: context.options.job_memory,
     };
     std::thread::scope(|scope| {
         let _ender = Ender(context.cancel);

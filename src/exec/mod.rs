@@ -41,7 +41,7 @@ pub use backoff::Backoff;
 pub use context::Context;
 pub use driver::{Ended, run};
 pub use host::{HostFacts, variable_digest};
-pub use options::{KeepGoing, Options, reproducer};
+pub use options::{KeepGoing, OUT_DIR, Options, Settings, reproducer};
 pub use preview::{Preview, held, preview};
 pub use probe::Probe;
 pub use routing::{DEVICE, Routing};

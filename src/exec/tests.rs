@@ -27,7 +27,10 @@ pub(super) fn options(dir: &Path) -> Options {
         memory: u64::MAX,
         spec: "s.yaml".into(),
         project: dir.to_owned(),
-        out_dir: dir.join("out"),
+        settings: Settings {
+            out_dir: dir.join("out"),
+            ..Settings::default()
+        },
         ..Options::default()
     }
 }

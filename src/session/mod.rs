@@ -52,6 +52,7 @@ use crate::step::{Requirement, Stage};
 use crate::store::DiskStore;
 use crate::worker::Cancel;
 
+pub use crate::exec::{OUT_DIR, Settings};
 pub use accept::{Accepted, Until, accept_figures, acceptable};
 pub use away::{serve_order, worker_properties};
 pub use confirm::confirm;
@@ -68,7 +69,7 @@ pub use probes::Probes;
 pub use profile::Profiled;
 pub use project::{Project, spec};
 pub use recorded::{history_dir, kept_history, runs_dir, trends};
-pub use request::{Locations, Request, Settings, Sweep};
+pub use request::{Locations, Request, Sweep, can_be_written};
 pub use run::Run;
 pub use scope::Planned;
 #[cfg(not(feature = "remote"))]

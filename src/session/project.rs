@@ -9,7 +9,6 @@ use crate::exec::Options;
 use crate::matrix::{AUTO, Matrix, Selection};
 use crate::plan::{self, Clock, Plan};
 use crate::session::half::{self, Ask};
-use crate::session::request::OUT_DIR;
 use crate::session::{Request, Session, Sweep, UsageError, auto, usage};
 use crate::spec::{SourceFile, Spec, SpecErrors};
 use crate::step::{Stage, StepId};
@@ -102,7 +101,6 @@ impl Project {
             spec: self.name.clone(),
             project: self.root.clone(),
             routing: crate::session::away::usual_routing(),
-            out_dir: OUT_DIR.into(),
             ..Options::default()
         }
     }

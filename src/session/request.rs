@@ -7,16 +7,12 @@ use anyhow::Context as _;
 use indexmap::IndexSet;
 
 use crate::base::{named, shell};
-use crate::config::Said;
-use crate::exec::{Backoff, KeepGoing, MaxAge};
+use crate::exec::{MaxAge, Settings};
 use crate::matrix::{AUTO, Fallback, Partition, Selection};
 use crate::plan::Clock;
 use crate::session::{UsageError, absolute};
 use crate::spec::Spec;
 use crate::store::DiskStore;
-
-/// The folder for generated tests, artefacts and pages, unless the caller names another.
-pub(super) const OUT_DIR: &str = "orch-out";
 
 /// The folders in which things are kept and installed.
 #[derive(Debug, Clone, Default)]
@@ -51,7 +47,7 @@ impl Locations {
         ];
         given
             .into_iter()
-            .filter_map(|(name, path)| Some(flag(name, path?)))
+            .filter_map(|(name, path)| Some(shell::path_option(name, path?)))
             .collect()
     }
 }
@@ -171,108 +167,38 @@ impl Sweep {
     }
 }
 
-/// How a plan is run.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// How many steps may execute at a time; None for as many as the machine has cores.
-    pub jobs: Option<u32>,
-    /// How much memory they may take, bytes; None for what is free.
-    pub memory: Option<u64>,
-    /// How much one of them may take.
-    pub job_memory: Option<u64>,
-    pub keep_going: KeepGoing,
-    pub retries: Option<u32>,
-    pub backoff: Backoff,
-    /// How many seconds may go into measuring again what is not quiet; None leaves it to the spec.
-    pub remeasure_seconds: Option<u64>,
-    /// The seed of the order in which rounds follow each other; None chooses one.
-    pub seed: Option<u64>,
-    /// Begin even if a step is expected to hold more memory than this machine has, or all to write more than is free.
-    pub oversized: bool,
-    /// Ask no remote store, and send it nothing.
-    pub no_remote: bool,
-    /// A server that executes steps; what is None is as it is configured.
-    pub executor: Said,
-    pub out_dir: PathBuf,
-    /// The file to which a trace of the run is written.
-    pub trace: Option<PathBuf>,
-    /// What the journal calls this run, and what it is resumed by.
-    pub command: String,
+/// Words of a shell line, each after a space, for what a request changes of what a spec measures.
+pub(super) fn measuring_flags(fallback: Fallback, clock: &Clock) -> String {
+    let mut flags = String::new();
+    flags.extend((fallback == Fallback::Usual).then_some(" --fallback"));
+    flags.extend(clock.is_stopped.then_some(" --check"));
+    // Without it there are no such steps.
+    flags.extend(clock.rounds.map(|rounds| format!(" --rounds {rounds}")));
+    flags.extend(
+        clock
+            .longer
+            .iter()
+            .map(|case| format!(" --longer {}", shell::word(case))),
+    );
+    flags
 }
 
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            jobs: None,
-            memory: None,
-            job_memory: None,
-            keep_going: KeepGoing::default(),
-            retries: None,
-            backoff: Backoff::default(),
-            remeasure_seconds: None,
-            seed: None,
-            oversized: false,
-            no_remote: false,
-            executor: Said::default(),
-            out_dir: OUT_DIR.into(),
-            trace: None,
-            command: "orch".into(),
-        }
-    }
-}
-
-impl Settings {
-    /// Makes sure, before anything runs, that what a run leaves can be written.
-    pub fn can_be_written(&self) -> anyhow::Result<()> {
-        let folder =
-            named::try_folder(&self.out_dir).map_err(|error| ("--out-dir", &self.out_dir, error));
-        let trace = self
-            .trace
-            .as_ref()
-            .map(|path| named::try_named(path).map_err(|error| ("--trace", path, error)));
-        folder
-            .and(trace.unwrap_or(Ok(())))
-            .map_err(|(option, path, error)| {
-                let hint = format!("hint: name another place with {option}");
-                UsageError(format!(
-                    "`{}` cannot be written: {error}\n  {hint}",
-                    path.display()
-                ))
-                .into()
-            })
-    }
-
-    /// What a reproducer must repeat, as words of a shell line.
-    pub fn flags(&self, locations: &Locations, fallback: Fallback, clock: &Clock) -> String {
-        let mut flags = locations.flags();
-        flags
-            .extend((self.out_dir != Path::new(OUT_DIR)).then(|| flag("--out-dir", &self.out_dir)));
-        flags.extend((fallback == Fallback::Usual).then_some(" --fallback"));
-        flags.extend(clock.is_stopped.then_some(" --check"));
-        // Without it there are no such steps.
-        flags.extend(clock.rounds.map(|rounds| format!(" --rounds {rounds}")));
-        flags.extend(
-            clock
-                .longer
-                .iter()
-                .map(|case| format!(" --longer {}", shell::word(case))),
-        );
-        flags.extend(
-            self.executor
-                .url
-                .as_ref()
-                .map(|url| format!(" --executor {}", shell::word(url))),
-        );
-        flags.extend(
-            self.executor
-                .whereabouts
-                .map(|place| format!(" --where {}", place.word())),
-        );
-        flags.extend(self.job_memory.map(|size| format!(" --job-memory {size}")));
-        flags
-    }
-}
-
-fn flag(name: &str, path: &Path) -> String {
-    format!(" {name} {}", shell::word(&path.display().to_string()))
+/// Makes sure, before anything runs, that what a run leaves can be written.
+pub fn can_be_written(settings: &Settings) -> anyhow::Result<()> {
+    let folder = named::try_folder(&settings.out_dir)
+        .map_err(|error| ("--out-dir", &settings.out_dir, error));
+    let trace = settings
+        .trace
+        .as_ref()
+        .map(|path| named::try_named(path).map_err(|error| ("--trace", path, error)));
+    folder
+        .and(trace.unwrap_or(Ok(())))
+        .map_err(|(option, path, error)| {
+            let hint = format!("hint: name another place with {option}");
+            UsageError(format!(
+                "`{}` cannot be written: {error}\n  {hint}",
+                path.display()
+            ))
+            .into()
+        })
 }

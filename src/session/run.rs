@@ -7,6 +7,7 @@ use crate::exec::{Context, How, Options};
 use crate::memo::{Recorded, Removals};
 use crate::session::out_dir::{self, Handed, LastRun};
 use crate::session::recorded::Recording;
+use crate::session::request::measuring_flags;
 use crate::session::run_log::RunLog;
 use crate::session::sharing::{Sharing, Told};
 use crate::session::{Planned, Session, Settings, away};
@@ -58,7 +59,7 @@ impl Session {
         // What is not to be said of a report is not begun: steps chosen by name leave none.
         let last = planned
             .has_pages
-            .then(|| LastRun::begin(&options.out_dir, &run_log.head.started))
+            .then(|| LastRun::begin(&options.settings.out_dir, &run_log.head.started))
             .transpose()?;
         let mut recording =
             Recording::begin(&planned, &options.spec, &run_log.run, &run_log.head.started);
@@ -110,23 +111,23 @@ impl Session {
     /// The options of a run.
     pub fn options(&self, planned: &Planned, settings: &Settings) -> Options {
         Options {
+            settings: settings.clone(),
             jobs: settings.jobs.unwrap_or(self.host.report.cores.max(1)),
             memory: settings
                 .memory
                 .or_else(|| free_memory(&Host::real()))
                 .unwrap_or(u64::MAX),
-            job_memory: settings.job_memory,
-            keep_going: settings.keep_going,
-            retries: settings.retries,
-            backoff: settings.backoff,
-            remeasure_seconds: settings.remeasure_seconds,
             seed: settings
                 .seed
                 .unwrap_or_else(|| jiff::Timestamp::now().as_microsecond() as u64),
             mocked: self.mocked.clone(),
-            flags: settings.flags(&self.locations, planned.fallback, &planned.project.clock)
-                + &planned.project.sweep.flags(),
-            out_dir: settings.out_dir.clone(),
+            flags: [
+                self.locations.flags(),
+                measuring_flags(planned.fallback, &planned.project.clock),
+                settings.flags(),
+                planned.project.sweep.flags(),
+            ]
+            .concat(),
             ..planned.options.clone()
         }
     }

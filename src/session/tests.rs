@@ -5,6 +5,7 @@ use std::fs;
 use super::*;
 use crate::event::Event;
 use crate::plan::Clock;
+use crate::session::request::measuring_flags;
 
 const SPEC: &str =
     "version: 1\ncommands:\n  made: {write: {a.txt: one}}\n  other: {write: {b.txt: two}}\n";
@@ -115,8 +116,12 @@ fn a_reproducer_repeats_what_is_not_where_it_usually_is() {
     };
     let settings = Settings::default();
     assert_eq!(
-        settings.flags(&usual, Default::default(), &Clock::default()),
-        ""
+        [
+            usual.flags(),
+            measuring_flags(Default::default(), &Clock::default()),
+            settings.flags()
+        ],
+        [""; 3]
     );
     let unusual = Locations {
         cache_dir: "a b".into(),
@@ -132,9 +137,8 @@ fn a_reproducer_repeats_what_is_not_where_it_usually_is() {
         is_stopped: true,
         ..Clock::default()
     };
-    let flags = settings.flags(&unusual, crate::matrix::Fallback::Usual, &checking);
-    assert_eq!(
-        flags,
-        " --cache-dir 'a b' --python py --out-dir out --fallback --check --job-memory 7"
-    );
+    assert_eq!(unusual.flags(), " --cache-dir 'a b' --python py");
+    let flags = measuring_flags(crate::matrix::Fallback::Usual, &checking);
+    assert_eq!(flags, " --fallback --check");
+    assert_eq!(settings.flags(), " --out-dir out --job-memory 7");
 }

@@ -9,7 +9,7 @@ use crate::cli::{Args, Exit, Printer};
 use crate::device::Host;
 use crate::device::conditions::Watch;
 use crate::report::ReportDoc;
-use crate::session::{Ask, Request, Session, Settings, usage};
+use crate::session::{self, Ask, Request, Session, Settings, usage};
 use crate::worker::Cancel;
 
 /// How many rounds tell an unchanged model from one that became slower.
@@ -52,7 +52,7 @@ pub(super) fn bench(args: &Args, bench: &BenchArgs, printer: &Printer) -> anyhow
         seed: bench.seed,
         ..bench.run.settings()
     };
-    settings.can_be_written()?;
+    session::can_be_written(&settings)?;
     let tell = |text: &str| printer.note(text);
     let mut session = Session::open(&args.locations())?;
     session.without_cuda_for(&request, &settings, &tell)?;

@@ -8,11 +8,11 @@ use serde_json::json;
 use crate::base::{figures::counted, named};
 use crate::capability::{OWN, Table, Updated, host_name, text::Asked};
 use crate::cli::args::{expression, given};
-use crate::cli::cmd::compare::OUT_DIR;
 use crate::cli::cmd::devices;
 use crate::cli::cmd::report::document;
 use crate::cli::{Args, Exit, Printer};
 use crate::matrix::{Facet, Query};
+use crate::session::OUT_DIR;
 use crate::session::{self, LastReport, UsageError, last_report, usage};
 
 #[derive(Debug, clap::Args)]

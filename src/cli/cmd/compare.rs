@@ -14,7 +14,7 @@ use crate::report::text::Styles;
 use crate::report::{Machine, compare};
 use crate::session::{self, usage};
 use crate::worker::Cancel;
-pub(super) use reports::{OUT_DIR, Reports, note_newer};
+pub(super) use reports::{Reports, note_newer};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct CompareArgs {

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::cli::cmd::compare::{OUT_DIR, note_newer};
+use crate::cli::cmd::compare::note_newer;
 use crate::cli::cmd::report::document;
 use crate::cli::{Args, Exit, Printer};
 use crate::report::{json, text};
+use crate::session::OUT_DIR;
 use crate::session::last_report;
 
 #[derive(Debug, clap::Args)]

@@ -18,7 +18,9 @@ use crate::cli::{Args, Exit, Printer};
 use crate::config::{Download, Said, Where};
 use crate::exec::{Backoff, KeepGoing};
 use crate::report::{self, ReportDoc, Summary};
-use crate::session::{self, Ask, Planned, Recalled, Request, Session, Settings, page_of, recall};
+use crate::session::{
+    self, Ask, OUT_DIR, Planned, Recalled, Request, Session, Settings, page_of, recall,
+};
 use crate::worker::{self, Cancel};
 
 #[derive(Debug, clap::Args)]
@@ -85,7 +87,7 @@ pub(in crate::cli) struct RunArgs {
     #[arg(long)]
     pub(super) json: bool,
     /// The folder for the report, the generated tests and copies of artefacts
-    #[arg(long, default_value = "orch-out", value_name = "DIR")]
+    #[arg(long, default_value = OUT_DIR, value_name = "DIR")]
     pub(super) out_dir: PathBuf,
     /// Write a Chrome trace of the run, for ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
@@ -226,7 +228,7 @@ pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Resu
     }
     if request.steps.is_empty() {
         // Steps that are named leave no report.
-        settings.can_be_written()?;
+        session::can_be_written(&settings)?;
     }
     let tell = |text: &str| printer.note(text);
     if !locations.cache_dir.exists() {

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use crate::base::figures::counted;
-use crate::cli::cmd::compare::{OUT_DIR, Reports, note_newer};
+use crate::cli::cmd::compare::{Reports, note_newer};
 use crate::cli::cmd::report::documents;
 use crate::cli::{Args, Exit, Printer};
 use crate::report::compare::{Comparison, compare};
 use crate::report::{Machine, ReportDoc, merge, site};
+use crate::session::OUT_DIR;
 use crate::session::{Handed, last_report, place_site, trends};
 
 #[derive(Debug, clap::Args)]

@@ -63,7 +63,7 @@ pub(super) fn verify(args: &Args, verify: &VerifyArgs, printer: &Printer) -> any
         command: command_line(),
         ..Settings::default()
     };
-    settings.can_be_written()?;
+    session::can_be_written(&settings)?;
     let not_asked = matrix.not_asked(&spec, &models);
     let tell = |text: &str| printer.note(text);
     let mut session = Session::open(&args.locations())?;

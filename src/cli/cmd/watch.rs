@@ -11,7 +11,7 @@ use crate::cli::cmd::run::{RunArgs, on_interrupt, perform, show};
 use crate::cli::exit::{self, Exit};
 use crate::cli::{Args, Printer};
 use crate::report::ReportDoc;
-use crate::session::{Ask, Planned, Session, Watched, absolute};
+use crate::session::{self, Ask, Planned, Session, Watched, absolute};
 use crate::spec::Spec;
 use crate::worker::Cancel;
 
@@ -19,7 +19,7 @@ use crate::worker::Cancel;
 const TOLD: usize = 5;
 
 pub(super) fn watch(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    run.settings().can_be_written()?;
+    session::can_be_written(&run.settings())?;
     let cancel = Cancel::default();
     let (sender, receiver) = channel();
     let wake = sender.clone();

@@ -147,7 +147,12 @@ impl Sending<'_, '_> {
         };
         let asked = routing.asked(step);
         let submission = Submission {
-            order: Order::of(step, &task.key, inputs, self.performer.job_memory),
+            order: Order::of(
+                step,
+                &task.key,
+                inputs,
+                self.performer.options.settings.job_memory,
+            ),
             inputs: files,
             properties: asked.clone(),
             is_anew: !task.attempts.is_empty() || wants_another(&task.why),

@@ -13,6 +13,7 @@ use crate::device::{Backend, DeviceKind, Lease};
 use crate::event::Event;
 use crate::exec::away::order::{Answer, Inputs, Order, VERSION};
 use crate::exec::host::HostFacts;
+use crate::exec::options::{Options, Settings};
 use crate::exec::perform::bug::Bugs;
 use crate::exec::perform::ended::{Done, Origin};
 use crate::exec::perform::inputs::{Given, LaidTrees};
@@ -100,7 +101,14 @@ pub fn serve(dir: &Path, site: &Site<'_>) -> anyhow::Result<bool> {
 
 fn perform(dir: &Path, order: Order, site: &Site<'_>) -> anyhow::Result<Done> {
     let key = order.key.clone();
-    let job_memory = order.job_memory;
+    let settings = Settings {
+        job_memory: order.job_memory,
+        ..Settings::default()
+    };
+    let options = Options {
+        settings,
+        ..Options::default()
+    };
     let inputs = order.inputs.clone();
     let step = order.into_step()?;
     check(dir, &inputs)?;
@@ -132,11 +140,10 @@ fn perform(dir: &Path, order: Order, site: &Site<'_>) -> anyhow::Result<Done> {
         listener: &|_: Event| {},
         cancel: site.cancel,
         host: site.host,
-        again: "orch",
+        options: &options,
         bugs: &bugs,
         remote: None,
         remote_steps: None,
-        job_memory,
     };
     let given = given(dir, &step, &inputs)?;
     let task = Task {

@@ -192,12 +192,18 @@ fn a_panic_is_an_outcome_of_its_step_and_the_others_go_on() {
         "a bug is neither a hit nor stands"
     );
     for (at, told) in [
-        (0, "BUG: no input `absent` at src/exec/bug_tests.rs:"),
+        (
+            0,
+            "BUG: no input `absent` at src/exec/perform/bug_tests.rs:",
+        ),
         (
             1,
             "BUG: removal index (is 7) should be < len (is 0) at src/exec/",
         ),
-        (3, "BUG: without a message at src/exec/bug_tests.rs:"),
+        (
+            3,
+            "BUG: without a message at src/exec/perform/bug_tests.rs:",
+        ),
     ] {
         let (outcome, reason) = &ended.steps[at];
         assert!(
@@ -224,7 +230,9 @@ fn a_panic_of_an_installer_fails_those_that_wait_for_it() {
     };
     assert_eq!((*outcome, *other), (Outcome::Fail, Outcome::Pass));
     assert!(
-        reason.contains("could not be set up: BUG: an installer's bug at src/exec/bug_tests.rs:"),
+        reason.contains(
+            "could not be set up: BUG: an installer's bug at src/exec/perform/bug_tests.rs:"
+        ),
         "{reason}"
     );
     assert!(ended.records[0].is_none(), "nothing was executed");
@@ -241,7 +249,7 @@ fn a_panic_of_a_prober_is_a_device_that_is_not_there() {
     assert!(bugs.met() && !answer.available);
     let reason = answer.reason.unwrap();
     assert!(
-        reason.starts_with("BUG: a driver of cuda at src/exec/bug_tests.rs:"),
+        reason.starts_with("BUG: a driver of cuda at src/exec/perform/bug_tests.rs:"),
         "{reason}"
     );
     let log = reason

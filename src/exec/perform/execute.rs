@@ -52,7 +52,7 @@ impl Performer<'_> {
         let progress = |text: &str| self.tell(task, text);
         let limits = Limits {
             timeout: Duration::from_secs(task.step.timeout_seconds),
-            memory: self.job_memory,
+            memory: self.options.settings.job_memory,
             cancel: self.cancel,
             log: &log,
             progress: &progress,

@@ -179,7 +179,7 @@ impl Performer<'_> {
             facts: judged.facts.into(),
             measure: judged.measure,
             numerics,
-            repro: Some(reproducer(self.again, &task.step.name)),
+            repro: Some(reproducer(&self.options.again(), &task.step.name)),
             why: Some(task.why.clone()),
             attempts: task.attempts.clone(),
             stands: None,

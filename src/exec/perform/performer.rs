@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::base::Digest;
 use crate::event::{Event, Listener};
 use crate::exec::host::HostFacts;
+use crate::exec::options::Options;
 use crate::exec::perform::bug::Bugs;
 use crate::exec::perform::ended::{Done, InputLost, Performed, ServerFile};
 use crate::exec::perform::inputs::LaidTrees;
@@ -56,10 +57,7 @@ pub(in crate::exec) struct Performer<'a> {
     pub(in crate::exec) listener: &'a dyn Listener,
     pub(in crate::exec) cancel: &'a Cancel,
     pub(in crate::exec) host: &'a HostFacts,
-    /// The beginning of every reproducer.
-    pub(in crate::exec) again: &'a str,
-    /// The most that a step may take, bytes.
-    pub(in crate::exec) job_memory: Option<u64>,
+    pub(in crate::exec) options: &'a Options,
     pub(in crate::exec) bugs: &'a Bugs<'a>,
     /// The shared remote store, if one is configured.
     pub(in crate::exec) remote: Option<&'a dyn Remote>,

@@ -41,6 +41,7 @@ impl Scheduler<'_> {
         let allowed = self
             .world
             .options
+            .settings
             .remeasure_seconds
             .unwrap_or(step.remeasure_seconds) as f64;
         let is_allowed = record.outcome == Outcome::Pass

@@ -129,7 +129,7 @@ impl<'a> Scheduler<'a> {
         let steps = &mut self.steps;
         self.is_shared = shared;
         self.setups.begin(plan, |step| self.world.sends(step));
-        if self.world.options.keep_going == KeepGoing::Dependencies {
+        if self.world.options.settings.keep_going == KeepGoing::Dependencies {
             let has_failed = |id| {
                 steps
                     .result(id)
@@ -219,7 +219,7 @@ impl<'a> Scheduler<'a> {
     /// Whether nothing new begins.
     fn is_stopping(&self) -> bool {
         self.interrupted
-            || (self.world.options.keep_going == KeepGoing::Never && self.steps.has_failed)
+            || (self.world.options.settings.keep_going == KeepGoing::Never && self.steps.has_failed)
     }
 
     /// Whether nothing is left to wait for.
@@ -414,6 +414,7 @@ impl<'a> Scheduler<'a> {
     fn retries_of(&self, id: StepId) -> u32 {
         self.world
             .options
+            .settings
             .retries
             .or(self.world.plan.step(id).retries)
             .unwrap_or(0)
@@ -442,7 +443,7 @@ impl<'a> Scheduler<'a> {
     fn pause(&mut self, id: StepId, attempt: Attempt, last: Last) -> String {
         let step = &self.world.plan.step(id).name;
         let failed = self.retries.failed(id) + 1;
-        let pause = self.world.options.backoff.pause(step, failed);
+        let pause = self.world.options.settings.backoff.pause(step, failed);
         let why = format!(
             "{}: {}; attempt {} of {} in {:.1} s",
             attempt.outcome.label(),

@@ -78,7 +78,7 @@ pub(super) fn hand_out(
         options,
         ..
     } = *context;
-    let out_dir = &options.out_dir;
+    let out_dir = &options.settings.out_dir;
     let again = options.again();
     let below = absolute(out_dir)?;
     let mut handed = Handed::default();

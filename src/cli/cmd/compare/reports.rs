@@ -8,7 +8,7 @@ use crate::cli::{Args, Printer};
 use crate::history::{Reader, RunRow, Which};
 use crate::report::compare::Noises;
 use crate::report::{Machine, ReportDoc};
-use crate::session::{git, history_dir, kept_history, last_report, newer_than, usage};
+use crate::session::{OUT_DIR, git, history_dir, kept_history, last_report, newer_than, usage};
 
 /// A report with a name for people.
 pub(in crate::cli::cmd) struct Named {
@@ -46,9 +46,6 @@ impl Named {
         of(self) == of(other) && (self.began.is_some() || is_same_text())
     }
 }
-
-/// The folder in which the last run's report is looked for.
-pub(in crate::cli::cmd) const OUT_DIR: &str = "orch-out";
 
 pub(in crate::cli::cmd) struct Reports<'a> {
     args: &'a Args,
