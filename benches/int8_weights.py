@@ -21,7 +21,7 @@ from safetensors.numpy import load_file
 import openvino
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "python"))
-from orch_py import judge
+from orch_py.judge import judge
 
 Tensors = dict[str, np.ndarray]
 

@@ -30,7 +30,7 @@ from onnx import TensorProto, helper, numpy_helper, shape_inference
 from safetensors.numpy import load_file
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "python"))
-from orch_py import judge
+from orch_py.judge import judge
 
 Tensors = dict[str, np.ndarray]
 

@@ -30,7 +30,8 @@ LOOP = """
 import json, statistics, sys, time
 from pathlib import Path
 import torch
-from orch_py import torch_model, trees
+from orch_py.generate import torch_model
+from orch_py.worker import trees
 kind, path = sys.argv[1], Path(sys.argv[2])
 loaded = torch_model.load_tree(path) if kind == "eager" else None
 if loaded:

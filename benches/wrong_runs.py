@@ -42,7 +42,7 @@ from safetensors.numpy import load_file
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "python"))
 
-from orch_py import judge  # noqa: E402
+from orch_py.judge import judge  # noqa: E402
 
 Tensors = dict[str, np.ndarray]
 

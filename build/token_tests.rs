@@ -112,4 +112,11 @@ fn a_module_of_python_counts_wherever_it_lies() {
     let moved = modules(&["deep/judge.py", "graph.py"]);
     assert_eq!(python(before), of_python(after, &moved).unwrap());
     assert_ne!(python(before), python(&before.replace("bound", "other")));
+    let together = "from orch_py import graph, judge\n\nx = 1\n";
+    let apart = "from orch_py.a import judge\nfrom orch_py.b import graph\n\nx = 1\n";
+    assert_eq!(
+        of_python(together, &modules(&["graph.py", "judge.py"])).unwrap(),
+        of_python(apart, &modules(&["a/judge.py", "b/graph.py"])).unwrap(),
+        "one statement becomes two when a module moves"
+    );
 }

@@ -393,13 +393,27 @@ pub(crate) fn of_python(text: &str, modules: &Modules) -> Result<String, String>
     own_imports(parsed.suite(), &mut imports);
     let mut lines: Vec<String> = Vec::new();
     let mut is_behind_docstring = false;
+    // The imports of a run of statements: one statement may be two when a module has moved.
+    let mut run: Vec<String> = Vec::new();
     for token in parsed.tokens().iter() {
         let start = token.start();
         if let Some(import) = imports.iter().find(|import| import.range().contains(start)) {
             if import.start() == start {
-                lines.extend(imported(import, modules));
+                run.extend(imported(import, modules));
             }
             continue;
+        }
+        let is_layout = matches!(
+            token.kind(),
+            TokenKind::Comment | TokenKind::NonLogicalNewline | TokenKind::Newline
+        );
+        if !run.is_empty() {
+            if is_layout {
+                continue;
+            }
+            run.sort();
+            lines.append(&mut run);
+            lines.push("newline".to_owned());
         }
         if docstrings.iter().any(|range| range.contains(start)) {
             is_behind_docstring = true;
@@ -423,6 +437,8 @@ pub(crate) fn of_python(text: &str, modules: &Modules) -> Result<String, String>
         };
         lines.push(line.to_owned());
     }
+    run.sort();
+    lines.append(&mut run);
     Ok(lines.join("\n"))
 }
 
@@ -507,6 +523,5 @@ fn imported(import: &StmtImportFrom, modules: &Modules) -> Vec<String> {
         }
         lines.push(line);
     }
-    lines.sort();
     lines
 }

@@ -93,7 +93,7 @@ environments! {
             "transformers.modeling_layers",
             "transformers.models.auto.modeling_auto",
             "transformers.exporters.utils",
-            "orch_py.warm",
+            "orch_py.worker.warm",
         ]
     },
     /// LiteRT: the library that `orch worker litert` loads, and the converter with the PyTorch that it needs.

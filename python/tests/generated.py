@@ -17,7 +17,9 @@ def rendered(hardware: str, **given: Any) -> str:
     """The test of a model for `hardware`, a template of `templates/hardware`."""
     import jinja2
 
-    from orch_py import greedy, judge, loops, own_files
+    from orch_py.generate import greedy, loops
+    from orch_py.inputs import own_files
+    from orch_py.judge import judge
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(ROOT / "templates"),

@@ -13,8 +13,8 @@ import sys
 import time
 from pathlib import Path
 
-from orch_py.protocol import Job, Output, Refused
-from orch_py.server import main
+from orch_py.worker.protocol import Job, Output, Refused
+from orch_py.worker.server import main
 
 
 def echo(job: Job) -> Output:

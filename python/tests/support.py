@@ -52,14 +52,14 @@ class Worker:
     @classmethod
     def of_ops(cls, case: type[unittest.TestCase], *ops: str) -> Self:
         """The server as orch runs it, with these operations at hand, until the tests of `case` are done."""
-        worker = cls("orch_py.server")
+        worker = cls("orch_py.worker.server")
         case.addClassCleanup(worker.close)
         worker.send({"preload": [f"orch_py.ops.{op}" for op in ops]})
         return worker
 
     def small_bert(self, inputs: dict[str, Any], control: dict[str, Any], **config: Any) -> Path:
         """The tree of a model, with what it answers to these inputs."""
-        from orch_py import trees
+        from orch_py.worker import trees
 
         folder = self.root / "bert-inputs"
         folder.mkdir()

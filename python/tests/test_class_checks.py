@@ -38,7 +38,7 @@ class RemoteCode(unittest.TestCase):
     def test_only_classes_that_choose_another_one_take_it(self) -> None:
         import transformers
 
-        from orch_py import torch_model
+        from orch_py.generate import torch_model
 
         self.assertTrue(torch_model.takes_remote_code(transformers.AutoModelForMaskedLM))
         self.assertFalse(torch_model.takes_remote_code(transformers.BertForMaskedLM))
@@ -55,7 +55,7 @@ class ClassChecks(unittest.TestCase):
     def inputs(self, *names: str) -> Path:
         import numpy as np
 
-        from orch_py import trees
+        from orch_py.worker import trees
 
         folder = self.worker.root / "-".join(("inputs", *names))
         folder.mkdir(exist_ok=True)
@@ -95,7 +95,7 @@ class ClassChecks(unittest.TestCase):
             self.refused(said, params, "input_ids", "attention_msk")
 
     def test_an_input_of_a_model_inside_is_known(self) -> None:
-        from orch_py import forward_names
+        from orch_py.generate import forward_names
 
         cls, config = model("LlamaForSequenceClassification", LLAMA)
         known = forward_names.names(meta(cls, config))
@@ -103,7 +103,7 @@ class ClassChecks(unittest.TestCase):
         self.assertNotIn("hidden_states", known, "an argument that the code fills itself")
 
     def test_a_prefix_leads_to_the_model_inside(self) -> None:
-        from orch_py import forward_names
+        from orch_py.generate import forward_names
 
         given = {"encoder": {"model_type": "vit", **SIGLIP}, "decoder": {"model_type": "bert", **BERT}}
         known = forward_names.names(meta(*model("VisionEncoderDecoderModel", given)))
@@ -141,7 +141,7 @@ class ClassChecks(unittest.TestCase):
         self.checked("GPT2Model", GPT2 | {"hidden_size": 16, "tie_word_embeddings": True, "model_type": "gpt2"})
 
     def test_what_all_models_read_is_read_by_their_base(self) -> None:
-        from orch_py import config_keys
+        from orch_py.generate import config_keys
 
         found = {read.key for read in config_keys.reads("transformers.modeling_utils")}
         self.assertLessEqual(config_keys.OF_ALL, found)
@@ -156,12 +156,12 @@ class ClassChecks(unittest.TestCase):
             self.unknown("BertModel", BERT | change, said)
 
     def checked(self, name: str, given: dict[str, Any]) -> None:
-        from orch_py import torch_model
+        from orch_py.generate import torch_model
 
         torch_model.build_config(torch_model.model_class(name), given)
 
     def unknown(self, name: str, given: dict[str, Any], said: str) -> None:
-        from orch_py.protocol import Refused
+        from orch_py.worker.protocol import Refused
 
         with self.assertRaisesRegex(Refused, said):
             self.checked(name, given)
@@ -218,7 +218,7 @@ class ClassChecks(unittest.TestCase):
         import numpy as np
         from safetensors.numpy import load_file
 
-        from orch_py import trees
+        from orch_py.worker import trees
 
         name = "wav2vec2.masked_spec_embed"
         folder = self.saved("Wav2Vec2ForCTC", WAV2VEC2)
@@ -246,8 +246,8 @@ class ClassChecks(unittest.TestCase):
         self.made(params | {"max_parameters": 1_000_000})
 
     def test_a_model_that_does_not_fit_the_machine_is_refused_with_both_figures(self) -> None:
-        from orch_py import class_checks
-        from orch_py.protocol import Refused
+        from orch_py.generate import class_checks
+        from orch_py.worker.protocol import Refused
 
         cls, config = model("GPTNeoXForCausalLM", {})
         with mock.patch.object(class_checks, "whole_memory", return_value=16 * 2**30):
@@ -260,7 +260,7 @@ class ClassChecks(unittest.TestCase):
             class_checks.before_weights(cls, config, {}, [])
 
     def test_memory_is_the_least_limit(self) -> None:
-        from orch_py.memory import whole_memory
+        from orch_py.worker.memory import whole_memory
 
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder)
@@ -286,7 +286,7 @@ class ClassChecks(unittest.TestCase):
 
     @unittest.skipUnless(installed("scipy"), "scipy is not installed")
     def test_classes_that_need_scipy_and_timm_are_built(self) -> None:
-        from orch_py import class_checks, torch_model
+        from orch_py.generate import class_checks, torch_model
 
         for name in ("Mask2FormerModel", "MaskFormerModel", "DetrModel"):
             cls = torch_model.model_class(name)
@@ -295,7 +295,7 @@ class ClassChecks(unittest.TestCase):
 
 
 def model(name: str, config: dict[str, Any]) -> tuple[Any, Any]:
-    from orch_py import torch_model
+    from orch_py.generate import torch_model
 
     cls = torch_model.model_class(name)
     return cls, torch_model.build_config(cls, config)

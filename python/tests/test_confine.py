@@ -12,7 +12,7 @@ import unittest
 from collections.abc import Callable
 from pathlib import Path
 
-from orch_py import confine
+from orch_py.worker import confine
 
 GRANTS = Path(__file__).resolve().parents[2] / "tests" / "fixtures" / "confine" / "grants.json"
 

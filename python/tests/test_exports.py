@@ -69,7 +69,7 @@ class Exports(unittest.TestCase):
     def model(self, cls: str, config: dict[str, Any], *names: str, **constant: int) -> Path:
         import numpy as np
 
-        from orch_py import trees
+        from orch_py.worker import trees
 
         folder = self.worker.root / f"inputs-{self.worker.jobs}"
         folder.mkdir()
@@ -85,7 +85,7 @@ class Exports(unittest.TestCase):
     def of_pixels(self, cls: str, config: dict[str, Any], size: int, *outputs: str) -> Path:
         import numpy as np
 
-        from orch_py import trees
+        from orch_py.worker import trees
 
         folder = self.worker.root / f"pixels-{self.worker.jobs}"
         folder.mkdir()
@@ -100,9 +100,9 @@ class Exports(unittest.TestCase):
     def test_a_trace_that_bakes_the_router_s_choice_in_is_not_published(self) -> None:
         from unittest import mock
 
-        from orch_py import torch_model
+        from orch_py.generate import torch_model
         from orch_py.ops import export_onnx, export_torchscript
-        from orch_py.protocol import Job, Refused
+        from orch_py.worker.protocol import Job, Refused
 
         model = self.model("MixtralModel", MIXTRAL | {"num_local_experts": 16}, "input_ids")
         baked = "right on the inputs it was traced with, wrong on others: the trace baked a choice in"
@@ -138,7 +138,7 @@ class Exports(unittest.TestCase):
         self.assertRegex(output["facts"]["optimised_wrong"], "`last_hidden_state` is off by .* times the bound")
 
     def test_experts_that_are_looked_up_are_right_on_any_input(self) -> None:
-        from orch_py import trees
+        from orch_py.worker import trees
 
         model = self.model("MixtralModel", MIXTRAL, "input_ids")
         for op, params in (("export_onnx", {"routes": ["legacy"]}), ("export_torchscript", {})):
@@ -152,7 +152,7 @@ class Exports(unittest.TestCase):
             )
 
     def test_an_output_of_as_many_values_as_are_found_is_exported_last(self) -> None:
-        from orch_py import trees
+        from orch_py.worker import trees
 
         model = self.of_pixels("SuperPointForKeypointDetection", SUPERPOINT, 16, "keypoints", "scores")
         files = (trees.REFERENCE, trees.CONTROL_REFERENCE)
@@ -184,7 +184,7 @@ class Exports(unittest.TestCase):
     def test_a_stripped_torchscript_file_keeps_the_meaning_of_its_operators(self) -> None:
         import torch
 
-        from orch_py import torchscript_file
+        from orch_py.export import torchscript_file
 
         class Gelu(torch.nn.Module):
             def forward(self, value: torch.Tensor) -> torch.Tensor:
@@ -201,7 +201,7 @@ class Exports(unittest.TestCase):
 
         import torch
 
-        from orch_py import torch_model
+        from orch_py.generate import torch_model
 
         def prepared(_: Any, inputs: Any) -> Any:
             return {"pixels": inputs["pixels"]}, {"sizes": [int(size) for size in inputs["grid"]]}

@@ -95,7 +95,7 @@ class Files(unittest.TestCase):
         import transformers
         from PIL import Image
 
-        from orch_py import trees
+        from orch_py.worker import trees
 
         path = self.picture("a.png")
         output, out = self.vit({"pixel_values": PIXELS}, **{"picture/0": path})
@@ -111,7 +111,7 @@ class Files(unittest.TestCase):
         self.assertIn("pillow", output["facts"]["versions"])
 
     def test_each_row_of_a_batch_is_a_picture(self) -> None:
-        from orch_py import trees
+        from orch_py.worker import trees
 
         fill = {"picture": ["picture/0", "picture/1", "picture/0"]}
         files = {"picture/0": self.picture("a.png"), "picture/1": self.picture("b.jpg", 200)}
@@ -125,7 +125,8 @@ class Files(unittest.TestCase):
         import transformers
         from PIL import Image
 
-        from orch_py import file_inputs, trees
+        from orch_py.inputs import file_inputs
+        from orch_py.worker import trees
 
         path = self.worker.root / f"{self.id()}.png"
         Image.new("RGB", (8, 8), (127, 128, 127)).save(path)
@@ -158,7 +159,7 @@ class Files(unittest.TestCase):
     def test_a_sound_is_padded_and_its_padding_masked(self) -> None:
         import numpy as np
 
-        from orch_py import trees
+        from orch_py.worker import trees
 
         mask = SOUND | {"dtype": "int64"}
         path = self.sound("a.wav")
@@ -192,7 +193,7 @@ class Files(unittest.TestCase):
         import numpy as np
         import transformers
 
-        from orch_py import trees
+        from orch_py.worker import trees
 
         small = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
         text = small | {"vocab_size": 12, "max_position_embeddings": 8, "bos_token_id": 2, "eos_token_id": 3}
@@ -215,7 +216,7 @@ class Files(unittest.TestCase):
         import transformers
         from PIL import Image
 
-        from orch_py import file_inputs
+        from orch_py.inputs import file_inputs
 
         files = {"picture/0": self.picture("high.png"), "picture/1": self.picture("wide.png")}
         with Image.open(files["picture/1"]) as picture:
@@ -234,7 +235,7 @@ class Files(unittest.TestCase):
     def test_features_are_those_that_the_extractor_makes(self) -> None:
         import transformers
 
-        from orch_py import file_inputs
+        from orch_py.inputs import file_inputs
 
         job = self.job({"sound/0": self.sound("a.wav", 3000, 16000)})
         for name, shape, extractor in (
@@ -248,6 +249,6 @@ class Files(unittest.TestCase):
             self.assertEqual(len(others), 5, "each of them is another input")
 
     def job(self, files: dict[str, Path]) -> Any:
-        from orch_py.protocol import Job
+        from orch_py.worker.protocol import Job
 
         return Job({}, files, self.worker.root, print)

@@ -53,7 +53,7 @@ class Generated(unittest.TestCase):
         """The model tree with other values in one of its files."""
         import shutil
 
-        from orch_py import trees
+        from orch_py.worker import trees
 
         self.worker.jobs += 1
         tree = self.worker.root / f"tampered-{self.worker.jobs}"
@@ -62,7 +62,8 @@ class Generated(unittest.TestCase):
         return tree
 
     def test_it_passes_on_both_inputs_and_saves_both_outputs(self) -> None:
-        from orch_py import judge, trees
+        from orch_py.judge import judge
+        from orch_py.worker import trees
 
         saved = self.worker.root / "saved"
         code, document = self.run_test("--save", str(saved))
@@ -102,7 +103,7 @@ class Generated(unittest.TestCase):
         )
 
     def test_what_the_model_without_a_layer_would_pass_is_indecisive(self) -> None:
-        from orch_py import trees
+        from orch_py.worker import trees
 
         reference = trees.read_tensors(self.model, trees.REFERENCE)
         code, document = self.run_test(model=self.tampered(trees.DROPPED_REFERENCE, lambda _: reference))

@@ -54,7 +54,8 @@ class Table(unittest.TestCase):
     def test_it_gives_the_verdicts_of_the_table(self) -> None:
         import numpy as np
 
-        from orch_py import greedy, judge
+        from orch_py.generate import greedy
+        from orch_py.judge import judge
 
         table = json.loads(TABLE.read_text("utf-8"))
         for case in table["cases"]:
@@ -91,7 +92,7 @@ class Generation(unittest.TestCase):
         """A model that generates six tokens after three."""
         import numpy as np
 
-        from orch_py import trees
+        from orch_py.worker import trees
 
         for name, first in ((trees.INPUTS, 4), (trees.CONTROL_INPUTS, 9)):
             ids = np.arange(first, first + 8).reshape(1, 8)
@@ -129,7 +130,7 @@ class Generation(unittest.TestCase):
         self.assertFalse(found["first"]["tie"])
 
     def test_all_tokens_are_the_reference_s_and_saved(self) -> None:
-        from orch_py import trees
+        from orch_py.worker import trees
 
         saved = self.worker.root / "saved"
         code, document = self.run_test(self.model, "--save", str(saved))
@@ -177,7 +178,7 @@ class Generation(unittest.TestCase):
                 self.wrong(self.model, "--artefact", str(self.with_decoder(change)), hardware="ort")
 
     def test_another_prompt_is_wrong(self) -> None:
-        from orch_py import trees
+        from orch_py.worker import trees
 
         tree = self.with_decoder(None)
         shutil.copyfile(tree / trees.CONTROL_INPUTS, tree / trees.INPUTS)
@@ -226,7 +227,7 @@ class Generation(unittest.TestCase):
         """A model whose decoder generates four tokens after two, and its artefact."""
         import numpy as np
 
-        from orch_py import trees
+        from orch_py.worker import trees
 
         inputs = self.worker.root / "source-inputs"
         inputs.mkdir()
@@ -260,7 +261,7 @@ class Generation(unittest.TestCase):
         return tree
 
     def test_scores_of_the_last_positions_are_enough_for_all_tokens(self) -> None:
-        from orch_py import trees
+        from orch_py.worker import trees
 
         whole = trees.read_tensors(self.model, trees.REFERENCE)["logits"]
         output, model = self.made(positions=6)

@@ -29,7 +29,7 @@ NOWHERE = "http://127.0.0.1:9"
 SCRIPT = """
 import json, sys
 from transformers import AutoConfig
-from orch_py import hub_errors
+from orch_py.worker import hub_errors
 said = {}
 if "--look" in sys.argv:
     hub_errors.leave_alone_if_unreachable()
@@ -105,7 +105,7 @@ class HubErrors(unittest.TestCase):
             )
 
     def test_a_status_is_named_and_another_error_is_its_own(self) -> None:
-        from orch_py import hub_errors
+        from orch_py.worker import hub_errors
 
         for status, words in ((429, "takes no more requests for now (429)"), (503, "is out of order (503)")):
             error = OSError("it failed")

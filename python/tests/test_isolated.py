@@ -6,13 +6,13 @@ import subprocess
 import sys
 import unittest
 
-from orch_py import family
+from orch_py.worker import family
 from tests.support import PACKAGE
 
 
 def said(lines: str) -> str:
     """What a program prints that has no thread, as a test process may have some."""
-    program = f"import os, signal\nfrom orch_py import isolated\n{lines}"
+    program = f"import os, signal\nfrom orch_py.worker import isolated\n{lines}"
     done = subprocess.run([sys.executable, "-c", program], cwd=PACKAGE, capture_output=True, text=True, timeout=60)
     return done.stdout + done.stderr
 

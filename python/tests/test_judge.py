@@ -15,7 +15,7 @@ SLICES = CASES.with_name("slices.json")
 def array(values: list[Any], dtype: str, shape: list[int]) -> Any:
     import numpy as np
 
-    from orch_py import judge
+    from orch_py.judge import judge
 
     numbers = [float(value) if isinstance(value, str) else value for value in values]
     if dtype == "bfloat16":
@@ -28,7 +28,7 @@ def array(values: list[Any], dtype: str, shape: list[int]) -> Any:
 @unittest.skipUnless(importlib.util.find_spec("numpy"), "numpy is not installed")
 class Judge(unittest.TestCase):
     def judged(self, case: dict[str, Any]) -> dict[str, Any]:
-        from orch_py import judge
+        from orch_py.judge import judge
 
         dtype, shape = case["dtype"], case["shape"]
         ours = array(case["ours"], case.get("ours_dtype", dtype), case.get("ours_shape", shape))
@@ -59,7 +59,7 @@ class Judge(unittest.TestCase):
                 json.dumps(found, allow_nan=False)
 
     def test_every_slice_of_the_table(self) -> None:
-        from orch_py import judge
+        from orch_py.judge import judge
 
         for case in json.loads(SLICES.read_text("utf-8")):
             tensors = ("ours", "reference", "control_ours", "control_reference")
@@ -79,7 +79,7 @@ class Judge(unittest.TestCase):
     def test_the_figures_of_a_tensor_reckoned_by_hand(self) -> None:
         import numpy as np
 
-        from orch_py import judge
+        from orch_py.judge import judge
 
         tolerance = {"atol": 0.1, "rtol": 0.0, "budget": 0.25, "cosine": 0.9, "snr": 10.0}
         # The median is 3.5, so that 1000 counts as 14: the root of (9 + 16 + 9 + 196) / 4.
@@ -96,7 +96,7 @@ class Judge(unittest.TestCase):
     def test_outputs_that_are_lacking_or_too_many_disagree(self) -> None:
         import numpy as np
 
-        from orch_py import judge
+        from orch_py.judge import judge
 
         one, tolerance = np.ones(3, np.float32), judge.TOLERANCES["fp32"]
         self.assertEqual(judge.verdict({"a": one}, {"a": one}, tolerance)["agrees"], True)
@@ -109,7 +109,7 @@ class Judge(unittest.TestCase):
     def test_the_three_verdicts(self) -> None:
         import numpy as np
 
-        from orch_py import judge
+        from orch_py.judge import judge
 
         def of(*values: float) -> dict[str, Any]:
             return {"logits": np.array(values, np.float32)}
@@ -135,7 +135,7 @@ class Judge(unittest.TestCase):
     def test_tokens_pass_only_where_wrong_ones_would_not(self) -> None:
         import numpy as np
 
-        from orch_py import judge
+        from orch_py.judge import judge
 
         def of(*ids: int) -> dict[str, Any]:
             return {"ids": np.array(ids).reshape(3, 10)}
@@ -164,7 +164,7 @@ class Judge(unittest.TestCase):
     def test_no_output_decides_nothing(self) -> None:
         import numpy as np
 
-        from orch_py import judge
+        from orch_py.judge import judge
 
         tolerance = judge.TOLERANCES["int8"]
         nothing = {"logits": np.zeros((0, 4), np.float32)}

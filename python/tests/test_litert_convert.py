@@ -39,7 +39,7 @@ class Conversion(unittest.TestCase):
         import numpy as np
         from ai_edge_litert.interpreter import Interpreter
 
-        from orch_py import trees
+        from orch_py.worker import trees
 
         out, facts = self.converted()
         manifest = trees.read_manifest(out)
@@ -60,10 +60,10 @@ class Conversion(unittest.TestCase):
     def test_a_split_into_one_part_changes_nothing_and_others_are_torchs(self) -> None:
         import torch
 
-        from orch_py.ops import litert_convert
+        from orch_py.stand_ins import litert
 
         whole = torch.arange(6)
-        with litert_convert._rewritten():
+        with litert.standing_in():
             for parts in (whole.split([6]), torch.split(whole, split_size_or_sections=[6]), torch.split(whole, [6])):
                 self.assertIs(parts[0], whole)
             self.assertEqual([len(part) for part in whole.split(4)], [4, 2])
@@ -81,7 +81,7 @@ class Conversion(unittest.TestCase):
     def test_a_conversion_that_misses_the_reference_is_not_published(self) -> None:
         import shutil
 
-        from orch_py import trees
+        from orch_py.worker import trees
 
         model = self.worker.root / "wrong"
         shutil.copytree(self.model, model)
@@ -95,13 +95,14 @@ class Conversion(unittest.TestCase):
         import torch
 
         from orch_py.ops import litert_convert
-        from orch_py.protocol import Refused
+        from orch_py.stand_ins import litert
+        from orch_py.worker.protocol import Refused
 
         values, source = torch.zeros(2, 4, 3), torch.arange(1.0, 25.0)
         masks = [torch.rand(2, 4, generator=torch.manual_seed(seed)) < share for seed, share in enumerate((0.5, 0, 1))]
         for mask in [mask.unsqueeze(-1) for mask in masks] + [torch.rand(2, 4, 3) < 0.5]:
             expected = values.masked_scatter(mask, source)
-            with litert_convert._rewritten():
+            with litert.standing_in():
                 self.assertTrue(torch.equal(values.masked_scatter(mask, source), expected))
                 self.assertEqual(len(torch.split(values, [2])), 1)
                 self.assertEqual([len(part) for part in torch.split(source, [4, 20])], [4, 20])
@@ -120,7 +121,7 @@ class Conversion(unittest.TestCase):
         import torch
 
         from orch_py.ops.litert_convert import _narrow
-        from orch_py.protocol import Refused
+        from orch_py.worker.protocol import Refused
 
         for number, fits in ((2**31 - 1, True), (-(2**31), True), (2**31, False), (-(2**31) - 1, False)):
             if fits:

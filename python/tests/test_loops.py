@@ -24,7 +24,7 @@ class Table(unittest.TestCase):
     def test_loops_give_what_the_table_says(self) -> None:
         import numpy as np
 
-        from orch_py import loops
+        from orch_py.generate import loops
 
         def tensor(value: Any) -> np.ndarray:
             made = np.array(value)
@@ -76,7 +76,7 @@ class Rag(unittest.TestCase):
 
     @classmethod
     def inputs(cls, name: str, given: dict[str, Any], control: dict[str, Any] | None = None) -> Path:
-        from orch_py import trees
+        from orch_py.worker import trees
 
         folder = cls.worker.root / name
         folder.mkdir(exist_ok=True)
@@ -98,8 +98,10 @@ class Rag(unittest.TestCase):
         return chance.integers(3, 32, (2, 4)), chance.integers(3, 32, (2, 4))
 
     def test_what_is_wrong_in_one_place_does_not_pass(self) -> None:
-        from orch_py import greedy, judge, rag, trees
-        from orch_py.parts import Parts
+        from orch_py.generate import greedy, rag
+        from orch_py.generate.parts import Parts
+        from orch_py.judge import judge
+        from orch_py.worker import trees
 
         output, tree = self.composed("right", *self.asked())
         self.assertEqual(output["status"], "ok", output["reason"])
@@ -157,7 +159,7 @@ class Diffusion(unittest.TestCase):
     def setUpClass(cls) -> None:
         import numpy as np
 
-        from orch_py import trees
+        from orch_py.worker import trees
 
         cls.worker = Worker.of_ops(cls, "materialise", "compose")
         chance = np.random.default_rng(0)
@@ -184,8 +186,10 @@ class Diffusion(unittest.TestCase):
         return self.worker.do("compose", params, inputs=self.inputs, **{"component.unet": self.unet})
 
     def test_what_is_wrong_in_one_place_does_not_pass(self) -> None:
-        from orch_py import diffusion, judge, trees
-        from orch_py.parts import Parts
+        from orch_py.generate import diffusion
+        from orch_py.generate.parts import Parts
+        from orch_py.judge import judge
+        from orch_py.worker import trees
 
         config = {"clip_sample": False, "timestep_spacing": "trailing", "num_train_timesteps": 100}
         output, tree = self.composed(**config)

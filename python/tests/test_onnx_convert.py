@@ -17,9 +17,10 @@ if HERE:
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
-    from orch_py import onnx_graph, onnx_static, trees
+    from orch_py.export import onnx_graph, onnx_static
     from orch_py.ops import onnx_convert
-    from orch_py.protocol import Job, Output, Refused
+    from orch_py.worker import trees
+    from orch_py.worker.protocol import Job, Output, Refused
 
 QNN = {"for": "qnn"}
 # fp32's lowest number, of which attention masks are made.

@@ -11,7 +11,7 @@ from unittest import mock
 try:
     import torch
 
-    from orch_py import onnx_equals
+    from orch_py.stand_ins import onnx_equals
 except ImportError:
     torch = None  # type: ignore[assignment]
 

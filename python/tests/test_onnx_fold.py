@@ -13,7 +13,7 @@ if HERE := all(importlib.util.find_spec(name) for name in ("onnx", "onnxruntime"
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
-    from orch_py import onnx_fold, onnx_graph, onnx_messages, onnx_weights
+    from orch_py.export import onnx_fold, onnx_graph, onnx_messages, onnx_weights
 
 
 @unittest.skipUnless(HERE, "onnx and onnxruntime are not installed")

@@ -28,7 +28,7 @@ class Lowering(unittest.TestCase):
         import numpy as np
         import onnx
 
-        from orch_py import onnx_graph
+        from orch_py.export import onnx_graph
 
         before = executed(model, feed)
         copy = onnx.ModelProto.FromString(model.SerializeToString())
@@ -159,7 +159,7 @@ class Lowering(unittest.TestCase):
         import numpy as np
         from onnx import helper
 
-        from orch_py import onnx_lowering
+        from orch_py.export import onnx_lowering
 
         x = np.ones((1, 2), np.float32)
         model = made([helper.make_node("Relu", ["x"], ["y"])], {"x": x}, {"y": x}, {})
@@ -172,7 +172,7 @@ class Lowering(unittest.TestCase):
         import onnx
         from onnx import TensorProto, helper
 
-        from orch_py import onnx_lowering
+        from orch_py.export import onnx_lowering
 
         nodes = [
             helper.make_node("Cast", ["mask"], ["flags"], to=TensorProto.BOOL),
@@ -195,7 +195,7 @@ class Lowering(unittest.TestCase):
         import numpy as np
         from onnx import helper
 
-        from orch_py import onnx_lowering
+        from orch_py.export import onnx_lowering
 
         x = np.ones((1, 2), np.int64)
         node = helper.make_node("CumSum", ["x", "axis"], ["y"], domain="vendor")
@@ -207,7 +207,7 @@ class MaskedScatter(unittest.TestCase):
     def test_values_and_whole_rows_are_put_in_place(self) -> None:
         import torch
 
-        from orch_py import onnx_graph, onnx_routes, onnx_weights
+        from orch_py.export import onnx_graph, onnx_routes, onnx_weights
 
         class Put(torch.nn.Module):
             dtype = torch.float32
@@ -244,7 +244,8 @@ class Rotary(unittest.TestCase):
         """Its rotary embedding is of the whole head, and joins the rest of it all the same."""
         import torch
 
-        from orch_py import onnx_fold, onnx_graph, onnx_routes, onnx_weights, torch_model
+        from orch_py.export import onnx_fold, onnx_graph, onnx_routes, onnx_weights
+        from orch_py.generate import torch_model
 
         cls = torch_model.model_class("Phi3ForCausalLM")
         given = {

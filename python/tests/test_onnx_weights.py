@@ -12,7 +12,7 @@ if HERE := all(importlib.util.find_spec(name) for name in ("onnx", "numpy")):
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
-    from orch_py import onnx_weights
+    from orch_py.export import onnx_weights
 
 
 @unittest.skipUnless(HERE, "onnx is not installed")
@@ -98,7 +98,7 @@ class Weights(unittest.TestCase):
 
     @unittest.skipUnless(importlib.util.find_spec("onnxruntime"), "onnxruntime is not installed")
     def test_a_model_above_two_gibibytes_is_folded_published_and_computed(self) -> None:
-        from orch_py import onnx_graph
+        from orch_py.export import onnx_graph
 
         rows, width, count = 131_072, 1024, 5
         size = rows * width * 4

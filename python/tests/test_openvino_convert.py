@@ -10,7 +10,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from orch_py.openvino_words import telling
+from orch_py.export.openvino_words import telling
 
 HERE = all(importlib.util.find_spec(name) for name in ("openvino", "safetensors", "numpy"))
 QUANTISES = HERE and bool(importlib.util.find_spec("nncf"))
@@ -72,9 +72,9 @@ class OpenvinoConvert(unittest.TestCase):
     def test_an_operator_without_a_rule_is_refused_by_its_name(self) -> None:
         import numpy as np
 
-        from orch_py import trees
         from orch_py.ops import openvino_convert
-        from orch_py.protocol import Job, Refused, outcome_of
+        from orch_py.worker import trees
+        from orch_py.worker.protocol import Job, Refused, outcome_of
 
         with tempfile.TemporaryDirectory() as folder:
             tree, out = Path(folder) / "onnx", Path(folder) / "out"
@@ -103,9 +103,10 @@ class OpenvinoConvert(unittest.TestCase):
 
         import openvino
         from openvino import opset13 as ops
-        from orch_py import calibration, trees
+        from orch_py.inputs import calibration
         from orch_py.ops import openvino_convert
-        from orch_py.protocol import Job
+        from orch_py.worker import trees
+        from orch_py.worker.protocol import Job
 
         random = np.random.default_rng(0)
         # What a causal mask is made of: in 8 bits nothing of the sum would be left.
@@ -152,7 +153,7 @@ class OpenvinoConvert(unittest.TestCase):
         import openvino
         from openvino import opset13 as ops
         from orch_py.ops import openvino_convert
-        from orch_py.protocol import Refused
+        from orch_py.worker.protocol import Refused
 
         random = np.random.default_rng(0)
 

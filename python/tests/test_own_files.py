@@ -40,7 +40,7 @@ class OwnFiles(unittest.TestCase):
         import torch
         import transformers
 
-        from orch_py import trees
+        from orch_py.worker import trees
 
         self.worker.jobs += 1
         folder, given = (self.worker.root / f"{what}-{self.worker.jobs}" for what in ("weights", "noise"))
@@ -91,7 +91,7 @@ class OwnFiles(unittest.TestCase):
         import transformers
         from PIL import Image
 
-        from orch_py import trees
+        from orch_py.worker import trees
 
         def read(folder: Path) -> None:
             (folder / "preprocessor_config.json").write_text(json.dumps(PROCESSOR | {"image_mean": [0.1, 0.2, 0.9]}))
@@ -182,7 +182,7 @@ class OwnFiles(unittest.TestCase):
         self.assertRegex(heard, "^'[A-G ]*'$")
 
     def test_without_transformers_it_is_said_and_nothing_stands_in(self) -> None:
-        from orch_py import own_files
+        from orch_py.inputs import own_files
 
         (self.worker.root / "config.json").write_text(json.dumps({"id2label": {"1": "raccoon"}}))
         (self.worker.root / "tokenizer_config.json").write_text("{}")

@@ -54,7 +54,7 @@ class Reference(unittest.TestCase):
     def tree(self, given: dict[str, Any], control: dict[str, Any] | None) -> Path:
         import numpy as np
 
-        from orch_py import trees
+        from orch_py.worker import trees
 
         folder = self.worker.root / f"inputs-{self.worker.jobs}"
         folder.mkdir()
@@ -76,7 +76,8 @@ class Reference(unittest.TestCase):
         return self.worker.do("materialise", {"class": cls, "config": config}, inputs=self.tree(given, other))
 
     def test_the_control_is_another_input_with_its_own_outputs(self) -> None:
-        from orch_py import judge, trees
+        from orch_py.judge import judge
+        from orch_py.worker import trees
 
         output, out = self.of_text()
         self.assertEqual((output["status"], output["reason"]), ("ok", None))
@@ -89,7 +90,7 @@ class Reference(unittest.TestCase):
         self.assertNotIn("no_control", trees.read_manifest(out))
 
     def test_the_control_s_mask_hides_the_last_third(self) -> None:
-        from orch_py import trees
+        from orch_py.worker import trees
 
         _, out = self.of_text()
         masks = [trees.read_tensors(out, name)["attention_mask"] for name in (trees.INPUTS, trees.CONTROL_INPUTS)]
@@ -97,7 +98,7 @@ class Reference(unittest.TestCase):
         self.assertNotIn("control", trees.read_manifest(out))
 
     def test_an_input_and_a_row_that_change_nothing_are_named(self) -> None:
-        from orch_py import trees
+        from orch_py.worker import trees
 
         ids = [[2, 6, 11, 8, 9, 13, 15, 3], [2, 7, 12, 9, 10, 14, 16, 3]]
         given = {"input_ids": ids, "attention_mask": [[1] * 8] * 2}
@@ -109,7 +110,7 @@ class Reference(unittest.TestCase):
         self.assertEqual(found, {"idle": ["attention_mask"], "idle_rows": []})
 
     def test_without_a_control_the_manifest_says_why(self) -> None:
-        from orch_py import trees
+        from orch_py.worker import trees
 
         output, out = self.of_text(control=False)
         self.assertEqual(output["status"], "ok")
@@ -117,7 +118,7 @@ class Reference(unittest.TestCase):
         self.assertRegex(trees.read_manifest(out)["no_control"], "recipes of the inputs")
 
     def test_a_control_that_the_model_does_not_take_is_none(self) -> None:
-        from orch_py import trees
+        from orch_py.worker import trees
 
         output, out = self.of_text(ids=[2, 31, 32, 3, 4, 5, 6, 7])
         self.assertEqual(output["status"], "ok")
@@ -129,7 +130,7 @@ class Reference(unittest.TestCase):
     def test_a_control_of_nan_is_refused_as_the_reference_is(self) -> None:
         import numpy as np
 
-        from orch_py import trees
+        from orch_py.worker import trees
 
         # Tied, the weights of one word would be those of its score too.
         _, out = self.of_text(config=BERT_MODEL["config"] | {"tie_word_embeddings": False})
@@ -142,7 +143,8 @@ class Reference(unittest.TestCase):
         self.assertRegex(output["reason"], "output `logits` holds [0-9]+ NaN and 0 .* on the control's inputs: no run")
 
     def test_a_layer_that_does_nothing_changes_the_outputs_and_is_restored(self) -> None:
-        from orch_py import judge, trees
+        from orch_py.judge import judge
+        from orch_py.worker import trees
 
         output, out = self.of_text()
         dropped = trees.read_manifest(out)["dropped"]
@@ -157,7 +159,7 @@ class Reference(unittest.TestCase):
     def test_a_pass_is_long_by_parameters_times_tokens_or_frames(self) -> None:
         import torch
 
-        from orch_py import excerpt
+        from orch_py.generate import excerpt
 
         ids = {"input_ids": torch.zeros(1, 512, dtype=torch.int64)}
         whisper = {
@@ -178,7 +180,7 @@ class Reference(unittest.TestCase):
         import torch
         import transformers
 
-        from orch_py import steady
+        from orch_py.generate import steady
 
         config = transformers.BertConfig(**BERT | {"num_hidden_layers": 6})
         model = transformers.BertModel(config).eval()
@@ -225,7 +227,7 @@ class Reference(unittest.TestCase):
         import torch
         import transformers
 
-        from orch_py import trees
+        from orch_py.worker import trees
 
         given = {"input_ids": [[2, 6, 11, 8, 9, 13, 15, 3]], "attention_mask": [[1] * 8]}
         tree = self.tree(given, None)

@@ -30,9 +30,10 @@ class Rewrites(unittest.TestCase):
 
     def exported(self, fold: Callable[..., Any] | None = None, **params: Any) -> dict[str, Any]:
         """The manifest of the file that is published where constants are folded by `fold`."""
-        from orch_py import onnx_fold, trees
+        from orch_py.export import onnx_fold
         from orch_py.ops import export_onnx
-        from orch_py.protocol import Job
+        from orch_py.worker import trees
+        from orch_py.worker.protocol import Job
 
         self.worker.jobs += 1
         out = self.worker.root / f"here-{self.worker.jobs}"
@@ -47,7 +48,7 @@ class Rewrites(unittest.TestCase):
         import numpy as np
         from onnx import numpy_helper
 
-        from orch_py import onnx_fold, onnx_weights
+        from orch_py.export import onnx_fold, onnx_weights
 
         fold = onnx_fold.fold
 

@@ -14,7 +14,7 @@ WRITE = "import json, sys; json.dump({result}, open(sys.argv[sys.argv.index('--j
 
 class Scripts(unittest.TestCase):
     def setUp(self) -> None:
-        self.worker = Worker("orch_py.server")
+        self.worker = Worker("orch_py.worker.server")
         self.addCleanup(self.worker.close)
 
     def run_script(self, text: str, number: int = 1, **params: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 try:
     import torch
 
-    from orch_py import seeded
+    from orch_py.generate import seeded
 except ImportError:
     torch = None  # type: ignore[assignment]
 

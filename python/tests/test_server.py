@@ -7,7 +7,7 @@ import socket
 import unittest
 from pathlib import Path
 
-from orch_py import confine
+from orch_py.worker import confine
 from tests.support import PATIENCE, Worker, alive, eventually
 
 
@@ -272,7 +272,7 @@ class Server(unittest.TestCase):
             worker.close()
 
     def test_the_real_table_needs_no_torch_until_a_job_does(self) -> None:
-        worker = Worker("orch_py.server")
+        worker = Worker("orch_py.worker.server")
         self.addCleanup(worker.close)
         worker.start(1, "echo")
         self.assertRegex(worker.output(1)["reason"], "known: .*`materialise`.*`openvino_convert`")

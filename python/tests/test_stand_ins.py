@@ -27,7 +27,7 @@ class StandIns(unittest.TestCase):
         try:
             import torch
 
-            from orch_py.onnx_equals import Equals
+            from orch_py.stand_ins.onnx_equals import Equals
         except ImportError:
             self.skipTest("needs the environment `torch`")
         values = torch.arange(6.0).reshape(2, 3).t()
@@ -43,8 +43,8 @@ class StandIns(unittest.TestCase):
             import torch
             from torch.onnx._internal.torchscript_exporter import registration
 
-            from orch_py.onnx_equals import EQUALS, LACKING, Equals
             from orch_py.ops.export_onnx import DEFAULT_OPSET
+            from orch_py.stand_ins.onnx_equals import EQUALS, LACKING, Equals
         except ImportError:
             self.skipTest("needs the environment `torch`")
         self.assertLessEqual(LACKING, set(EQUALS))

@@ -52,7 +52,7 @@ class TensorTypes(unittest.TestCase):
     def bfloat16(self, *shape: int) -> Any:
         import numpy as np
 
-        from orch_py import judge
+        from orch_py.judge import judge
 
         return np.array([bits for bits, _ in BITS], "<u2").reshape(shape or -1).view(judge.BFLOAT16)
 
@@ -69,7 +69,7 @@ class TensorTypes(unittest.TestCase):
         }
 
     def test_bits_are_the_numbers_that_they_stand_for(self) -> None:
-        from orch_py import judge
+        from orch_py.judge import judge
 
         wide = judge.widened(self.bfloat16(3, 3))
         self.assertEqual((wide.dtype.name, wide.shape), ("float32", (3, 3)))
@@ -136,7 +136,7 @@ class TensorTypes(unittest.TestCase):
             np.testing.assert_array_equal(back, value, name)
 
     def test_a_type_is_not_another_that_holds_the_same_numbers(self) -> None:
-        from orch_py import judge
+        from orch_py.judge import judge
 
         ours = self.bfloat16()
         found = judge.tensor_verdict(judge.widened(ours), ours, judge.TOLERANCES["fp32"])

@@ -50,7 +50,7 @@ class Folders(unittest.TestCase):
 
 class Text(Folders):
     def made(self, cls: str, config: dict[str, Any], given: Path | None = None, **more: Any) -> dict[str, Any]:
-        from orch_py import trees
+        from orch_py.worker import trees
 
         params = {
             "class": cls,
@@ -76,7 +76,7 @@ class Text(Folders):
     def test_what_the_row_gives_otherwise_is_the_row_s(self) -> None:
         import numpy as np
 
-        from orch_py import trees
+        from orch_py.worker import trees
 
         given = self.worker.root / "given"
         given.mkdir()
@@ -89,7 +89,7 @@ class Text(Folders):
     def test_the_control_is_other_words_where_their_order_changes_nothing(self) -> None:
         import numpy as np
 
-        from orch_py import trees
+        from orch_py.worker import trees
 
         folder = self.weights("BertForSequenceClassification", BERT | {"num_hidden_layers": 2})
         tensors = trees.read_tensors(folder, "model.safetensors")
@@ -139,7 +139,7 @@ class Prompts(Folders):
         import torch
         import transformers
 
-        from orch_py import trees
+        from orch_py.worker import trees
 
         output, tree = self.generated(10)
         self.assertEqual(output["status"], "ok", output["reason"])

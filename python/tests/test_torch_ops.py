@@ -73,7 +73,7 @@ class TorchOps(unittest.TestCase):
     def inputs(self) -> Path:
         import numpy as np
 
-        from orch_py import trees
+        from orch_py.worker import trees
 
         folder = self.worker.root / "inputs"
         folder.mkdir(exist_ok=True)
@@ -88,7 +88,7 @@ class TorchOps(unittest.TestCase):
     def test_tensors_of_a_tuple_are_outputs_by_their_place(self) -> None:
         import numpy as np
 
-        from orch_py import trees
+        from orch_py.worker import trees
 
         folder = self.worker.root / "pixels"
         folder.mkdir()
@@ -127,7 +127,7 @@ class TorchOps(unittest.TestCase):
                 self.assertNotIn(b"site-packages", path.read_bytes(), path.name)
 
     def test_an_export_that_misses_the_reference_is_not_published(self) -> None:
-        from orch_py import trees
+        from orch_py.worker import trees
 
         model = self.model()
         wrong = {name: value + 0.5 for name, value in trees.read_tensors(model, trees.REFERENCE).items()}
@@ -143,7 +143,8 @@ class TorchOps(unittest.TestCase):
     def test_codes_that_rounding_moves_are_no_wrong_trace_if_the_task_calls_them_tokens(self) -> None:
         import numpy as np
 
-        from orch_py import judge, trees
+        from orch_py.judge import judge
+        from orch_py.worker import trees
 
         folder = self.worker.root / "sound"
         folder.mkdir()

@@ -35,7 +35,7 @@ class TransformersJs(unittest.TestCase):
         """The outcome and the tree of the artefact of a model of class `cls`."""
         import numpy as np
 
-        from orch_py import trees
+        from orch_py.worker import trees
 
         folder = self.worker.root / f"inputs-{self.worker.jobs}"
         folder.mkdir()
@@ -54,7 +54,7 @@ class TransformersJs(unittest.TestCase):
         )
 
     def test_a_text_has_the_tokens_that_the_model_was_exported_for(self) -> None:
-        from orch_py import trees
+        from orch_py.worker import trees
 
         for cls, task, output, shape in (
             ("BertModel", "feature-extraction", "last_hidden_state", (2, 16)),
@@ -84,7 +84,7 @@ class TransformersJs(unittest.TestCase):
     def test_an_image_has_the_size_of_the_model_and_is_not_resized(self) -> None:
         import numpy as np
 
-        from orch_py import trees
+        from orch_py.worker import trees
 
         pixels = np.random.default_rng(0).normal(size=(2, 3, 8, 8)).astype(np.float32)
         model = ("ViTForImageClassification", VIT, "image-classification", ["logits"])

@@ -12,7 +12,7 @@ try:
 except ImportError as error:
     raise unittest.SkipTest("safetensors is not installed") from error
 
-from orch_py import trees
+from orch_py.worker import trees
 
 # numpy has no bfloat16, so the file is made by hand.
 TENSORS = {"b": ("BF16", [2], b"\x80\x3f\x00\x40"), "a": ("I64", [1], b"\x07" + bytes(7)), "c": ("U8", [1], b"\x09")}

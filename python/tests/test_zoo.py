@@ -47,7 +47,7 @@ class Rows(unittest.TestCase):
         self.assertEqual((found.decides, found.why), (None, "another input would pass"))
 
     def test_a_model_that_draws_numbers_is_refused(self) -> None:
-        from orch_py.protocol import Refused
+        from orch_py.worker.protocol import Refused
         from orch_py.zoo import derive, rows
 
         with self.assertRaisesRegex(Refused, "draws random numbers"):
@@ -132,7 +132,7 @@ class Derived(unittest.TestCase):
         self.assertRegex(str(unknown), "no model type `berd`")
 
     def test_a_type_that_is_not_there_is_refused_by_its_name(self) -> None:
-        from orch_py.protocol import Refused
+        from orch_py.worker.protocol import Refused
         from orch_py.zoo import derive
 
         with self.assertRaisesRegex(Refused, "no model type `berd`"):

@@ -58,7 +58,7 @@ class OwnRows(unittest.TestCase):
     def test_a_checkpoint_without_a_head_is_of_the_model_below_it(self) -> None:
         from transformers import MPNetConfig, MPNetModel
 
-        from orch_py.protocol import Refused
+        from orch_py.worker.protocol import Refused
 
         small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
         MPNetModel(MPNetConfig(vocab_size=32, **small)).save_pretrained(self.folder)
@@ -144,7 +144,7 @@ class OwnRows(unittest.TestCase):
         self.assertEqual(row["dims"]["seq"], len(tokenizer(f"user {own.SENTENCE} assistant")["input_ids"]) + 15)
 
     def test_what_is_no_model_in_fp32_is_refused_by_its_name(self) -> None:
-        from orch_py.protocol import Refused
+        from orch_py.worker.protocol import Refused
 
         (self.folder / "model_index.json").touch()
         with self.assertRaisesRegex(Refused, "a pipeline of several models"):

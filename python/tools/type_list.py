@@ -13,7 +13,7 @@ import sys
 import transformers
 from transformers import CONFIG_MAPPING
 
-from orch_py.protocol import Refused
+from orch_py.worker.protocol import Refused
 from orch_py.zoo import families
 
 HEADER = "# Model types of transformers {}, each with its family, as `just classes` wrote them."

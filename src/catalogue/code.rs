@@ -177,27 +177,35 @@ impl Sources {
 
     /// Paths of an op's modules: what is imported by name, and by the modules so found.
     fn python(&self, op: &str) -> BTreeSet<String> {
-        let path = |module: &str| format!("python/orch_py/{}.py", module.replace('.', "/"));
         let mut open = vec![
-            path("__init__"),
-            path("server"),
-            path("ops.__init__"),
-            path(&format!("ops.{op}")),
+            String::new(),
+            "worker".to_owned(),
+            "worker.server".to_owned(),
+            "ops".to_owned(),
+            format!("ops.{op}"),
         ];
         let mut found = BTreeSet::new();
-        while let Some(next) = open.pop() {
-            let Some(text) = self.text(&next) else {
+        while let Some(module) = open.pop() {
+            let Some(path) = self.python_module(&module) else {
                 continue;
             };
-            open.extend(
-                imports(text)
-                    .iter()
-                    .map(|module| path(module))
-                    .filter(|path| !found.contains(path)),
-            );
-            found.insert(next);
+            let text = self.text(&path).unwrap_or_default();
+            if found.insert(path.clone()) {
+                open.extend(imports(text));
+            }
         }
         found
+    }
+
+    /// The path of a module of the package by its dotted name; that of a package is its `__init__.py`. None for a name that
+    /// is no module.
+    fn python_module(&self, module: &str) -> Option<String> {
+        let below = module.replace('.', "/");
+        let file = format!("python/orch_py/{below}.py");
+        let package = format!("python/orch_py/{below}/__init__.py").replace("//", "/");
+        [file, package]
+            .into_iter()
+            .find(|path| self.0.contains_key(path))
     }
 }
 
@@ -234,12 +242,13 @@ fn imports(text: &str) -> BTreeSet<String> {
             });
         }
         if !module.is_empty() {
+            // The packages that a module lies in are imported with it.
+            found.extend(
+                module
+                    .match_indices('.')
+                    .map(|(at, _)| module[..at].to_owned()),
+            );
             found.insert(module.to_owned());
-            // A package is imported with its module, or is what was named.
-            found.insert(format!(
-                "{}.__init__",
-                module.split('.').next().unwrap_or_default()
-            ));
         }
     }
     found
@@ -315,15 +324,7 @@ mod tests {
         let found: Vec<_> = imports(text).into_iter().collect();
         assert_eq!(
             found,
-            [
-                "a",
-                "b",
-                "deep.__init__",
-                "deep.c",
-                "deep.c.X",
-                "deep.c.Y",
-                "late"
-            ]
+            ["a", "b", "deep", "deep.c", "deep.c.X", "deep.c.Y", "late"]
         );
     }
 

@@ -1,4 +1,4 @@
-//! Whether generated tokens are the reference's, by the rule at the head of `python/orch_py/greedy.py`.
+//! Whether generated tokens are the reference's, by the rule at the head of `python/orch_py/generate/greedy.py`.
 
 use safetensors::SafeTensors;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! The verdict: whether outputs agree with the reference, and whether that proves anything.
 //!
-//! Pure: tensors and a tolerance in, figures and a verdict out. `python/orch_py/judge.py` gives the same verdicts in
+//! Pure: tensors and a tolerance in, figures and a verdict out. `python/orch_py/judge/judge.py` gives the same verdicts in
 //! generated tests; `tests/fixtures/judge` holds both to one table. It knows nothing of models, runtimes and steps.
 //!
 //! A missing or extra tensor, another shape or type, and a NaN on either side are wrong whatever the tolerance says.

@@ -1,7 +1,7 @@
 //! Slices that are small beside the rest of their tensor: rows, columns and channels for which the tensor's bounds let
 //! anything pass, such as confidences beside boxes in pixels.
 //!
-//! `python/orch_py/judge.py` says the rule (6). It knows of one output at a time, for one or both inputs.
+//! `python/orch_py/judge/judge.py` says the rule (6). It knows of one output at a time, for one or both inputs.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 //! Greedy decoding: the one loop of the runtimes inside orch, with a cache where the artefact brings a decoder that has one
 //! (`cached.rs`), and otherwise by whole inferences of fixed shapes.
 //!
-//! `python/orch_py/greedy.py` says how, and does the same in generated tests. Which tokens are right is not known here,
+//! `python/orch_py/generate/greedy.py` says how, and does the same in generated tests. Which tokens are right is not known here,
 //! and of whole inferences no time is taken.
 
 mod cached;

@@ -130,16 +130,16 @@ struct View<'a> {
 }
 
 /// The module of the verdict, and the line below which it is part of every test.
-pub const JUDGE: &str = "judge.py";
+pub const JUDGE: &str = "judge/judge.py";
 const JUDGE_BELOW: &str = "# --- What follows is a part of every generated test. ---\n";
 /// The module of greedy decoding, of which the same holds for tests that generate.
-pub const GREEDY: &str = "greedy.py";
+pub const GREEDY: &str = "generate/greedy.py";
 /// The module of loops, for tests of models that are made of several.
-pub const LOOPS: &str = "loops.py";
+pub const LOOPS: &str = "generate/loops.py";
 const LOOPS_BELOW: &str =
     "# --- What follows is a part of every generated test of a model with components. ---\n";
 /// The module of what comes with weights, for tests of models that have some of their own.
-pub const OWN_FILES: &str = "own_files.py";
+pub const OWN_FILES: &str = "inputs/own_files.py";
 const OWN_FILES_BELOW: &str = "# --- What follows is a part of every generated test of a model with weights of its own. ---\n";
 const GREEDY_BELOW: &str =
     "# --- What follows is a part of every generated test that generates. ---\n";

@@ -12,7 +12,7 @@ use crate::support::{Sandbox, WITHOUT_DEVICE, env_dir, eventually};
 /// Executed by every Python of the environment when it starts: the server, and no other, notes its number and then holds 300 MB more
 /// after each fork.
 const GROWS: &str = "import os, sys
-if 'orch_py.server' in sys.orig_argv:
+if 'orch_py.worker.server' in sys.orig_argv:
     with open(os.path.join(os.path.dirname(__file__), 'servers'), 'a') as file:
         file.write(f'{os.getpid()}\\n')
     held = []
@@ -21,7 +21,7 @@ if 'orch_py.server' in sys.orig_argv:
 
 /// Executed in the same way: each server notes how its threads wait for each other.
 const WAITS: &str = "import os, sys
-if 'orch_py.server' in sys.orig_argv:
+if 'orch_py.worker.server' in sys.orig_argv:
     with open(os.path.join(os.path.dirname(__file__), 'servers'), 'a') as file:
         file.write(os.environ.get('OMP_WAIT_POLICY', '') + '\\n')
 ";

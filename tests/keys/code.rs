@@ -37,38 +37,41 @@ fn source(path: &'static str, steps: &[&str]) -> Row {
 fn python() {
     assert_all([
         source("python/orch_py/ops/materialise.py", &[MODELS]),
-        source("python/orch_py/generation.py", &[MODELS]),
-        source("python/orch_py/seeded.py", &[MODELS]),
-        source("python/orch_py/cached.py", &[MODELS, ONNX]),
-        source("python/orch_py/greedy.py", &[MODELS, ONNX, TESTS]),
+        source("python/orch_py/generate/generation.py", &[MODELS]),
+        source("python/orch_py/generate/seeded.py", &[MODELS]),
+        source("python/orch_py/generate/cached.py", &[MODELS, ONNX]),
+        source("python/orch_py/generate/greedy.py", &[MODELS, ONNX, TESTS]),
         source("python/orch_py/ops/export_onnx.py", &[ONNX]),
-        source("python/orch_py/onnx_decoder.py", &[ONNX]),
+        source("python/orch_py/export/onnx_decoder.py", &[ONNX]),
         source(
-            "python/orch_py/decoder_tree.py",
+            "python/orch_py/export/decoder_tree.py",
             &[ONNX, PRECISION, OPENVINO],
         ),
-        source("python/orch_py/onnx_equals.py", &[ONNX]),
-        source("python/orch_py/onnx_routes.py", &[ONNX]),
+        source("python/orch_py/stand_ins/onnx_equals.py", &[ONNX]),
+        source("python/orch_py/export/onnx_routes.py", &[ONNX]),
         source(
             "python/orch_py/ops/export_torchscript.py",
             &["convert:bert:torchscript"],
         ),
         source("python/orch_py/ops/openvino_convert.py", &[OPENVINO]),
         source("python/orch_py/ops/onnx_convert.py", &[PRECISION]),
-        source("python/orch_py/onnx_census.py", &[PRECISION]),
-        source("python/orch_py/onnx_static.py", &[PRECISION]),
-        source("python/orch_py/onnx_nbits.py", &[PRECISION]),
-        source("python/orch_py/calibration.py", &[PRECISION, OPENVINO]),
-        source("python/orch_py/onnx_fold.py", &[ONNX, PRECISION]),
-        source("python/orch_py/onnx_graph.py", &[ONNX, PRECISION]),
-        source("python/orch_py/onnx_messages.py", &[ONNX, PRECISION]),
+        source("python/orch_py/export/onnx_census.py", &[PRECISION]),
+        source("python/orch_py/export/onnx_static.py", &[PRECISION]),
+        source("python/orch_py/export/onnx_nbits.py", &[PRECISION]),
+        source(
+            "python/orch_py/inputs/calibration.py",
+            &[PRECISION, OPENVINO],
+        ),
+        source("python/orch_py/export/onnx_fold.py", &[ONNX, PRECISION]),
+        source("python/orch_py/export/onnx_graph.py", &[ONNX, PRECISION]),
+        source("python/orch_py/export/onnx_messages.py", &[ONNX, PRECISION]),
         source("python/orch_py/ops/script.py", &[EAGER]),
         source(
-            "python/orch_py/torch_model.py",
+            "python/orch_py/generate/torch_model.py",
             &[MODELS, ONNX, "convert:bert:torchscript"],
         ),
         source(
-            "python/orch_py/trees.py",
+            "python/orch_py/worker/trees.py",
             &[
                 MODELS,
                 ONNX,
@@ -78,7 +81,7 @@ fn python() {
             ],
         ),
         source(
-            "python/orch_py/child.py",
+            "python/orch_py/worker/child.py",
             &[
                 MODELS,
                 ONNX,
@@ -188,6 +191,7 @@ fn templates() {
 const NO_OUTPUT: &[&str] = &[
     "src/base/",
     "src/capability/",
+    "src/cases/",
     "src/cli/",
     "src/config",
     "src/device/",
@@ -219,7 +223,7 @@ const NO_OUTPUT: &[&str] = &[
     // It derives small configs for specs, and no step calls it.
     "python/orch_py/zoo/",
     // It only spares each job what all of them work out alike.
-    "python/orch_py/warm.py",
+    "python/orch_py/worker/warm.py",
     "src/runtime/libtorch.rs",
     // `orch profile` asks for it, and no step does.
     "src/runtime/profile.rs",

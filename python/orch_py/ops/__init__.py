@@ -7,7 +7,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from orch_py.protocol import Job, Op, Output
+from orch_py.worker.protocol import Job, Op, Output
 
 NAMES = tuple(module.name for module in pkgutil.iter_modules(__path__))
 

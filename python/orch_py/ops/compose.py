@@ -16,9 +16,11 @@ from typing import Any
 
 import torch
 
-from orch_py import diffusion, generation, judge, rag, steady, trees
-from orch_py.parts import Made, Parts
-from orch_py.protocol import Job, Output, Refused, listed
+from orch_py.generate import diffusion, generation, rag, steady
+from orch_py.generate.parts import Made, Parts
+from orch_py.judge import judge
+from orch_py.worker import trees
+from orch_py.worker.protocol import Job, Output, Refused, listed
 
 LOOP, CONSTANTS, COMPONENTS = "loop.json", "loop.safetensors", "components"
 LABEL = "component."

@@ -15,11 +15,14 @@ from typing import Any
 
 import torch
 
-from orch_py import excerpt, isolated, onnx_decoder, onnx_graph, onnx_messages, rewrites, stand_ins, torch_model, trees
-from orch_py.attention import Difference
-from orch_py.onnx_routes import ROUTES
-from orch_py.parity import BAKED, LOOSE, Expected
-from orch_py.protocol import Job, Output, Refused, first_line, listed
+from orch_py import stand_ins
+from orch_py.export import onnx_decoder, onnx_graph, onnx_messages, rewrites
+from orch_py.export.onnx_routes import ROUTES
+from orch_py.generate import excerpt, torch_model
+from orch_py.generate.attention import Difference
+from orch_py.judge.parity import BAKED, LOOSE, Expected
+from orch_py.worker import isolated, trees
+from orch_py.worker.protocol import Job, Output, Refused, first_line, listed
 
 DEFAULT_ROUTES = ["legacy", "dynamo", "transformers"]
 DEFAULT_OPSET = 17

@@ -14,10 +14,13 @@ from typing import Any
 
 import torch
 
-from orch_py import stand_ins, torch_model, torchscript_file, trees
-from orch_py.attention import Difference
-from orch_py.parity import LOOSE, Expected
-from orch_py.protocol import Job, Output, Refused, listed
+from orch_py import stand_ins
+from orch_py.export import torchscript_file
+from orch_py.generate import torch_model
+from orch_py.generate.attention import Difference
+from orch_py.judge.parity import LOOSE, Expected
+from orch_py.worker import trees
+from orch_py.worker.protocol import Job, Output, Refused, listed
 
 MODEL = "model.pt"
 # By precision: its type, and beyond what it is no rounding any more but a wrong trace.

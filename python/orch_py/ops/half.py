@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from orch_py.protocol import Job, Output, Refused
+from orch_py.worker.protocol import Job, Output, Refused
 
 _TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 # What oneDNN's kernels that multiply in the type are called after: instruction sets.

@@ -8,31 +8,28 @@ are kept in these types, and the manifest names them in this order.
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import litert_torch
 import numpy as np
 import torch
-from ai_edge_litert import interpreter as litert
+from ai_edge_litert import interpreter
 from ai_edge_quantizer import qtyping, quantizer, recipe_manager
 
-from orch_py import stand_ins, torch_model, trees
-from orch_py.attention import Difference
-from orch_py.parity import LOOSE, Expected
-from orch_py.protocol import Job, Output, Refused, first_line, is_out_of_memory, listed
+from orch_py import stand_ins
+from orch_py.generate import torch_model
+from orch_py.generate.attention import Difference
+from orch_py.judge.parity import LOOSE, Expected
+from orch_py.stand_ins import litert
+from orch_py.worker import trees
+from orch_py.worker.protocol import Job, Output, Refused, first_line, is_out_of_memory, listed
 
 MODEL = "model.tflite"
 PRECISIONS = ("fp32", "fp16")
-# transformers' checks of values in the graph, by operators that litert-torch does not know (`_is_all_true`).
-_UNCHECKED = {"TRANSFORMERS_DISABLE_TORCH_CHECK": "1"}
 # How litert-torch begins what it says of an operator that it does not know.
 _NO_LOWERING = "Lowering not found"
 
@@ -49,7 +46,7 @@ def run(job: Job) -> Output:
     seconds: dict[str, float] = {}
 
     started = time.perf_counter()
-    with torch.no_grad(), stand_ins.recorded() as used, _rewritten():
+    with torch.no_grad(), stand_ins.recorded() as used, litert.standing_in():
         try:
             traced = torch_model.traceable(model, loaded.inputs, loaded.control, partial(_convert, model, names))
         except torch_model.OneInputOnly as error:
@@ -106,46 +103,6 @@ def _convert(model: Any, names: list[str], tensors: torch_model.Named, fixed: di
         raise Refused("unsupported", f"litert-torch {version}: {first_line(error)}") from error
 
 
-@contextmanager
-def _rewritten() -> Iterator[None]:
-    """Functions of torch as equals that litert-torch takes: it knows no `masked_scatter`, which puts the features of an
-    image in the place of its tokens, and stumbles over a `split` into one part and over routers of experts that cast
-    their weights to the type that they have, neither of which changes anything."""
-    to, splits = torch.nn.Module.to, {owner: owner.split for owner in (torch, torch.Tensor)}
-
-    def masked_scatter(self: torch.Tensor, mask: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-        stand_ins.note("masked_scatter")
-        mask = mask.expand(self.shape)
-        place = (mask.reshape(-1).to(torch.int32).cumsum(0) - 1).clamp(min=0)
-        return torch.where(mask, source.reshape(-1).index_select(0, place).reshape(self.shape), self)
-
-    def whole(owner: Any) -> Any:
-        def split(tensor: torch.Tensor, split_size: Any = None, dim: int = 0, **named: Any) -> Any:
-            sizes = named.get("split_size_or_sections", split_size)
-            if isinstance(sizes, (list, tuple)) and len(sizes) == 1:
-                stand_ins.note("split")
-                return (tensor,)
-            return splits[owner](tensor, sizes, dim)
-
-        return split
-
-    def cast(self: Any, *args: Any, **options: Any) -> Any:
-        is_cast = args and isinstance(args[0], torch.dtype)
-        if is_cast and all(weight.dtype == args[0] for weight in self.parameters()):
-            stand_ins.note("to")
-            return self
-        return to(self, *args, **options)
-
-    with (
-        mock.patch.object(torch.nn.Module, "to", cast),
-        mock.patch.object(torch.Tensor, "masked_scatter", masked_scatter),
-        mock.patch.object(torch, "split", whole(torch)),
-        mock.patch.object(torch.Tensor, "split", whole(torch.Tensor)),
-        mock.patch.dict(os.environ, _UNCHECKED),
-    ):
-        yield
-
-
 def _export(made: Any, path: Path, precision: str) -> None:
     if precision == "fp32":
         made.export(str(path))
@@ -164,14 +121,14 @@ def _export(made: Any, path: Path, precision: str) -> None:
 def _shared(path: Path) -> list[list[str]]:
     """Names of outputs that are one tensor of the file: LiteRT's C library calls each of them by the same one."""
     by_tensor: dict[int, list[str]] = {}
-    for name, told in litert.Interpreter(str(path)).get_signature_runner().get_output_details().items():
+    for name, told in interpreter.Interpreter(str(path)).get_signature_runner().get_output_details().items():
         by_tensor.setdefault(told["index"], []).append(name)
     return [names for names in by_tensor.values() if len(names) > 1]
 
 
 def _fp16_weights(path: Path) -> int:
     """How many tensors of the file are fp16: only its weights can be."""
-    tensors = litert.Interpreter(str(path)).get_tensor_details()
+    tensors = interpreter.Interpreter(str(path)).get_tensor_details()
     found = sum(tensor["dtype"] is np.float16 for tensor in tensors)
     if not found:
         raise Refused("unsupported", "the model has no weight that LiteRT stores in fp16: it would be the fp32 one")
@@ -193,7 +150,7 @@ def _narrow(tensors: torch_model.Named) -> trees.Tensors:
 
 
 def _execute(path: Path, given: trees.Tensors) -> trees.Tensors:
-    runner = litert.Interpreter(str(path)).get_signature_runner()
+    runner = interpreter.Interpreter(str(path)).get_signature_runner()
     made = runner(**{f"args_{place}": value for place, value in enumerate(given.values())})
     return {name: np.array(value) for name, value in made.items()}
 

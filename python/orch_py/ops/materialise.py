@@ -22,8 +22,10 @@ from typing import Any
 import torch
 import transformers
 
-from orch_py import class_checks, excerpt, generation, hub_errors, seeded, steady, text_inputs, torch_model, trees
-from orch_py.protocol import Job, Output, Refused, first_line, listed
+from orch_py.generate import class_checks, excerpt, generation, seeded, steady, torch_model
+from orch_py.inputs import text_inputs
+from orch_py.worker import hub_errors, trees
+from orch_py.worker.protocol import Job, Output, Refused, first_line, listed
 
 # Larger than any file: one model.safetensors, never shards.
 _ONE_FILE = "100000GB"

@@ -12,9 +12,11 @@ from typing import Any
 
 from transformers import AutoFeatureExtractor, AutoImageProcessor, AutoTokenizer
 
-from orch_py import file_inputs, text_inputs, torch_model, trees
+from orch_py.generate import torch_model
+from orch_py.inputs import file_inputs, text_inputs
 from orch_py.ops import materialise
-from orch_py.protocol import Job, Output, Refused, first_line
+from orch_py.worker import trees
+from orch_py.worker.protocol import Job, Output, Refused, first_line
 
 _FILE = "preprocessor_config.json"
 _KINDS = {

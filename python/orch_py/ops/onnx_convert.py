@@ -19,9 +19,11 @@ from onnx import TensorProto, numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.transformers import float16
 
-from orch_py import calibration, decoder_tree, onnx_graph, onnx_nbits, onnx_static, trees
-from orch_py.onnx_census import Census, graphs
-from orch_py.protocol import Job, Output, Refused, first_line, listed
+from orch_py.export import decoder_tree, onnx_graph, onnx_nbits, onnx_static
+from orch_py.export.onnx_census import Census, graphs
+from orch_py.inputs import calibration
+from orch_py.worker import trees
+from orch_py.worker.protocol import Job, Output, Refused, first_line, listed
 
 # The least share of what could be of the precision that must be: less is another precision under its name.
 _LEAST_SHARE = 0.5

@@ -17,9 +17,11 @@ from typing import Any
 import numpy as np
 
 import openvino
-from orch_py import calibration, decoder_tree, trees
-from orch_py.openvino_words import telling
-from orch_py.protocol import Job, Output, Refused, is_out_of_memory, listed
+from orch_py.export import decoder_tree
+from orch_py.export.openvino_words import telling
+from orch_py.inputs import calibration
+from orch_py.worker import trees
+from orch_py.worker.protocol import Job, Output, Refused, is_out_of_memory, listed
 
 PRECISIONS = ("fp32", "fp16", "int8", "int8-static", "int4")
 # How far int8 weights reach: nncf's word, and what is told of it.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orch_py.protocol import STATUSES, Job, Output, Refused
+from orch_py.worker.protocol import STATUSES, Job, Output, Refused
 
 
 def run(job: Job) -> Output:

@@ -17,9 +17,11 @@ import torch
 import transformers
 from PIL import Image
 
-from orch_py import onnx_graph, onnx_lowering, rewrites, task_text, torch_model, trees
-from orch_py.onnx_graph import DATA, MODEL
-from orch_py.protocol import Job, Output, Refused, listed
+from orch_py.export import onnx_graph, onnx_lowering, rewrites
+from orch_py.export.onnx_graph import DATA, MODEL
+from orch_py.generate import task_text, torch_model
+from orch_py.worker import trees
+from orch_py.worker.protocol import Job, Output, Refused, listed
 
 TEXT_TASKS = ("feature-extraction", "fill-mask", "text-classification")
 IMAGE_TASKS = ("image-classification",)

@@ -20,9 +20,9 @@ from typing import Any
 import torch
 from transformers import CONFIG_MAPPING
 
+from orch_py.generate.torch_model import model_class
 from orch_py.ops.export_onnx import DEFAULT_ROUTES
-from orch_py.protocol import Refused, first_line
-from orch_py.torch_model import model_class
+from orch_py.worker.protocol import Refused, first_line
 from orch_py.zoo import derive, families, files, own, rows
 from orch_py.zoo.priorities import priority
 from orch_py.zoo.rows import Document, Row, Tried

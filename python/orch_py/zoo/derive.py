@@ -10,8 +10,8 @@ import transformers
 from transformers import CONFIG_MAPPING
 from transformers.models.auto import modeling_auto
 
-from orch_py import torch_model
-from orch_py.protocol import Refused
+from orch_py.generate import torch_model
+from orch_py.worker.protocol import Refused
 from orch_py.zoo import shrink
 from orch_py.zoo.rows import Document, Row
 

@@ -12,7 +12,7 @@ import transformers
 from transformers import CONFIG_MAPPING
 from transformers.models.auto import modeling_auto
 
-from orch_py.protocol import Refused
+from orch_py.worker.protocol import Refused
 
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_experts_per_tok")
 _SPEAKS = ("TEXT_TO_WAVEFORM", "TEXT_TO_SPECTROGRAM")

@@ -14,8 +14,8 @@ import torch
 import transformers
 from safetensors import safe_open
 
-from orch_py import checkpoint
-from orch_py.protocol import Refused, first_line
+from orch_py.generate import checkpoint
+from orch_py.worker.protocol import Refused, first_line
 from orch_py.zoo.rows import Document
 
 # Names of weights with their shapes.

@@ -22,9 +22,10 @@ from transformers import (
 )
 from transformers.models.auto import modeling_auto
 
-from orch_py import hub_errors, torch_model
+from orch_py.generate import torch_model
 from orch_py.ops import materialise
-from orch_py.protocol import Refused, first_line, listed
+from orch_py.worker import hub_errors
+from orch_py.worker.protocol import Refused, first_line, listed
 from orch_py.zoo import derive, families, headers
 from orch_py.zoo.rows import Document
 

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from orch_py import config_keys, forward_names, judge, seeded, steady, torch_model
-from orch_py.protocol import Refused, first_line
-from orch_py.torch_model import Named
-from orch_py.trees import Tensors
+from orch_py.generate import config_keys, forward_names, seeded, steady, torch_model
+from orch_py.generate.torch_model import Named
+from orch_py.judge import judge
+from orch_py.worker.protocol import Refused, first_line
+from orch_py.worker.trees import Tensors
 
 # The loosest tolerance first: what decides there, decides under the others.
 PRECISIONS = ("int8", "bf16", "fp16", "fp32")

@@ -101,7 +101,7 @@ impl<'a> Servers<'a> {
         let python = self.provision.env(env)?;
         let mut command = worker::command(&python.python);
         command
-            .args(["-m", "orch_py.server"])
+            .args(["-m", "orch_py.worker.server"])
             .current_dir(self.dir)
             .env("PYTHONPATH", self.provision.python_package()?)
             .env("PYTHONNOUSERSITE", "1")

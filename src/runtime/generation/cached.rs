@@ -1,6 +1,6 @@
 //! Decoding with a cache: the prompt first, then a token at a time, each following on what the runtime keeps.
 //!
-//! What a decoder is, `python/orch_py/cached.py` says; how it is run, only the runtime knows.
+//! What a decoder is, `python/orch_py/generate/cached.py` says; how it is run, only the runtime knows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

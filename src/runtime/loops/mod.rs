@@ -1,4 +1,4 @@
-//! Loops: what calls the components of a model that is made of several. The head of `python/orch_py/loops.py` says what a
+//! Loops: what calls the components of a model that is made of several. The head of `python/orch_py/generate/loops.py` says what a
 //! loop may hold.
 //!
 //! It knows neither runtimes nor what a loop is good for: whoever runs it brings the components.
@@ -222,7 +222,7 @@ fn find<'t>(values: &'t Tensors, name: &str) -> anyhow::Result<&'t tensors::Tens
         .with_context(|| format!("there is no value `{name}`"))
 }
 
-/// How an exporter calls an input that has the name of an output (`python/orch_py/onnx_routes.py`).
+/// How an exporter calls an input that has the name of an output (`python/orch_py/export/onnx_routes.py`).
 const RENAMED: &str = "input.";
 
 /// What the component takes of what the loop gives it: an exporter leaves out inputs that change nothing.

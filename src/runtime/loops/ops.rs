@@ -1,4 +1,4 @@
-//! What a loop computes between calls. Sums are reckoned in 64 bits and kept in 32, as in `python/orch_py/loops.py`.
+//! What a loop computes between calls. Sums are reckoned in 64 bits and kept in 32, as in `python/orch_py/generate/loops.py`.
 
 use anyhow::{Context, bail, ensure};
 use serde::Deserialize;

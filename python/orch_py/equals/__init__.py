@@ -1,1 +1,0 @@
-"""Functions of torch by operators that the legacy ONNX exporter has (`orch_py.onnx_equals`)."""

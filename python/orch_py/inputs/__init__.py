@@ -1,0 +1,1 @@
+"""Inputs of models: made of texts, pictures and sounds, and the sets by which quantisation is calibrated."""

@@ -1,0 +1,1 @@
+"""Whether outputs agree with the reference."""

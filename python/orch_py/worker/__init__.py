@@ -1,0 +1,1 @@
+"""The server, its jobs, and what a job reads and writes."""
