@@ -63,6 +63,7 @@ pub fn report_doc(context: &Context<'_>, results: &[StepResult], seconds: f64) -
         orch: env!("CARGO_PKG_VERSION").into(),
         machines: Vec::new(),
         run: None,
+        since: Vec::new(),
         host: context.host.report.clone(),
         summary,
         cases,

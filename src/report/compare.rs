@@ -12,7 +12,7 @@ mod times;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::format::rounds_of;
 use super::head;
@@ -40,7 +40,7 @@ const USED_TIMES: f64 = 1.5;
 
 words! {
     /// How a case changed, the gravest first.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Kind {
         /// It was right, and failed.

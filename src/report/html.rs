@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
+use super::answer;
 use super::format::seconds;
 use super::head;
 use super::packed;
@@ -50,6 +51,8 @@ fn page(view: &View<'_>) -> Result<String, TemplateError> {
         "spec": doc.spec,
         "scope": doc.scope,
         "machine": head::machine(doc),
+        // What is right, what is fastest and what changed, in words.
+        "answer": answer::sentences(view),
         // When it began, and at which commit.
         "run": head::run(doc),
         // That weights are random, and how large the models are; where the others come from.

@@ -11,7 +11,7 @@ use super::sections::{self, Made};
 use super::shape::{Cell, Item, Matrix, Shape, Square, Table};
 use super::text::{Styles, summary_line};
 use super::view::View;
-use super::{ReportDoc, head};
+use super::{ReportDoc, answer, head};
 
 /// So many cases of a cause are named.
 const NAMES: usize = 8;
@@ -42,6 +42,9 @@ fn of(doc: &ReportDoc, is_shown: impl Fn(&str) -> bool) -> String {
         .replacen("   ", "** · ", 1)
         .replace("   ", " · ");
     let _ = writeln!(out, "**{summary}\n");
+    for sentence in answer::sentences(&view) {
+        let _ = writeln!(out, "{}\n", text(&sentence));
+    }
     if let Some(scope) = &doc.scope {
         let _ = writeln!(out, "Not the whole spec: {}.\n", text(scope));
     }

@@ -63,6 +63,7 @@ pub fn merge(documents: &[(String, ReportDoc)]) -> anyhow::Result<ReportDoc> {
     let excluded = excluded.into_values().collect::<Vec<_>>();
     let several = machines.len() > 1;
     Ok(ReportDoc {
+        since: Vec::new(),
         scope: scope(docs().map(|doc| doc.scope.as_deref())),
         machines: machines
             .into_values()

@@ -4,6 +4,7 @@
 //! page (`text`, `markdown`, `html`) shows these shapes. JUnit and JSON have schemas of their own. A result of an emulator
 //! or of a software renderer is labelled everywhere and compared with nothing.
 
+mod answer;
 pub mod badge;
 mod cause;
 mod trend;
@@ -42,6 +43,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use answer::{ChangedCases, Since};
 pub(crate) use cause::alike;
 pub use decoding::DecodingFigures;
 pub use expected::Expected;
@@ -79,6 +81,9 @@ pub struct ReportDoc {
     /// The run that it is of; None of what a store holds, whoever made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<Ran>,
+    /// What changed since earlier runs: the last one of the same, and the newest of those that are a week old.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub since: Vec<Since>,
     pub cases: Vec<CaseResult>,
     /// Steps of the user's own that passed only at a later attempt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

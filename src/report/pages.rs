@@ -36,6 +36,7 @@ pub fn shown(doc: &ReportDoc) -> Digest {
         machines,
         summary,
         run: _,
+        since: _,
         cases,
         flaky_steps,
         excluded,

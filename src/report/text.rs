@@ -12,6 +12,7 @@ use std::fmt::Write as _;
 use anstream::adapter::strip_str;
 use anstyle::{AnsiColor, Style};
 
+use super::answer;
 use super::cause::MANY;
 use super::format::seconds;
 use super::head::{self, Count};
@@ -120,6 +121,11 @@ pub fn body(doc: &ReportDoc, styles: &Styles) -> String {
     let part = doc.scope.as_deref().map(part);
     out.extend(head::random(doc).map(|random| sentence(&random, styles.skip, styles)));
     out.extend(part.map(|part| sentence(&part, styles.heading, styles)));
+    out.extend(
+        answer::changes(&view)
+            .iter()
+            .map(|line| sentence(line, Style::new(), styles)),
+    );
     out
 }
 

@@ -33,6 +33,7 @@ mod run;
 mod run_log;
 mod scope;
 mod sharing;
+mod since;
 mod watched;
 mod without_cuda;
 

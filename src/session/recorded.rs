@@ -14,7 +14,8 @@ use crate::exec::{How, StepResult};
 use crate::history::{self, About, Executed, Execution, Reader, RunFile};
 use crate::memo::{Memo, MemoPath, Recorded};
 use crate::plan::{Plan, PlannedCase};
-use crate::report::{CaseResult, Git, Ran, Trends};
+use crate::report::{CaseResult, Git, Ran, ReportDoc, Since, Trends};
+use crate::session::since::since;
 use crate::session::{
     Locations, Planned, Request, Session, Settings, Tell, absolute, git, provision,
 };
@@ -57,6 +58,11 @@ impl Recording {
             asked,
             git: None,
         })
+    }
+
+    /// What changed in a report of this run since earlier ones.
+    pub(super) fn since(&self, locations: &Locations, doc: &ReportDoc) -> Vec<Since> {
+        since(locations, &self.run, &self.started, doc)
     }
 
     /// What pages say of the run.

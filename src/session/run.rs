@@ -144,6 +144,9 @@ impl Session {
         let mut run = |context: &Context<'_>| {
             let mut finished = cases::run(context)?;
             finished.doc.run = recording.as_mut().map(Recording::ran);
+            if let Some(recording) = recording.as_ref().filter(|_| has_pages) {
+                finished.doc.since = recording.since(&self.locations, &finished.doc);
+            }
             anyhow::Ok(finished)
         };
         let finished = run(context)?;

@@ -23,11 +23,7 @@ struct Column {
 }
 
 pub(super) fn fastest(view: &View<'_>) -> Vec<Table> {
-    let is_base = |at: &usize| {
-        view.column(*at)
-            .any(|cell| cell.case().is_some_and(|(_, case)| is_base(view, case)))
-    };
-    let Some(base) = (0..view.variants.len()).find(is_base) else {
+    let Some(base) = base(view) else {
         return Vec::new();
     };
     let mut families: IndexMap<&str, IndexMap<usize, Column>> = IndexMap::new();
@@ -95,6 +91,87 @@ pub(super) fn fastest(view: &View<'_>) -> Vec<Table> {
         columns,
         rows,
     }]
+}
+
+/// The column that most models show to be faster than the CPU's.
+pub(in crate::report) struct Lead {
+    column: String,
+    base: String,
+    /// How many times as fast each of those models is, sorted.
+    speedups: Vec<f64>,
+    /// How many models have latencies on both.
+    both: usize,
+}
+
+impl Lead {
+    /// `openvino-fp32 is 1.1 to 2.1 times as fast as cpu-fp32, as 13 of 15 models show.`
+    pub(in crate::report) fn sentence(&self) -> String {
+        let least = self.speedups[0];
+        let most = self.speedups[self.speedups.len() - 1];
+        let times = if self.speedups.len() == 1 {
+            format!("{least:.1}")
+        } else {
+            format!("{least:.1} to {most:.1}")
+        };
+        let count = self.speedups.len();
+        let verb = if count == 1 && self.both == 1 {
+            "shows"
+        } else {
+            "show"
+        };
+        format!(
+            "{} is {times} times as fast as {}, as {count} of {} {verb}.",
+            self.column,
+            self.base,
+            counted(self.both, "model"),
+        )
+    }
+}
+
+/// The lead of the report; None where no column is shown to be faster than the base by more than half of the models that both
+/// have in common.
+pub(in crate::report) fn lead(view: &View<'_>) -> Option<Lead> {
+    let base = base(view)?;
+    let mut leads: Vec<Lead> = Vec::new();
+    for (column, variant) in view.variants.iter().enumerate() {
+        let mut lead = Lead {
+            column: variant.name(),
+            base: view.variants[base].name(),
+            speedups: Vec::new(),
+            both: 0,
+        };
+        for row in &view.cells {
+            let Some(((_, beside), (_, case))) = row[base].case().zip(row[column].case()) else {
+                continue;
+            };
+            let times = view.quiet_median(beside).zip(view.quiet_median(case));
+            let Some((slow, fast)) = times.filter(|_| view.on_one_machine(beside, case)) else {
+                continue;
+            };
+            lead.both += 1;
+            if is_faster(case, beside) {
+                lead.speedups.push(slow / fast);
+            }
+        }
+        lead.speedups.sort_by(f64::total_cmp);
+        if lead.speedups.len() * 2 > lead.both {
+            leads.push(lead);
+        }
+    }
+    leads.into_iter().max_by(|one, other| {
+        let rank = |lead: &Lead| (lead.speedups.len(), geometric_mean(&lead.speedups));
+        let (count, mean) = rank(one);
+        let (other_count, other_mean) = rank(other);
+        count.cmp(&other_count).then(mean.total_cmp(&other_mean))
+    })
+}
+
+/// The column that others are compared with: the first one of the CPU at full precision.
+fn base(view: &View<'_>) -> Option<usize> {
+    (0..view.variants.len()).find(|at| {
+        view.column(*at)
+            .any(|cell| cell.case().is_some_and(|(_, case)| is_base(view, case)))
+    })
 }
 
 /// The line on a family.

@@ -23,6 +23,8 @@ mod unavailable;
 mod unsupported;
 mod versions;
 
+pub(super) use fastest::lead;
+
 use serde_json::Value;
 
 use super::CaseResult;
