@@ -49,6 +49,8 @@ pub(super) struct Column<'a> {
     pub(super) precision: &'a str,
     /// Nothing is there of what it asks for.
     pub(super) unavailable: bool,
+    /// What all of its results have in common instead of figures: `untimed, emulated`.
+    pub(super) untimed: Option<String>,
 }
 
 #[derive(Serialize)]

@@ -19,6 +19,7 @@ pub(super) fn matrix<'a>(view: &View<'a>) -> Matrix<'a> {
         target: variant.target,
         precision: variant.precision,
         unavailable: is_unavailable(view.column(at)),
+        untimed: untimed(view, at),
     };
     let row = |(row, cells): (&place::Row<'a>, &Vec<view::Cell<'a>>)| {
         let case = cells.iter().find_map(|cell| cell.case());
@@ -73,6 +74,30 @@ fn is_unavailable<'a>(column: impl Iterator<Item = view::Cell<'a>>) -> bool {
         .peekable();
     cases.peek().is_some()
         && cases.all(|case| case.status == Outcome::SkipUnavailable && !lacks_model(case))
+}
+
+/// `untimed, emulated` for a column of which no result has a figure, and at least one is right.
+fn untimed(view: &View<'_>, column: usize) -> Option<String> {
+    let mut labels = Vec::new();
+    let mut is_right = false;
+    for (_, case) in view.column(column).filter_map(|cell| cell.case()) {
+        if !has_figure(case.status) {
+            continue;
+        }
+        if case.metrics.is_some() || !case.untimed {
+            return None;
+        }
+        is_right = true;
+        let label = view.label(case).filter(|label| !labels.contains(label));
+        labels.extend(label);
+    }
+    is_right.then(|| {
+        [UNTIMED]
+            .into_iter()
+            .chain(labels)
+            .collect::<Vec<_>>()
+            .join(", ")
+    })
 }
 
 fn square<'a>(view: &View<'a>, cell: view::Cell<'a>) -> Option<Square<'a>> {

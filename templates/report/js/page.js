@@ -28,6 +28,9 @@ const redraw = (card, width) => {
   card.querySelector("details").before(latency(card, bars, data, width));
 };
 
+// The figure that the page begins with: tinted latencies where there are some.
+const usual = figure?.value;
+
 // Filters and figure, from the controls to the page and the address.
 const apply = () => {
   const kinds = new Set(chips.filter((chip) => chip.getAttribute("aria-pressed") === "true").map((chip) => chip.dataset.filter));
@@ -44,14 +47,14 @@ const apply = () => {
   if (sorted.column !== null) sort(matrix, sorted.column, sorted.isDown);
   const by = sorted.column === null ? "" : `${sorted.isDown ? "-" : ""}${matrix.columns[sorted.column]?.name ?? "model"}`;
   const against = figure.value === "speed" ? (matrix.columns[base.value]?.name ?? "") : "";
-  chosen.set({ text: text.value.trim(), target: target.value, kind: [...kinds].join(","), figure: figure.value, base: against, sort: by });
+  chosen.set({ text: text.value.trim(), target: target.value, kind: [...kinds].join(","), figure: figure.value === usual ? "" : figure.value, base: against, sort: by });
 };
 
 const restore = () => {
   const of = (name) => matrix.columns.findIndex((column) => column.name === name);
   text.value = chosen.get("text");
   target.value = chosen.get("target");
-  figure.value = chosen.get("figure");
+  figure.value = chosen.get("figure") || usual;
   if (of(chosen.get("base")) >= 0) base.value = String(of(chosen.get("base")));
   const kinds = chosen.get("kind").split(",");
   for (const chip of chips) chip.setAttribute("aria-pressed", String(kinds.includes(chip.dataset.filter)));
