@@ -6,7 +6,7 @@ use std::fmt;
 use super::query::Term;
 use super::{Case, Facet, Matrix, Query};
 use crate::base::{glob, suggest};
-use crate::spec::Spec;
+use crate::spec::{Precision, Spec};
 
 /// A case is selected if it meets all of it.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -123,6 +123,12 @@ impl Matrix {
         let hint = match facet {
             Facet::Target if spec.targets.contains_key(*pattern) => {
                 format!("the matrix has no case of it; `-t {pattern}` adds them")
+            }
+            Facet::Target if Precision::WORDS.iter().any(|(word, _)| word == pattern) => {
+                format!("that is a precision: `--precision {pattern}` selects by it")
+            }
+            Facet::Model if pattern.contains('/') => {
+                format!("`orch add {pattern}` writes a row for a model of the Hub with this id")
             }
             _ => as_facet(pattern)
                 .unwrap_or_else(|| suggest::hint(pattern, known.iter().map(String::as_str))),

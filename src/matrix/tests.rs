@@ -305,6 +305,14 @@ fn a_selection_of_nothing_says_what_there_is() {
         "no target matches `cpux`\n  hint: did you mean `cpu`?"
     );
     assert_eq!(
+        error("target:int8"),
+        "no target matches `int8`\n  hint: that is a precision: `--precision int8` selects by it"
+    );
+    assert_eq!(
+        error("org/name"),
+        "no model matches `org/name`\n  hint: `orch add org/name` writes a row for a model of the Hub with this id"
+    );
+    assert_eq!(
         error("precision=fp32"),
         "no model matches `precision=fp32`\n  hint: `precision:fp32` selects by precision"
     );

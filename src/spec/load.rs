@@ -317,6 +317,12 @@ fn instead(path: &Path) -> String {
             "`orch init --model {shown}` writes a spec for a model of the Hub with this id"
         );
     }
+    if is_of_a_model && !path.as_os_str().is_empty() && path.components().count() == 1 {
+        return format!(
+            "`orch init` writes a first spec, `{FIRST}`, of which `-m {shown}` selects a model; \
+             `orch init --model ORG/NAME` writes one for a model of the Hub"
+        );
+    }
     format!("`orch init` writes a first spec, `{FIRST}`; in a project, run orch where that lies")
 }
 

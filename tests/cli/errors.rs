@@ -195,6 +195,10 @@ fn whoever_has_no_spec_or_mistypes_is_told_what_to_do() {
         .run(["run"])
         .code(2)
         .stderr_has("hint: `orch init` writes a first spec");
+    sandbox
+        .run(["run", "bert-base-uncased"])
+        .code(2)
+        .stderr_has("of which `-m bert-base-uncased` selects a model");
     // What names a model and no spec is answered with the command that takes one.
     sandbox
         .run(["run", "google-bert/bert-base-uncased"])

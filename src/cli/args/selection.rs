@@ -17,6 +17,9 @@ pub(in crate::cli) struct SelectionArgs {
     /// it for every model; `auto` picks the best target for each model, from these or from all
     #[arg(long = "target", short = 't', value_name = "GLOB", value_delimiter = ',', add = complete::targets())]
     targets: Vec<String>,
+    /// Only cases at these precisions: fp32, int8
+    #[arg(long = "precision", value_name = "GLOB", value_delimiter = ',')]
+    precisions: Vec<String>,
     /// Only models of these families
     #[arg(long = "family", value_name = "GLOB", value_delimiter = ',')]
     families: Vec<String>,
@@ -44,6 +47,7 @@ impl SelectionArgs {
     pub(super) fn selection(&self) -> Selection {
         let lists = [
             (Facet::Model, &self.models),
+            (Facet::Precision, &self.precisions),
             (Facet::Family, &self.families),
             (Facet::Task, &self.tasks),
             (Facet::Priority, &self.priorities),
