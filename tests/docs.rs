@@ -235,8 +235,10 @@ fn shell(sandbox: &Sandbox, line: &str, path: &str) -> (bool, String) {
 #[test]
 fn every_command_that_orch_has_is_on_its_page() {
     let help = Sandbox::new().run(["--help"]).success().stdout;
-    let (_, commands) = help.split_once("\nCommands:\n").unwrap();
-    let lines = commands.lines().take_while(|line| !line.is_empty());
+    let (_, commands) = help.split_once("\nStart:\n").unwrap();
+    let lines = commands
+        .lines()
+        .take_while(|line| !line.starts_with("Options:"));
     let named = lines.filter_map(|line| {
         line.strip_prefix("  ")?
             .split(' ')

@@ -5,13 +5,12 @@ mod cmd;
 mod console;
 mod exit;
 mod github;
+mod groups;
 mod printer;
 mod serving;
 mod table;
 
 use std::process::ExitCode;
-
-use clap::Parser;
 
 use args::Args;
 pub use exit::Exit;
@@ -20,7 +19,7 @@ use printer::Printer;
 /// Parses the arguments, does what they say, and gives the exit code.
 pub fn main() -> ExitCode {
     args::answer();
-    let args = match Args::try_parse() {
+    let args = match groups::parse() {
         Ok(args) => args,
         Err(error) => {
             let _ = error.print();

@@ -72,6 +72,7 @@ pub(in crate::cli) enum Command {
     /// Query the history in SQL
     Query(query::QueryArgs),
     /// Print what a worker on this machine should advertise to a remote execution server
+    #[command(hide = true)]
     WorkerProperties {
         /// Print one JSON document on stdout
         #[arg(long)]
@@ -87,7 +88,7 @@ pub(in crate::cli) enum Command {
     /// Install environments ahead of a run
     Setup(setup::SetupArgs),
     /// Make and refresh the rows of `specs/models` (for those who maintain them)
-    #[command(subcommand)]
+    #[command(subcommand, hide = true)]
     Zoo(zoo::ZooCommand),
     /// Print the JSON Schema of specs, or of a command's output
     Schema {
