@@ -2,6 +2,7 @@
 
 mod accepted;
 mod affected;
+mod answer;
 mod auto;
 mod bench;
 mod bfloat16;
