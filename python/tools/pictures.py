@@ -1,6 +1,6 @@
 """Draws the README's pictures from a report: its HTML page in a headless Chromium, light and dark.
 
-Usage: PYTHONPATH=python python3 -m tools.pictures [--report PAGE] [--browser PROGRAM] [--size 1280x800]
+Usage: PYTHONPATH=python python3 -m tools.pictures [--report PAGE] [--browser PROGRAM] [--size 1400x1000]
 """
 
 import argparse
@@ -19,7 +19,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--report", type=Path, default=Path("orch-out/report/index.html"))
     parser.add_argument("--browser", default="chromium")
-    parser.add_argument("--size", default="1280x800", help="of the part from the top, CSS pixels")
+    parser.add_argument("--size", default="1400x1000", help="of the part from the top, CSS pixels")
     args = parser.parse_args()
     if not args.report.is_file():
         print(f"there is no report {args.report}\n  hint: just matrix", file=sys.stderr)
