@@ -56,7 +56,7 @@ fn a_reader_finds_sorts_and_compares() {
         "causes": ["6 of them chosen", "3 of them chosen", "3 of them chosen", "3 of them chosen"],
         "ticks": 20,
         "folded": 1, "unfolded": 5,
-        "moved": true, "panel": "roberta on openvino-fp32", "samples": [1, 20], "closed": true,
+        "moved": true, "panel": "roberta on openvino-fp32", "linked": "roberta:openvino-fp32", "samples": [1, 20], "closed": true,
         "cleared": [15, true, 0, 2],
         "failing": [8, 7, 0], "excluded": [4, 0, 4],
         "restored": [["roberta", "distilbert", "bert"], ["829 MiB", "444 MiB", "233 MiB"], "cpu", "pass", "bert on cpu-fp32"],

@@ -103,6 +103,7 @@ key(view.document.activeElement, "ArrowRight");
 found.moved = view.document.activeElement.dataset.case !== seen("a.cell")[0].dataset.case;
 view.document.activeElement.click();
 found.panel = one("#panel h3").textContent;
+found.linked = new URLSearchParams(view.location.hash.slice(1)).get("case");
 found.samples = [all("#panel svg[role=img]").length, all("#panel .listed tbody tr").length];
 key(view.document, "Escape");
 found.closed = one("#panel").hidden;
@@ -116,7 +117,7 @@ one('.chip[data-filter="fail"]').click();
 one('.chip[data-filter="excluded"]').click();
 found.excluded = [seen(".matrix td:not(.dim) .cell").length, seen("#failures li").length, seen("#excluded li").length];
 
-const sent = await opened("width: 1400px; height: 1000px", "#text=bert&target=cpu&kind=pass&figure=memory&sort=-cpu-fp32&case=0");
+const sent = await opened("width: 1400px; height: 1000px", "#text=bert&target=cpu&kind=pass&figure=memory&sort=-cpu-fp32&case=bert:cpu-fp32");
 found.restored = [sent.models(), sent.words(1), sent.one("#target").value, sent.one(".chip[aria-pressed=true]").dataset.filter, sent.one("#panel h3").textContent];
 // One column is compared with none that is hidden.
 found.untinted = sent.seen(".matrix tbody td").map((cell) => cell.style.getPropertyValue("--heat"));

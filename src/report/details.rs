@@ -84,6 +84,7 @@ pub(super) fn detail(view: &View<'_>, case: &CaseResult, with_log: bool) -> Valu
         format!("pipeline {}", case.pipeline),
     ];
     json!({
+        "id": case.case,
         "name": case_name(case),
         "kind": kind_of(case),
         "glyph": glyph(case.status),

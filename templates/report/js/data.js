@@ -21,7 +21,7 @@ const element = (tag, properties, ...children) => {
   return made;
 };
 
-// What the reader chose, in the address: `#text=bert&kind=fail&case=12`. An address like `#failures` is a place on the page.
+// What the reader chose, in the address: `#text=bert&kind=fail&case=bert:cpu-fp32`. An address like `#failures` is a place on the page.
 const chosen = {
   all: () => new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : ""),
   get: (name) => chosen.all().get(name) ?? "",

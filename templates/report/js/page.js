@@ -107,7 +107,7 @@ const open = (at) => {
   document.body.classList.add("open");
   for (const cell of all("a.cell[aria-current]")) cell.removeAttribute("aria-current");
   one(`a.cell[data-case="${at}"]`)?.setAttribute("aria-current", "true");
-  chosen.set({ case: String(at) });
+  chosen.set({ case: told.id });
   return true;
 };
 const shut = () => {
@@ -172,4 +172,9 @@ one("#save-csv")?.addEventListener("click", () => {
   ].map((field) => quoted(String(field))).join(","));
   save("matrix.csv", "text/csv", ["case,state,stage,latency_ms,not_quiet,peak_rss_bytes,max_abs,reason", ...lines, ""].join("\n"));
 });
-if (chosen.get("case") !== "") open(Number(chosen.get("case")));
+// An address names a case by its id, which it keeps in later reports; a link within the page, by its position.
+const opened = chosen.get("case");
+if (opened !== "") {
+  const at = data.details.findIndex((told) => told.id === opened);
+  open(at >= 0 ? at : Number(opened));
+}
