@@ -15,7 +15,18 @@ use crate::runtime::RawMeasure;
 
 /// The state of a step or of a case. The names are stable: they stand in JSON, JUnit and people's scripts.
 #[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
 )]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Outcome {
@@ -108,7 +119,7 @@ impl Outcome {
 }
 
 /// What a model computes with: figures of random weights are those of a small model that nobody uses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Weights {
     Random,
@@ -123,7 +134,7 @@ words!(pub Weights {
 });
 
 /// The CPU of the machine that executed a step, as far as figures depend on it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Cpu {
     pub name: String,
     /// What tells it from other CPUs of that name: the maker's numbers, caches, a digest of its flags.
@@ -191,7 +202,7 @@ impl Record {
 }
 
 /// An execution whose failure was taken for transient.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Attempt {
     pub outcome: Outcome,
     pub reason: Option<String>,

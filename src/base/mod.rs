@@ -14,6 +14,7 @@ pub mod named;
 pub mod precision;
 pub mod process;
 pub mod program;
+pub mod schema;
 pub mod shell;
 pub mod size;
 pub mod suggest;

@@ -34,7 +34,7 @@ pub const YARDSTICK: f64 = 1.25;
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Conditions {
     /// Runnable processes in the minute before, at the beginning and at the end.
     pub load: Option<[f64; 2]>,
@@ -127,7 +127,7 @@ impl Conditions {
 }
 
 /// What a GPU did while a run was timed on it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct DeviceState {
     /// Processes that computed on it before the run began.
     pub other_processes: u32,

@@ -215,11 +215,7 @@ pub struct Inventory {
 impl Inventory {
     /// The JSON Schema of the document, with a final newline.
     pub fn schema() -> String {
-        let mut schema = schemars::generate::SchemaSettings::draft2020_12()
-            .into_generator()
-            .into_root_schema_for::<Self>();
-        schema.insert("title".to_owned(), "orch devices --json".into());
-        serde_json::to_string_pretty(&schema).expect("BUG: a schema serialises") + "\n"
+        crate::base::schema::text::<Self>("orch devices --json")
     }
 }
 

@@ -8,7 +8,7 @@ use crate::runtime::generation::Decoded;
 use crate::spec::Tolerance;
 
 /// Tokens against those of PyTorch's own greedy decoding.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Generation {
     /// How many tokens were requested, in all rows.
     pub asked: u64,
@@ -32,7 +32,7 @@ pub struct Generation {
 }
 
 /// The place at which a row leaves the reference.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct OtherToken {
     pub row: u64,
     /// The number of the step, from 1.

@@ -45,7 +45,7 @@ pub enum Verdict {
 }
 
 /// The figures of a verdict, the worst over all tensors.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Numerics {
     /// What the reference is, e.g. `torch 2.13.0 cpu fp32`.
     pub reference: String,
@@ -86,7 +86,7 @@ pub struct Numerics {
 }
 
 /// What the model gives for another input.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Control {
     /// How far its outputs are from the reference, the largest difference over all tensors.
     pub differs_by: f64,
@@ -115,7 +115,7 @@ pub struct Control {
 }
 
 /// What the model gives for the same input with all weights of one layer set to zero: the layer that changes least.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Dropped {
     pub layer: String,
     pub differs_by: f64,

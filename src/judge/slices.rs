@@ -21,7 +21,7 @@ const STANDS_OUT: f64 = 100.0;
 const MARK: f64 = 1e30;
 
 /// The slices of one axis that are judged by their own magnitude.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Slices {
     pub axis: usize,
     /// How many indices the axis has, and how many of their slices are judged so.

@@ -23,7 +23,7 @@ const MOST: f64 = 1e300;
 
 /// How one output tensor lies to its reference. Differences are over the places that the reference computed, that is
 /// without its sentinels.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct TensorNumerics {
     pub shape: Vec<u64>,
     pub dtype: String,
@@ -79,7 +79,7 @@ impl TensorNumerics {
 }
 
 /// A figure over the rows of the last axis.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Rows {
     pub worst: f64,
     /// The first percentile.

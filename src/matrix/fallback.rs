@@ -27,7 +27,7 @@ pub struct Instead {
 }
 
 /// Batch sizes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Batch {
     pub asked: u64,
     pub ran: u64,

@@ -19,7 +19,7 @@ pub enum Computes {
 }
 
 /// What was requested, what it came to, and why.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct HalfChoice {
     /// What the target's row says.
     pub asked: Half,

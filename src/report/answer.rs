@@ -15,7 +15,7 @@ const MAX_NAMED: usize = 3;
 
 /// What changed since an earlier run of the same part of the same spec. Times are left out: `orch compare RUN` knows how much
 /// they vary.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Since {
     /// The name of that run in the history.
     pub run: String,
@@ -26,7 +26,7 @@ pub struct Since {
 }
 
 /// Cases that changed in the same way.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ChangedCases {
     pub kind: Kind,
     pub cases: Vec<String>,

@@ -40,7 +40,7 @@ const USED_TIMES: f64 = 1.5;
 
 words! {
     /// How a case changed, the gravest first.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "snake_case")]
     pub enum Kind {
         /// It was right, and failed.
@@ -76,7 +76,7 @@ impl Kind {
 }
 
 /// How a case stands in one report.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct State {
     pub status: Outcome,
     pub stage: Option<String>,
@@ -87,13 +87,13 @@ pub struct State {
 }
 
 /// The figures before and now: milliseconds, shares of the tolerance that are used, or bytes.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, schemars::JsonSchema)]
 pub struct Figures {
     pub base: f64,
     pub head: f64,
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Change {
     pub kind: Kind,
     pub case: String,
@@ -129,7 +129,7 @@ impl Change {
 }
 
 /// A package that is another one now, by the steps' own account.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
 pub struct Package {
     pub name: String,
     pub base: Vec<String>,
@@ -149,7 +149,7 @@ impl fmt::Display for Package {
 }
 
 /// The origin of a report.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Side {
     pub name: String,
     pub spec: String,
@@ -167,7 +167,7 @@ pub struct Side {
 }
 
 /// All that differs.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Comparison {
     pub base: Side,
     pub head: Side,

@@ -10,7 +10,7 @@ use crate::base::figures::counted;
 use crate::runtime::{Decoding, Times};
 
 /// Statistics of a case's rounds; milliseconds.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct DecodingFigures {
     /// Texts that are decoded at once.
     pub rows: u32,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::record::Outcome;
 
 /// An expectation of the spec.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Expected {
     pub status: Outcome,
     /// None: at any.

@@ -7,7 +7,7 @@ use crate::matrix::Batch;
 use crate::record::Outcome;
 
 /// Another target's run that answers for a case.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct FallbackResult {
     /// `cpu-fp32`
     pub name: String,
@@ -24,7 +24,7 @@ pub struct FallbackResult {
 }
 
 /// A run that did not do it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Tried {
     /// `cuda-fp32`
     pub name: String,

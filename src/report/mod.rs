@@ -65,7 +65,7 @@ use crate::record::{Attempt, Cpu, Numerics, Outcome, Weights};
 use crate::runtime::{Order, UseOfCpu};
 
 /// All that a report shows. Its JSON form is `orch run --json` and `matrix.json`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ReportDoc {
     pub version: u32,
     pub spec: String,
@@ -93,7 +93,7 @@ pub struct ReportDoc {
     pub backends: Vec<crate::device::Backend>,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Host {
     pub name: String,
     pub os: String,
@@ -276,7 +276,7 @@ impl CaseResult {
 }
 
 /// One cell of the matrix.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct CaseResult {
     /// The case's id: `bert:cpu-fp32`, and `bert:cpu-fp32-b4-s128` where batch and seq are not the model's own.
     pub case: String,
@@ -370,7 +370,7 @@ pub struct CaseResult {
 }
 
 /// What a conversion made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Converted {
     pub bytes: u64,
     /// The bytes of the folder that it read.
@@ -379,7 +379,7 @@ pub struct Converted {
 }
 
 /// A step that passed after failures.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct FlakyStep {
     pub step: String,
     pub reason: Option<String>,
@@ -390,7 +390,7 @@ pub struct FlakyStep {
 }
 
 /// Statistics of a case's rounds; milliseconds. Of one round nothing is known of how much processes differ.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Metrics {
     /// Median over the rounds, each of which loads once, in a process of its own.
     pub load_ms: f64,
@@ -444,7 +444,7 @@ pub struct Metrics {
 }
 
 /// One process that measured a case; milliseconds.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Round {
     /// Counted from 1.
     pub round: u32,
@@ -482,7 +482,7 @@ pub(crate) fn fixture() -> ReportDoc {
 }
 
 /// A case that the spec takes out, with its reason.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Excluded {
     /// The id that the case would have.
     pub case: String,

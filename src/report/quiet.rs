@@ -28,7 +28,7 @@ pub(super) const MARK: &str = "~";
 
 words! {
     /// Why a figure is not quiet.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "snake_case")]
     pub enum Doubt {
         "noisy" => Noisy,

@@ -26,7 +26,7 @@ pub const SHORT_MS: f64 = 2.0;
 
 words! {
     /// What of a round is compared.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "snake_case")]
     pub enum Basis {
         /// The least wall time of its samples.
@@ -46,7 +46,7 @@ impl Basis {
 }
 
 /// What is compared with other runs.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Statistic {
     pub ms: f64,
     pub basis: Basis,

@@ -6,7 +6,7 @@ use super::{CaseResult, Excluded};
 use crate::base::is_default;
 use crate::record::Outcome;
 
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Summary {
     pub steps: u32,
     pub executed: u32,
@@ -58,7 +58,9 @@ pub struct Summary {
 }
 
 /// How a run came to know what is up to date; the answer is the same on every path.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum RunPath {
     /// The specs were read, and every step was looked up.
@@ -69,7 +71,7 @@ pub enum RunPath {
 }
 
 /// A run: when it began, RFC 3339 UTC, and at which commit. How long it took is in the [`Summary`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Ran {
     pub started: String,
     /// None outside of git.
@@ -77,7 +79,7 @@ pub struct Ran {
 }
 
 /// The commit that was checked out around the spec.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Git {
     pub revision: String,
     /// The moment when it was committed, RFC 3339.

@@ -34,7 +34,7 @@ const OF_FIXED_LENGTH: &str = "orch makes this form of a model for one length on
 pub const IN_A_LOOP: &str =
     "the loop of a model of several calls its components on their whole lengths";
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Decoded {
     pub cached: bool,
     /// Why not.

@@ -246,7 +246,7 @@ pub struct RawMeasure {
 }
 
 /// What a process did while it took samples.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct UseOfCpu {
     /// How often the kernel took the CPU from the inferring thread.
     pub involuntary_switches: u64,
@@ -259,7 +259,7 @@ pub struct UseOfCpu {
 }
 
 /// The place of a round among those of all cases.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Order {
     /// The seed of the random order.
     pub seed: u64,

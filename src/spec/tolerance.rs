@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::Precision;
 
 /// How far outputs `a` may be from the reference `b`; all of it must hold (docs/specs/agreement.md).
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Tolerance {
     /// The absolute part of the bound of each value, |a − b| <= atol · scale + rtol · |b|, where scale is the typical |b|.
     pub atol: f64,

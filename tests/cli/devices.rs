@@ -84,6 +84,15 @@ pub(super) fn complaints(value: &Value, schema: &Value, root: &Value, at: &str) 
             }
         }
     }
+    if let Some(fields) = value.as_object()
+        && schema["additionalProperties"].is_object()
+        && schema["properties"].is_null()
+    {
+        for (name, field) in fields {
+            let part = &schema["additionalProperties"];
+            found.extend(complaints(field, part, root, &format!("{at}/{name}")));
+        }
+    }
     found
 }
 

@@ -55,6 +55,7 @@ mod references;
 mod rerun;
 mod runner;
 mod memo;
+mod schemas;
 mod selection;
 mod serve;
 mod serve_browser;

@@ -125,6 +125,10 @@ pub(in crate::cli) enum SchemaOf {
     Specs,
     /// `orch devices --json`
     Devices,
+    /// `orch run --json`, `orch matrix --json` and `matrix.json`
+    Run,
+    /// `orch compare --json`
+    Compare,
 }
 
 pub(super) fn dispatch(args: &Args, printer: &Printer) -> anyhow::Result<Exit> {
@@ -162,6 +166,8 @@ pub(super) fn dispatch(args: &Args, printer: &Printer) -> anyhow::Result<Exit> {
             printer.data(&match of {
                 SchemaOf::Specs => crate::spec::schema::text(),
                 SchemaOf::Devices => crate::device::Inventory::schema(),
+                SchemaOf::Run => crate::report::json::schema(),
+                SchemaOf::Compare => crate::report::json::comparison_schema(),
             });
             Ok(Exit::Success)
         }

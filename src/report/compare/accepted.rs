@@ -23,7 +23,7 @@ pub struct Acceptance {
 }
 
 /// Why a gate does not close on a change.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Accepted {
     pub reason: String,
     /// The last day (UTC). None of what the spec expects.

@@ -24,7 +24,7 @@ const SHORT: f64 = 5.0;
 const THIRD: usize = 2;
 
 /// How much the figures of one case vary from one execution to the next on one machine.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Noise {
     /// The noise as a share of the figure.
     pub share: f64,
@@ -61,7 +61,7 @@ pub(super) fn hidden(noise: Option<Noise>, old: &CaseResult, new: &CaseResult) -
 }
 
 /// What is known of a difference of times.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// Stored figures differ.
@@ -75,7 +75,7 @@ pub enum Verdict {
 }
 
 /// The rounds of both sides of a case, in the order in which they were taken.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Remeasured {
     pub base: Vec<Round>,
     pub head: Vec<Round>,
