@@ -32,6 +32,7 @@ pub static RUNTIME: Runtime = Runtime {
     server: None,
     runs_the_test: false,
     profiles: false,
+    windows: None,
     composes: false,
     // A phone is never shared: of its memory nothing is known.
     needs: |run| run.own_device(true),

@@ -49,6 +49,7 @@ pub static RUNTIME: Runtime = Runtime {
     server: None,
     runs_the_test: false,
     profiles: false,
+    windows: None,
     composes: false,
     needs: RunParams::device_needs,
     computes: by_precision,

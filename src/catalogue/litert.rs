@@ -37,6 +37,7 @@ pub static RUNTIME: Runtime = Runtime {
     server: None,
     runs_the_test: false,
     profiles: false,
+    windows: None,
     composes: false,
     needs: RunParams::device_needs,
     // Of its fp16 files only the weights are in half precision: XNNPACK widens them.

@@ -72,6 +72,7 @@ pub static RUNTIME: Runtime = Runtime {
     server: None,
     runs_the_test: false,
     profiles: true,
+    windows: Some(EnvName::Ort),
     composes: true,
     needs: RunParams::device_needs,
     computes: by_precision,

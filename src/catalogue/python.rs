@@ -48,6 +48,7 @@ pub static RUNTIME: Runtime = Runtime {
     server: Some(EnvName::Torch),
     runs_the_test: true,
     profiles: false,
+    windows: None,
     composes: true,
     needs: RunParams::device_needs,
     computes: by_precision,

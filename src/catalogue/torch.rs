@@ -45,6 +45,7 @@ pub static RUNTIME: Runtime = Runtime {
     server: None,
     runs_the_test: false,
     profiles: false,
+    windows: None,
     composes: true,
     needs: RunParams::device_needs,
     computes: by_precision,

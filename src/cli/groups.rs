@@ -24,7 +24,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "output",
         ],
     ),
-    ("Why", &["plan", "explain", "log", "profile"]),
+    ("Why", &["plan", "explain", "log", "profile", "blame"]),
     ("More", &["accept", "cache", "schema", "completions"]),
 ];
 

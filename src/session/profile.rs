@@ -1,24 +1,18 @@
 //! `orch profile`: makes what a case loads, as a run would, and asks its runtime where the time goes. The case's record stays as it is.
 
-use std::collections::BTreeSet;
-
 use anyhow::Context as _;
 
 use crate::base::Bug;
-use crate::base::figures::counted;
 use crate::event::Listener;
 use crate::exec::Bench;
 use crate::exec::alone::profile::can;
-use crate::matrix::{Facet, Query};
 use crate::plan::asks_for_software;
 use crate::report::view::stand_in_for;
 use crate::runtime::profile::Profile;
-use crate::session::{Ask, Request, Session, Settings, Tell, UsageError, usage};
+use crate::session::one_case::OneCase;
+use crate::session::{Request, Session, Settings, Tell, UsageError};
 use crate::step::Source;
 use crate::store::LaidAs;
-
-/// A case shows no more names than these.
-const NAMED: usize = 12;
 
 /// The profile of a case: what its time is spent on.
 pub struct Profiled {
@@ -38,38 +32,16 @@ impl Session {
         settings: &Settings,
         (listener, tell): (&dyn Listener, Tell<'_>),
     ) -> anyhow::Result<Profiled> {
-        let mut request = request.clone();
-        request.selection.queries.push(Query::Is {
-            facet: Facet::Case,
-            glob: case.to_owned(),
-        });
-        let mut planned = self.plan(&request, Ask::Installing(tell), tell)?;
-        let plan = &planned.project.plan;
-        let [chosen] = &plan.cases[..] else {
-            let names: Vec<_> = plan
-                .cases
-                .iter()
-                .take(NAMED)
-                .map(|planned| planned.case.id())
-                .collect();
-            let count = counted(plan.cases.len(), "case");
-            let names = names.join("`, `");
-            usage!("`{case}` matches {count}: name one, such as `{names}`");
-        };
-        let run = plan.step(chosen.run).clone();
-        let name = chosen.case.id();
+        let OneCase {
+            planned, name, run, ..
+        } = self.one_case(request, case, tell)?;
+        let run = planned.project.plan.step(run).clone();
         can(&run).map_err(|why| UsageError(format!("`{name}` cannot be profiled: {why}")))?;
         let loads = run.inputs.iter().find(|(label, _)| &**label == "artefact");
         let Some((_, Source::Step(made_by))) = loads else {
             anyhow::bail!(Bug::new(format!("{name} loads nothing")))
         };
-        let made_by = *made_by;
-        planned.options.wanted = Some(BTreeSet::from([made_by]));
-        planned.has_pages = false;
-        let ended = self.run(planned, settings, listener, &|_| {})?;
-        let tree = ended.finished.results[made_by.0 as usize]
-            .output()
-            .context("what the case loads could not be made\n  hint: `orch run --case` says why")?;
+        let [tree] = self.made(planned, [*made_by], settings, listener)?;
         for requirement in (run.run().runtime.requires)(run.run()) {
             self.provision.ensure(requirement, tell)?;
         }

@@ -6,6 +6,7 @@ mod answer;
 mod auto;
 mod bench;
 mod bfloat16;
+mod blame;
 mod cache_ci;
 mod cache_gc;
 mod cache_pack;

@@ -220,6 +220,9 @@ const NO_OUTPUT: &[&str] = &[
     // They show what a device computes in, which decides which cases there are.
     "src/runtime/half.rs",
     "python/orch_py/ops/half.py",
+    // `orch blame` asks for it, and no step does.
+    "python/orch_py/ops/blame.py",
+    "python/orch_py/blame/",
     // It derives small configs for specs, and no step calls it.
     "python/orch_py/zoo/",
     // It only spares each job what all of them work out alike.

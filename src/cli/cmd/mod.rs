@@ -2,6 +2,7 @@
 
 mod accept;
 mod bench;
+mod blame;
 mod cache;
 mod capabilities;
 mod compare;
@@ -51,6 +52,8 @@ pub(in crate::cli) enum Command {
     Log(log::LogArgs),
     /// Show where a case spends its time: operators, by the runtime's own counters
     Profile(profile::ProfileArgs),
+    /// Find out what makes a case wrong: the exported file, or which nodes in which optimiser of the runtime
+    Blame(blame::BlameArgs),
     /// List the hardware and runtimes of this machine
     Devices(devices::DevicesArgs),
     /// List what is missing on this machine, and the command that fixes it
@@ -171,6 +174,7 @@ pub(super) fn dispatch(args: &Args, printer: &Printer) -> anyhow::Result<Exit> {
             });
             Ok(Exit::Success)
         }
+        Command::Blame(asked) => blame::blame(args, asked, printer),
         Command::Profile(asked) => profile::profile(args, asked, printer),
         Command::Init(init) => init::init(args, init, printer),
         Command::Add(add) => init::add(args, add, printer),

@@ -1,0 +1,90 @@
+"""Which optimiser of ONNX Runtime makes a window wrong: the level from which on it is, then names by halving."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+import onnxruntime
+
+# Levels, each with those before it.
+LEVELS = {"basic": "ORT_ENABLE_BASIC", "extended": "ORT_ENABLE_EXTENDED", "layout": "ORT_ENABLE_ALL"}
+
+# Rules of the rule-based transformers, whose names no log has.
+RULES = (
+    "EliminateIdentity",
+    "EliminateSlice",
+    "EliminateDropout",
+    "UnsqueezeElimination",
+    "ExpandElimination",
+    "CastElimination",
+    "NoopElimination",
+    "PreShapeNodeElimination",
+    "DivMulFusion",
+    "FuseReluClip",
+    "GemmSumFusion",
+    "GemmTransposeFusion",
+    "NotWhereFusion",
+    "ConvAddFusion",
+    "ConvMulFusion",
+    "ConvBNFusion",
+    "Pad_Fusion",
+    "MatMul_BatchNormalization_Fusion",
+    "LabelEncoderFusion",
+)
+_MODIFIED = re.compile(r"GraphTransformer (\S+) modified: 1")
+
+
+@dataclass(frozen=True)
+class Pass:
+    """The optimiser without which a window is right, and the first level at which it is wrong."""
+
+    level: str
+    # None where no single one of those that can be switched off makes the difference.
+    name: str | None
+
+
+def guilty(model: onnx.ModelProto, is_wrong_without: Callable[[str, Sequence[str]], bool], folder: Path) -> Pass | None:
+    """The pass that makes the window wrong; None where it is wrong at no level. `is_wrong_without` runs the window at a
+    level, and without some optimisers. `folder`: where a file may be written for a moment."""
+    level = next((name for name, level in LEVELS.items() if is_wrong_without(level, ())), None)
+    if level is None:
+        return None
+    ask = LEVELS[level]
+    # A rule is more telling than the transformer that applies all of them.
+    names = next(
+        (names for names in (list(RULES), _that_ran(model, ask, folder)) if not is_wrong_without(ask, names)), []
+    )
+    if not names:
+        return Pass(level, None)
+    while len(names) > 1:
+        middle = len(names) // 2
+        halves = (names[:middle], names[middle:])
+        mending = next((half for half in halves if not is_wrong_without(ask, half)), None)
+        if mending is None:
+            return Pass(level, None)
+        names = mending
+    return Pass(level, names[0])
+
+
+def _that_ran(model: onnx.ModelProto, level: str, folder: Path) -> list[str]:
+    """The transformers that changed the window, by ONNX Runtime's log, which it writes to the process's stderr."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 0
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
+    kept = os.dup(2)
+    path = folder / "passes.log"
+    with path.open("wb") as log:
+        os.dup2(log.fileno(), 2)
+        try:
+            onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+    text = path.read_text("utf-8", "replace")
+    path.unlink()
+    return list(dict.fromkeys(_MODIFIED.findall(text)))

@@ -1,0 +1,156 @@
+"""What is to blame for a wrong case: the search, windows, the pass, and the whole op on small graphs."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from orch_py.blame.search import Search
+from orch_py.worker import trees
+from orch_py.worker.protocol import Job
+
+MODULES = ("onnx", "onnxruntime", "safetensors")
+
+
+class Searching(unittest.TestCase):
+    def found(self, total: int, *faults: set[int]) -> tuple[list[int] | None, int]:
+        search = Search(lambda nodes: any(fault <= set(nodes) for fault in faults))
+        return search.smallest(range(total)), search.tries
+
+    def test_one_node_is_found_by_halving(self) -> None:
+        for place in (0, 1, 63, 127):
+            nodes, tries = self.found(128, {place})
+            self.assertEqual(nodes, [place])
+            self.assertLess(tries, 20)
+
+    def test_nodes_that_are_wrong_together_are_found_wherever_they_stand(self) -> None:
+        for fault in ({63, 64}, {3, 40}, {0, 127}, {10, 11, 12}, {20, 60, 100}):
+            self.assertEqual(self.found(128, fault)[0], sorted(fault))
+
+    def test_a_right_graph_has_no_window(self) -> None:
+        self.assertEqual(self.found(50), (None, 1))
+
+    def test_further_places_are_found_before_and_behind(self) -> None:
+        faults = [{5}, {40, 41}, {90}]
+        search = Search(lambda nodes: any(fault <= set(nodes) for fault in faults))
+        first = search.smallest(range(100))
+        self.assertIsNotNone(first)
+        assert first is not None
+        self.assertEqual(sorted([first, *search.others(100, first)]), [[5], [40, 41], [90]])
+
+    def test_no_set_of_nodes_is_tried_twice(self) -> None:
+        asked: list[Sequence[int]] = []
+
+        def is_wrong(nodes: Sequence[int]) -> bool:
+            asked.append(tuple(nodes))
+            return {7, 30} <= set(nodes)
+
+        Search(is_wrong).smallest(range(64))
+        self.assertEqual(len(asked), len(set(asked)))
+
+
+@unittest.skipUnless(all(importlib.util.find_spec(name) for name in MODULES), "onnxruntime is not installed")
+class Blaming(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def model(self, pads: bool) -> Any:
+        """Relu, then a padding with 0 that ONNX Runtime merges into the MaxPool behind it, then a sum."""
+        from onnx import TensorProto, helper, numpy_helper
+
+        nodes = [helper.make_node("Sub", ["x", "shift"], ["a"], "first")]
+        pooled = "a"
+        if pads:
+            nodes.append(helper.make_node("Pad", ["a", "pads"], ["padded"], "pad"))
+            pooled = "padded"
+        nodes += [
+            helper.make_node("MaxPool", [pooled], ["pooled"], "pool", kernel_shape=[3, 3], strides=[2, 2]),
+            helper.make_node("Mul", ["pooled", "shift"], ["y"], "last"),
+        ]
+        weights = [
+            numpy_helper.from_array(np.array([3.0], np.float32), "shift"),
+            numpy_helper.from_array(np.array([0, 0, 1, 1, 0, 0, 1, 1], np.int64), "pads"),
+        ]
+        graph = helper.make_graph(
+            nodes,
+            "g",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2, 9, 9])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+            weights,
+        )
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+    def blamed(self, model: Any, reference: np.ndarray | None = None) -> dict[str, Any]:
+        import onnx
+
+        from orch_py.blame.windows import Graph
+        from orch_py.ops import blame
+
+        artefact, right, out = (self.folder / name for name in ("artefact", "reference", "out"))
+        for folder in (artefact, right, out):
+            folder.mkdir()
+        onnx.save(model, artefact / "model.onnx")
+        inputs = {"x": np.random.default_rng(0).standard_normal((1, 2, 9, 9)).astype(np.float32)}
+        trees.write_tensors(artefact, trees.INPUTS, inputs)
+        outputs = {"y": Graph(model, inputs).values["y"] if reference is None else reference}
+        trees.write_tensors(right, trees.REFERENCE, outputs)
+        blame.run(Job({}, {"artefact": artefact, "reference": right}, out, lambda _: None))
+        finding: dict[str, Any] = json.loads((out / blame.FINDING).read_text("utf-8"))
+        return finding
+
+    def test_a_fusion_is_found_by_its_nodes_and_its_name_and_proven(self) -> None:
+        finding = self.blamed(self.model(pads=True))
+        self.assertEqual(finding["verdict"], "runtime")
+        self.assertEqual([node["name"] for node in finding["nodes"]], ["pad", "pool"])
+        self.assertEqual(finding["pass"], {"level": "basic", "name": "Pad_Fusion"})
+        self.assertAlmostEqual(finding["injected"], finding["observed"], places=5)
+        self.assertIn("| Pad_Fusion | Pad>MaxPool | float32", finding["signature"])
+        self.assertIsNone(finding["file_is_wrong"])
+
+        repro = self.folder / "out" / "repro"
+        shown = subprocess.run([sys.executable, "run.py"], cwd=repro, capture_output=True, text=True, check=False)
+        self.assertEqual(shown.returncode, 1, shown.stdout + shown.stderr)
+        self.assertIn("Pad, MaxPool", (repro / "README.md").read_text("utf-8"))
+
+    def test_what_is_right_is_blamed_on_nobody(self) -> None:
+        finding = self.blamed(self.model(pads=False))
+        self.assertEqual(finding["verdict"], "not_reproduced")
+        self.assertFalse((self.folder / "out" / "repro").exists())
+
+    def test_a_file_that_is_wrong_node_by_node_is_the_exporters(self) -> None:
+        finding = self.blamed(self.model(pads=False), np.zeros((1, 2, 4, 4), np.float32))
+        self.assertEqual(finding["verdict"], "file")
+        self.assertIn("`y`", finding["file_is_wrong"])
+
+    def test_what_depends_on_no_input_is_a_constant_of_a_window(self) -> None:
+        from onnx import helper
+
+        from orch_py.blame.windows import Graph, open_session, run
+
+        model = self.model(pads=True)
+        # The pads are computed, from constants alone.
+        model.graph.node.insert(0, helper.make_node("Abs", ["pads"], ["absolute"], "abs"))
+        next(node for node in model.graph.node if node.name == "pad").input[1] = "absolute"
+        graph = Graph(model, {"x": np.ones((1, 2, 9, 9), np.float32)})
+        window = graph.window([2, 3])
+        assert window is not None
+        self.assertEqual(list(window.feeds), ["a"])
+        self.assertEqual([tensor.name for tensor in window.model.graph.initializer], ["absolute"])
+        ours = run(open_session(window.model, optimised=False), window.feeds)
+        np.testing.assert_array_equal(ours["pooled"], window.expected["pooled"])
+        self.assertIsNone(graph.window([0]), "nothing is to be fed")
+
+
+if __name__ == "__main__":
+    unittest.main()

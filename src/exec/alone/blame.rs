@@ -1,0 +1,188 @@
+//! Asks what makes a case wrong: the exporter, or which nodes in which pass of the runtime.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, ensure};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::base::Bug;
+use crate::catalogue::{Places, Worker, WorkerCall};
+use crate::exec::alone::Bench;
+use crate::record::Outcome;
+use crate::spec::Tolerance;
+use crate::step::Step;
+use crate::toolchain::EnvName;
+
+/// The name of the op, and of the file in which it leaves what it found.
+const OP: &str = "blame";
+const FINDING: &str = "finding.json";
+const REPRO: &str = "repro";
+
+/// What is to blame for a wrong case.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    pub verdict: Verdict,
+    /// The runtime and its version, e.g. `onnxruntime` `1.31.1`.
+    pub runtime: String,
+    pub version: String,
+    pub nodes_in_graph: usize,
+    /// The file of the inputs that show it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<String>,
+    /// How the exported file, computed node by node without optimisers, differs from the reference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_is_wrong: Option<String>,
+    /// The nodes of the smallest window that is wrong.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<Node>,
+    /// The operators of all such windows, in the order of the graph.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub difference: Option<Difference>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pass: Option<Pass>,
+    /// The largest absolute error of the model's outputs,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed: Option<f64>,
+    /// and what it is if only these windows are wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub injected: Option<f64>,
+    /// How many windows were tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tries: Option<u32>,
+    /// What cases with the same cause have in common.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The runtime computes some nodes wrongly.
+    Runtime,
+    /// The exported file is wrong, whoever computes it.
+    File,
+    /// The runtime gives other outputs each time.
+    Varies,
+    /// The whole graph is wrong, and no part of it is when it is fed with right values.
+    NoWindow,
+    /// Nothing is wrong by these inputs.
+    NotReproduced,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// Its place in the graph.
+    pub place: usize,
+    pub operator: String,
+    pub name: String,
+    pub outputs: Vec<String>,
+}
+
+/// How an output differs from the right one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Difference {
+    pub output: String,
+    pub max_abs: Option<f64>,
+    /// The largest ratio to the bound of a value.
+    pub ratio: f64,
+    pub why: String,
+}
+
+/// A pass of a runtime.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pass {
+    /// The first level of optimisation at which it is at work.
+    pub level: String,
+    /// None where no single one that can be switched off makes the difference.
+    pub name: Option<String>,
+}
+
+impl Finding {
+    /// Whether the windows explain what was observed: put into a right run, their values make its outputs as wrong.
+    pub fn is_proven(&self) -> bool {
+        self.observed
+            .zip(self.injected)
+            .is_some_and(|(observed, injected)| (0.5..=2.0).contains(&(injected / observed)))
+    }
+}
+
+/// The environment that finds out what is wrong with a run, or why none can.
+pub fn environment(run: &Step) -> Result<EnvName, String> {
+    let params = run.run();
+    let runtime = params.runtime;
+    let backend = params.backend;
+    runtime.windows.filter(|_| backend.is_host).ok_or_else(|| {
+        format!(
+            "orch cuts no windows for `{}` on {} yet",
+            runtime.name, backend.name
+        )
+    })
+}
+
+impl Bench<'_> {
+    /// Finds out what makes a run wrong. `artefact` is what it loads, `reference` the tree with the right outputs. Gives the
+    /// finding, and the folder that shows it without orch where there is one.
+    pub fn blame(
+        &self,
+        run: &Step,
+        env: EnvName,
+        (artefact, reference): (&Path, &Path),
+        tolerance: &Tolerance,
+    ) -> anyhow::Result<(Finding, Option<PathBuf>)> {
+        let [out, scratch] = self.folders(["out", "work"])?;
+        let inputs = [("artefact", artefact), ("reference", reference)];
+        let places = Places {
+            inputs: BTreeMap::from(inputs.map(|(name, path)| (name.to_owned(), path.to_owned()))),
+            out: out.clone(),
+            scratch,
+            ..Places::default()
+        };
+        let call = WorkerCall::of(Worker::Python(env), OP, &json!({"tolerance": tolerance}));
+        let judged = self.perform(&call, places, run.run(), run.timeout_seconds)?;
+        let reason = judged
+            .reason
+            .unwrap_or_else(|| "no reason was given".to_owned());
+        ensure!(
+            judged.outcome == Outcome::Pass,
+            "{}: {reason}",
+            judged.outcome.label()
+        );
+        let left = || Bug::new("a worker that succeeded left no finding");
+        let text = std::fs::read(out.join(FINDING)).with_context(left)?;
+        let finding = serde_json::from_slice(&text).with_context(left)?;
+        let repro = out.join(REPRO);
+        Ok((finding, repro.is_dir().then_some(repro)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_proven_by_what_its_values_do_to_the_outputs() {
+        let finding = |observed, injected| Finding {
+            verdict: Verdict::Runtime,
+            runtime: "r".into(),
+            version: "1".into(),
+            nodes_in_graph: 3,
+            inputs: None,
+            file_is_wrong: None,
+            nodes: vec![],
+            places: vec![],
+            difference: None,
+            pass: None,
+            observed: Some(observed),
+            injected,
+            tries: None,
+            signature: None,
+        };
+        assert!(finding(0.0165, Some(0.0164)).is_proven());
+        assert!(!finding(0.0165, Some(1e-7)).is_proven());
+        assert!(!finding(0.0165, None).is_proven());
+    }
+}

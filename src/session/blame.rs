@@ -1,0 +1,100 @@
+//! `orch blame`: makes what a case loads, as a run would, and asks what makes it wrong. The case's record stays as it is.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+use crate::base::{Bug, fs as bfs};
+use crate::event::Listener;
+use crate::exec::Bench;
+use crate::exec::alone::blame::environment;
+use crate::session::one_case::OneCase;
+use crate::session::{Request, Session, Settings, Tell, UsageError};
+use crate::step::{JudgeParams, Requirement, Source, Step};
+use crate::store::LaidAs;
+
+pub use crate::exec::alone::blame::{Finding, Verdict};
+
+/// The folder of what shows the faults, in that for generated tests and pages.
+const FOLDER: &str = "blame";
+
+/// What is to blame for a case.
+pub struct Blamed {
+    pub case: String,
+    pub finding: Finding,
+    /// The folder that shows it without orch, where there is one.
+    pub repro: Option<PathBuf>,
+}
+
+impl Session {
+    /// Finds out what makes the one case wrong that `case` matches.
+    pub fn blame(
+        &self,
+        request: &Request,
+        case: &str,
+        settings: &Settings,
+        (listener, tell): (&dyn Listener, Tell<'_>),
+    ) -> anyhow::Result<Blamed> {
+        let OneCase {
+            planned,
+            name,
+            run,
+            judge,
+        } = self.one_case(request, case, tell)?;
+        let plan = &planned.project.plan;
+        let run = plan.step(run).clone();
+        let env = environment(&run)
+            .map_err(|why| UsageError(format!("nothing can be found out about `{name}`: {why}")))?;
+        let judge = plan.step(judge);
+        let JudgeParams { tolerance, .. } = judge.params.parse()?;
+        let made_by = |step: &Step, label: &str| {
+            step.inputs.iter().find_map(|(name, source)| match source {
+                Source::Step(id) if &**name == label => Some(*id),
+                _ => None,
+            })
+        };
+        let missing = || Bug::new(format!("{name} has no such input"));
+        let artefact = made_by(&run, "artefact").with_context(missing)?;
+        let reference = made_by(judge, "model").with_context(missing)?;
+        let trees = self.made(planned, [artefact, reference], settings, listener)?;
+        self.provision.ensure(Requirement::Env(env), tell)?;
+        let scratch = self.store.scratch()?;
+        let [artefact, reference] = ["artefact", "reference"].map(|folder| scratch.dir(folder));
+        let artefact = artefact?;
+        let reference = reference?;
+        for (tree, folder) in trees.iter().zip([&artefact, &reference]) {
+            self.store.lay_out(tree, folder, LaidAs::Copies)?;
+        }
+        let folder = scratch.dir("blame")?;
+        let bench = Bench {
+            provision: &self.provision,
+            inventory: self.inventory(),
+            cancel: &self.cancel,
+            scratch: &folder,
+        };
+        tell(&format!("{name}: looking for the part that is wrong"));
+        let (finding, made) = bench
+            .blame(&run, env, (&artefact, &reference), &tolerance)
+            .with_context(|| format!("nothing was found out about `{name}`"))?;
+        let repro = made
+            .map(|made| hand_out(&made, &settings.out_dir, &name))
+            .transpose()?;
+        Ok(Blamed {
+            case: name,
+            finding,
+            repro,
+        })
+    }
+}
+
+/// Copies the files to a folder that the user finds; those of an earlier time are replaced.
+fn hand_out(made: &Path, out_dir: &Path, case: &str) -> anyhow::Result<PathBuf> {
+    let to = out_dir.join(FOLDER).join(case.replace([':', '/'], "_"));
+    std::fs::create_dir_all(&to).with_context(|| format!("failed to make `{}`", to.display()))?;
+    for name in bfs::files_below(made)? {
+        let content = std::fs::read(made.join(&name))?;
+        bfs::write_atomic(&to.join(&name), &content)
+            .with_context(|| format!("failed to write `{}`", to.join(&name).display()))?;
+    }
+    Ok(to)
+}
