@@ -396,12 +396,17 @@ mod tests {
             max_seconds: 60.0,
             timeout_seconds: None,
         };
-        let (_, (), timings) = run(Some(&params), || Ok(()), |(): &mut ()| Ok(())).unwrap();
-        let timings = timings.times.unwrap();
-        assert_eq!(
-            (timings.warmup_ms.len(), timings.samples_ms.len()),
-            (0, ENOUGH as usize)
-        );
+        let taken = || {
+            let (_, (), timings) = run(Some(&params), || Ok(()), |(): &mut ()| Ok(())).unwrap();
+            let timings = timings.times.unwrap();
+            assert_eq!(timings.warmup_ms.len(), 0);
+            timings.samples_ms.len()
+        };
+        // On a busy machine another process may hold the processor for a whole moment.
+        let most = (0..20)
+            .map(|_| taken())
+            .find(|count| *count >= ENOUGH as usize);
+        assert_eq!(most, Some(ENOUGH as usize));
     }
 
     #[test]
