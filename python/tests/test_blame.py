@@ -113,7 +113,7 @@ class Blaming(unittest.TestCase):
         finding = self.blamed(self.model(pads=True))
         self.assertEqual(finding["verdict"], "runtime")
         self.assertEqual([node["name"] for node in finding["nodes"]], ["pad", "pool"])
-        self.assertEqual(finding["pass"], {"level": "basic", "name": "Pad_Fusion"})
+        self.assertEqual(finding["pass"], {"stage": "graph optimisation from level basic on", "name": "Pad_Fusion"})
         self.assertAlmostEqual(finding["injected"], finding["observed"], places=5)
         self.assertIn("| Pad_Fusion | Pad>MaxPool | float32", finding["signature"])
         self.assertIsNone(finding["file_is_wrong"])
@@ -149,7 +149,9 @@ class Blaming(unittest.TestCase):
         self.assertEqual([tensor.name for tensor in window.model.graph.initializer], ["absolute"])
         ours = run(open_session(window.model, optimised=False), window.feeds)
         np.testing.assert_array_equal(ours["pooled"], window.expected["pooled"])
-        self.assertIsNone(graph.window([0]), "nothing is to be fed")
+        alone = graph.window([0])
+        assert alone is not None
+        self.assertEqual(list(alone.feeds), ["pads"], "else the runtime would fold it away")
 
 
 if __name__ == "__main__":

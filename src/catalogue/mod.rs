@@ -79,7 +79,7 @@ pub struct Runtime {
     pub runs_the_test: bool,
     /// Whether its worker can tell what each operator takes.
     pub profiles: bool,
-    /// The environment in which `orch blame` cuts its graphs and runs windows of them on the CPU; None where it cannot.
+    /// The environment in which `orch blame` runs windows of its graphs on the CPU; None where it cannot.
     pub windows: Option<EnvName>,
     /// Whether it can hold several models at once and run the loop that calls them.
     pub composes: bool,

@@ -37,7 +37,7 @@ pub static RUNTIME: Runtime = Runtime {
     server: None,
     runs_the_test: false,
     profiles: true,
-    windows: None,
+    windows: Some(EnvName::Openvino),
     composes: true,
     needs: |run| {
         // AUTO, HETERO and MULTI put parts on the CPU as they see fit.

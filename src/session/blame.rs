@@ -7,14 +7,16 @@ use anyhow::Context as _;
 use crate::base::{Bug, fs as bfs};
 use crate::event::Listener;
 use crate::exec::Bench;
-use crate::exec::alone::blame::environment;
+use crate::exec::alone::blame::{CUTTER, environment};
 use crate::session::one_case::OneCase;
 use crate::session::{Request, Session, Settings, Tell, UsageError};
-use crate::step::{JudgeParams, Requirement, Source, Step};
+use crate::step::{JudgeParams, Requirement, Source, Step, StepId};
 use crate::store::LaidAs;
 
-pub use crate::exec::alone::blame::{Finding, Verdict};
+pub use crate::exec::alone::blame::{Finding, Pass, Verdict};
 
+/// The file of a graph in its tree.
+const GRAPH: &str = "model.onnx";
 /// The folder of what shows the faults, in that for generated tests and pages.
 const FOLDER: &str = "blame";
 
@@ -55,15 +57,30 @@ impl Session {
         };
         let missing = || Bug::new(format!("{name} has no such input"));
         let artefact = made_by(&run, "artefact").with_context(missing)?;
+        let source = source_of(plan.step(artefact)).unwrap_or(artefact);
         let reference = made_by(judge, "model").with_context(missing)?;
-        let trees = self.made(planned, [artefact, reference], settings, listener)?;
-        self.provision.ensure(Requirement::Env(env), tell)?;
+        let [artefact, source, right] =
+            self.made(planned, [artefact, source, reference], settings, listener)?;
+        // What is loaded is the file itself, or was converted from it.
+        let mut graph = None;
+        for tree in [artefact, source] {
+            let files = self.store.manifest(&tree)?.files;
+            if graph.is_none() && files.iter().any(|file| &*file.path == GRAPH) {
+                graph = Some(tree);
+            }
+        }
+        let graph = graph.ok_or_else(|| {
+            UsageError(format!(
+                "nothing can be found out about `{name}`: what it loads is made of no ONNX file"
+            ))
+        })?;
+        for needed in [CUTTER, env] {
+            self.provision.ensure(Requirement::Env(needed), tell)?;
+        }
         let scratch = self.store.scratch()?;
-        let [artefact, reference] = ["artefact", "reference"].map(|folder| scratch.dir(folder));
-        let artefact = artefact?;
-        let reference = reference?;
-        for (tree, folder) in trees.iter().zip([&artefact, &reference]) {
-            self.store.lay_out(tree, folder, LaidAs::Copies)?;
+        let [graph_folder, reference] = [scratch.dir("graph")?, scratch.dir("reference")?];
+        for (tree, folder) in [(graph, &graph_folder), (right, &reference)] {
+            self.store.lay_out(&tree, folder, LaidAs::Copies)?;
         }
         let folder = scratch.dir("blame")?;
         let bench = Bench {
@@ -74,7 +91,7 @@ impl Session {
         };
         tell(&format!("{name}: looking for the part that is wrong"));
         let (finding, made) = bench
-            .blame(&run, env, (&artefact, &reference), &tolerance)
+            .blame(&run, env, (&graph_folder, &reference), &tolerance)
             .with_context(|| format!("nothing was found out about `{name}`"))?;
         let repro = made
             .map(|made| hand_out(&made, &settings.out_dir, &name))
@@ -85,6 +102,15 @@ impl Session {
             repro,
         })
     }
+}
+
+/// The step whose output another one converts.
+fn source_of(step: &Step) -> Option<StepId> {
+    let mut sources = step.inputs.iter();
+    sources.find_map(|(_, source)| match source {
+        Source::Step(id) => Some(*id),
+        Source::File(_) => None,
+    })
 }
 
 /// Copies the files to a folder that the user finds; those of an earlier time are replaced.

@@ -1,7 +1,7 @@
 //! `orch blame`: what makes a case wrong, by the real runtime.
 
 use crate::onnx::{RIGHT, expected};
-use crate::ready_onnx::sandbox;
+use crate::ready_onnx::{SPEC, sandbox};
 
 #[test]
 fn a_right_case_is_blamed_on_nobody_and_a_wrong_file_is_named() {
@@ -9,13 +9,16 @@ fn a_right_case_is_blamed_on_nobody_and_a_wrong_file_is_named() {
     sandbox.run(["run", "specs/all.yaml"]).success();
     let held = ["report", "specs/all.yaml", "--format", "json"];
     let before = sandbox.run(held).success().json()["cases"].clone();
-    let right = sandbox
-        .run(["blame", "linear:cpu-fp32", "--json"])
-        .success()
-        .json();
-    assert_eq!(right["case"], "linear:cpu-fp32");
-    assert_eq!(right["finding"]["verdict"], "not_reproduced", "{right:#}");
-    assert!(right["repro"].is_null());
+    for (case, runtime) in [
+        ("linear:cpu-fp32", "onnxruntime"),
+        ("linear:openvino-fp32", "openvino"),
+    ] {
+        let right = sandbox.run(["blame", case, "--json"]).success().json();
+        assert_eq!(right["case"], case);
+        assert_eq!(right["finding"]["runtime"], runtime);
+        assert_eq!(right["finding"]["verdict"], "not_reproduced", "{right:#}");
+        assert!(right["repro"].is_null());
+    }
     assert_eq!(sandbox.run(held).success().json()["cases"], before);
 
     sandbox.write("models/expected/output_0.pb", expected([41.5, 51.5, 60.]));
@@ -29,10 +32,13 @@ fn a_right_case_is_blamed_on_nobody_and_a_wrong_file_is_named() {
 #[test]
 fn what_cannot_be_looked_into_is_a_mistake_with_a_reason() {
     let sandbox = sandbox(RIGHT);
+    let spec = SPEC.replace("precisions: [fp32]", "precisions: [fp16]");
+    assert_ne!(spec, SPEC);
+    sandbox.write("half.yaml", spec);
     sandbox
-        .run(["blame", "linear:openvino-fp32"])
+        .run(["blame", "linear:openvino-fp16", "half.yaml"])
         .code(2)
-        .stderr_has("orch cuts no windows for `openvino`");
+        .stderr_has("orch cuts windows for `openvino` in fp32 alone, and this case has fp16");
     sandbox
         .run(["blame", "linear*"])
         .code(2)

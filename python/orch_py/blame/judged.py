@@ -26,8 +26,9 @@ def difference(ours: Tensors, expected: Tensors) -> dict[str, Any] | None:
         found = judge.tensor_verdict(ours[name], reference, bounds)
         if not found["wrong"]:
             continue
-        ratio = found["worst"] if found["worst"] is not None else float("inf")
-        if worst is None or ratio > worst["ratio"]:
+        # Another shape has no ratio, and is worse than any.
+        ratio = found["worst"]
+        if worst is None or ratio is None or (worst["ratio"] is not None and ratio > worst["ratio"]):
             worst = {"output": name, "max_abs": found["max_abs"], "ratio": ratio, "why": found["wrong"]}
     return worst
 

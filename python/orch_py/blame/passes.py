@@ -41,9 +41,10 @@ _MODIFIED = re.compile(r"GraphTransformer (\S+) modified: 1")
 
 @dataclass(frozen=True)
 class Pass:
-    """The optimiser without which a window is right, and the first level at which it is wrong."""
+    """What makes a window wrong: a stage of the runtime, and a pass of it without which the window is right."""
 
-    level: str
+    # `graph optimisation from level basic on`, `front end`, `CPU plugin`.
+    stage: str
     # None where no single one of those that can be switched off makes the difference.
     name: str | None
 
@@ -60,15 +61,19 @@ def guilty(model: onnx.ModelProto, is_wrong_without: Callable[[str, Sequence[str
         (names for names in (list(RULES), _that_ran(model, ask, folder)) if not is_wrong_without(ask, names)), []
     )
     if not names:
-        return Pass(level, None)
+        return Pass(_stage(level), None)
     while len(names) > 1:
         middle = len(names) // 2
         halves = (names[:middle], names[middle:])
         mending = next((half for half in halves if not is_wrong_without(ask, half)), None)
         if mending is None:
-            return Pass(level, None)
+            return Pass(_stage(level), None)
         names = mending
-    return Pass(level, names[0])
+    return Pass(_stage(level), names[0])
+
+
+def _stage(level: str) -> str:
+    return f"graph optimisation from level {level} on"
 
 
 def _that_ran(model: onnx.ModelProto, level: str, folder: Path) -> list[str]:

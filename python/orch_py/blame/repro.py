@@ -11,7 +11,7 @@ import onnx
 
 from orch_py.blame.windows import Window
 
-RUN = '''"""Runs model.onnx in ONNX Runtime with all optimisations and without any, and compares with expected.npz."""
+RUN_ONNXRUNTIME = '''"""Runs model.onnx with and without optimisations, and compares with expected.npz."""
 
 import sys
 
@@ -35,6 +35,27 @@ for level in ("ORT_ENABLE_ALL", "ORT_DISABLE_ALL"):
 sys.exit(1 if worst["ORT_ENABLE_ALL"] > 10 * worst["ORT_DISABLE_ALL"] + 1e-12 else 0)
 '''
 
+RUN_OPENVINO = '''"""Runs model.onnx in OpenVINO on the CPU, and compares with expected.npz, which ONNX Runtime gave."""
+
+import sys
+
+import numpy as np
+import openvino
+
+inputs = dict(np.load("inputs.npz"))
+expected = dict(np.load("expected.npz"))
+print("openvino", openvino.get_version())
+model = openvino.convert_model("model.onnx")
+compiled = openvino.compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+outputs = compiled(inputs)
+is_wrong = False
+for name, value in expected.items():
+    off = np.abs(outputs[name].astype(np.float64) - value.astype(np.float64))
+    is_wrong |= bool((off > 1e-4 * (np.abs(value) + np.sqrt(np.mean(value.astype(np.float64) ** 2)))).any())
+    print(f"{name}: largest difference {off.max(initial=0.0):.3g}, largest value {np.abs(value).max(initial=0):.3g}")
+sys.exit(1 if is_wrong else 0)
+'''
+
 
 def write(folder: Path, window: Window, finding: dict[str, Any]) -> None:
     """Writes the folder, which is made."""
@@ -42,34 +63,57 @@ def write(folder: Path, window: Window, finding: dict[str, Any]) -> None:
     onnx.save(window.model, folder / "model.onnx")
     np.savez(folder / "inputs.npz", **window.feeds)  # type: ignore[arg-type]  # numpy takes any name.
     np.savez(folder / "expected.npz", **window.expected)  # type: ignore[arg-type]
-    (folder / "run.py").write_text(RUN, "utf-8")
+    is_openvino = finding["runtime"] == "openvino"
+    (folder / "run.py").write_text(RUN_OPENVINO if is_openvino else RUN_ONNXRUNTIME, "utf-8")
     (folder / "README.md").write_text(_readme(window, finding), "utf-8")
 
 
 def _readme(window: Window, finding: dict[str, Any]) -> str:
-    """The text of a report in the form in which ONNX Runtime's issues ask for it."""
+    """The text of a report in the form in which the runtimes' issues ask for it."""
     operators = ", ".join(node.op_type for node in window.model.graph.node)
-    difference = finding["difference"]
-    optimiser = finding["pass"] or {}
-    told = f"`{optimiser['name']}`" if optimiser.get("name") else "no single optimiser that can be switched off"
     opsets = ", ".join(f"{each.domain or 'ai.onnx'} {each.version}" for each in window.model.opset_import)
-    return f"""# Wrong outputs of {operators} with graph optimisation
+    title, issue, runtime = _openvino(finding) if finding["runtime"] == "openvino" else _onnxruntime(finding)
+    return f"""# {title.format(operators)}
 
 ## Describe the issue
 
-With optimisation level `{optimiser.get("level", "all")}` and above, the output `{difference["output"]}` is wrong:
-{difference["why"]}. Without graph optimisation it is right. The difference is made by {told}.
+{issue}
 
 ## To reproduce
 
     python run.py
 
 `model.onnx` has {len(window.model.graph.node)} nodes ({operators}), `inputs.npz` its inputs, and `expected.npz` the
-outputs without optimisation. `run.py` prints the differences at both levels, and ends with 1 if they are unlike.
+outputs of ONNX Runtime without optimisation. `run.py` prints the differences, and ends with 1 while they are large.
 
 ## System
 
-- ONNX Runtime {finding["version"]}, CPU execution provider, Python API
+- {runtime}
 - {platform.system()} {platform.machine()}, Python {platform.python_version()}
 - opsets: {opsets}
 """
+
+
+def _onnxruntime(finding: dict[str, Any]) -> tuple[str, str, str]:
+    """Title, description and version of an issue of ONNX Runtime."""
+    difference, optimiser = finding["difference"], finding["pass"] or {}
+    told = f"`{optimiser['name']}`" if optimiser.get("name") else "no single optimiser that can be switched off"
+    issue = (
+        f"The output `{difference['output']}` is wrong with {optimiser.get('stage', 'graph optimisation')}:\n"
+        f"{difference['why']}.\nWithout graph optimisation it is right. The difference is made by {told}."
+    )
+    runtime = f"ONNX Runtime {finding['version']}, CPU execution provider, Python API"
+    return "Wrong outputs of {} with graph optimisation", issue, runtime
+
+
+def _openvino(finding: dict[str, Any]) -> tuple[str, str, str]:
+    """Title, description and version of an issue of OpenVINO."""
+    difference, guilty = finding["difference"], finding["pass"] or {}
+    sides = {
+        "front end": "`Model.evaluate` is wrong alike, so the front end or a common transformation is at fault.",
+        "CPU plugin": "`Model.evaluate` is right or lacks an operator, so it is the CPU plugin.",
+    }
+    mends = " With `SNIPPETS_MODE: DISABLE` it is right." if guilty.get("name") else ""
+    issue = f"The output `{difference['output']}` is wrong on the CPU in f32:\n{difference['why']}.\n"
+    issue += sides.get(guilty.get("stage", ""), "") + mends
+    return "Wrong outputs of {} on the CPU", issue, f"OpenVINO {finding['version']}, CPU, Python API"

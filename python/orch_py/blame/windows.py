@@ -18,6 +18,32 @@ from onnx import helper, numpy_helper
 from orch_py.export import onnx_messages
 from orch_py.worker.trees import Tensors
 
+# The inputs of operators that say a shape, axes or places, by their numbers. Fed as values they would leave the shapes
+# of a window open, which the whole graph did not.
+SHAPES: dict[str, tuple[int, ...]] = {
+    "ConstantOfShape": (0,),
+    "CumSum": (1,),
+    "Expand": (1,),
+    "OneHot": (1,),
+    "Pad": (1, 3),
+    "Range": (0, 1, 2),
+    "Reshape": (1,),
+    "Resize": (1, 2, 3),
+    "Slice": (1, 2, 3, 4),
+    "Split": (1,),
+    "Squeeze": (1,),
+    "Tile": (1,),
+    "TopK": (1,),
+    "Unsqueeze": (1,),
+    **dict.fromkeys(
+        (
+            *("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin"),
+            *("ReduceProd", "ReduceSum", "ReduceSumSquare"),
+        ),
+        (1,),
+    ),
+}
+
 # Protobuf holds no longer message, and a window is one.
 MAX_BYTES = 1 << 30
 
@@ -50,6 +76,7 @@ class Graph:
         """These nodes as a model; None where a value that it needs or gives is no tensor, or nothing is to be fed."""
         chosen = sorted(set(nodes))
         made = {name for at in chosen for name in self.nodes[at].output if name}
+        shapes = {name for at in chosen for name in _shapes(self.nodes[at])}
         weights, feeds = {}, {}
         for name in dict.fromkeys(name for at in chosen for name in _reads(self.nodes[at])):
             if name in made or not name:
@@ -58,10 +85,14 @@ class Graph:
                 weights[name] = self._weights[name]
             elif name not in self.values:
                 return None
-            elif name in self._fixed:
+            elif name in self._fixed or name in shapes:
                 weights[name] = numpy_helper.from_array(self.values[name], name)
             else:
                 feeds[name] = self.values[name]
+        if not feeds:
+            # All that it reads depends on no input. As constants the runtime would fold the window away.
+            feeds = {name: numpy_helper.to_array(weight) for name, weight in weights.items() if name not in shapes}
+            weights = {name: weight for name, weight in weights.items() if name in shapes}
         outputs = [name for name in self._given(chosen, made) if name in self.values]
         if not outputs or not feeds:
             return None
@@ -166,6 +197,11 @@ def _reads(node: onnx.NodeProto) -> list[str]:
         *node.input,
         *(name for below in onnx_messages.subgraphs(node) for name in onnx_messages.outer_names(below)),
     ]
+
+
+def _shapes(node: onnx.NodeProto) -> list[str]:
+    """The inputs of a node that say a shape."""
+    return [node.input[at] for at in SHAPES.get(node.op_type, ()) if at < len(node.input)]
 
 
 def _info(name: str, value: np.ndarray) -> onnx.ValueInfoProto:

@@ -1,4 +1,4 @@
-"""Says what makes a case wrong that ONNX Runtime runs on the CPU: the exporter, or which nodes in which optimiser.
+"""Says what makes a case wrong that runs on the CPU: the exporter, or which nodes in which pass of the runtime.
 
 The graph of the artefact is computed node by node, without optimisers, as the oracle. If that is wrong, the file
 is. Else windows of the graph are fed with the oracle's values and run as the case runs; the smallest that is wrong is
@@ -9,17 +9,16 @@ values into the oracle's run.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import onnx
-import onnxruntime
 
-from orch_py.blame import judged, passes, repro
+from orch_py.blame import judged, repro
+from orch_py.blame.accused import Accused, OnnxRuntime, OpenVino
+from orch_py.blame.passes import Pass
 from orch_py.blame.search import Search
-from orch_py.blame.windows import MAX_BYTES, Graph, Window, open_session
-from orch_py.blame.windows import run as run_session
+from orch_py.blame.windows import MAX_BYTES, Graph, Window
 from orch_py.export import onnx_weights
 from orch_py.judge import judge
 from orch_py.worker import trees
@@ -32,14 +31,18 @@ TIMES = 3
 
 def run(job: Job) -> Output:
     tree = job.tree("artefact")
-    path = tree / "model.onnx"
-    model = onnx_weights.load(path)
+    if not (tree / "model.onnx").is_file():
+        raise Refused("unsupported", "what the case loads is made of no ONNX file")
+    model = onnx_weights.load(tree / "model.onnx")
     if (size := onnx_weights.size(model)) > MAX_BYTES:
         raise Refused("unsupported", f"the graph has {size >> 20} MiB of weights; orch cuts windows of at most 1 GiB")
     onnx_weights.attach(model, tree)
-    reference = job.inputs.get("reference")
-    finding = _finding(job, model, tree, reference)
-    finding |= {"runtime": "onnxruntime", "version": onnxruntime.__version__, "nodes_in_graph": len(model.graph.node)}
+    accused = _accused(job)
+    try:
+        finding = _finding(job, model, tree, accused)
+        finding |= {"runtime": accused.name, "version": accused.version, "nodes_in_graph": len(model.graph.node)}
+    finally:
+        accused.close()
     window = finding.pop("window", None)
     if window is not None:
         repro.write(job.out / "repro", window, finding)
@@ -47,10 +50,19 @@ def run(job: Job) -> Output:
     return Output(facts={"verdict": finding["verdict"]})
 
 
-def _finding(job: Job, model: onnx.ModelProto, tree: Path, reference: Path | None) -> dict[str, Any]:
+def _accused(job: Job) -> Accused:
+    """The runtime of the case; one that has an environment of its own is started there."""
+    python = job.param("interpreter")
+    if python is None:
+        return OnnxRuntime(job.out)
+    return OpenVino(python, Path(__file__).resolve().parents[2], job.out)
+
+
+def _finding(job: Job, model: onnx.ModelProto, tree: Path, accused: Accused) -> dict[str, Any]:
     """What is to blame, on the first set of inputs that shows it."""
     sets = [(trees.INPUTS, trees.REFERENCE), (trees.CONTROL_INPUTS, trees.CONTROL_REFERENCE)]
     tolerance = judge.TOLERANCES["fp32"] | job.param("tolerance", {})
+    reference = job.inputs.get("reference")
     file_is_wrong = None
     for name, expected in sets:
         inputs = trees.read_if_present(tree, name)
@@ -64,7 +76,7 @@ def _finding(job: Job, model: onnx.ModelProto, tree: Path, reference: Path | Non
             known = {output: value for output, value in oracle.items() if output in right}
             verdict = judge.verdict(known, {output: right[output] for output in known}, tolerance)
             file_is_wrong = None if verdict["agrees"] else str(verdict["reason"])
-        found = _of_runtime(job, graph, oracle)
+        found = _of_runtime(job, graph, oracle, accused)
         if found is not None:
             return found | {"inputs": name, "file_is_wrong": file_is_wrong}
     if file_is_wrong is not None:
@@ -72,65 +84,57 @@ def _finding(job: Job, model: onnx.ModelProto, tree: Path, reference: Path | Non
     return {"verdict": "not_reproduced"}
 
 
-def _of_runtime(job: Job, graph: Graph, oracle: trees.Tensors) -> dict[str, Any] | None:
+def _of_runtime(job: Job, graph: Graph, oracle: trees.Tensors, accused: Accused) -> dict[str, Any] | None:
     """What the runtime computes wrongly of this graph on these inputs; None if it is as right as the oracle."""
-    session = open_session(graph.model)
-    whole = [run_session(session, graph.inputs) for _ in range(TIMES)]
+    whole = accused.run(graph.model, graph.inputs, TIMES)
     for other in whole[1:]:
         if (varies := judged.difference(other, whole[0])) is not None:
             return {"verdict": "varies", "difference": varies}
-    if judged.difference(whole[0], oracle) is None:
+    if (is_off := judged.difference(whole[0], oracle)) is None:
         return None
-    search = Search(lambda nodes: _difference(graph.window(nodes)) is not None)
-    every = range(len(graph.nodes))
-    first = search.smallest(every)
+    search = Search(lambda nodes: _difference(accused, graph.window(nodes)) is not None)
+    first = search.smallest(range(len(graph.nodes)))
     if first is None:
-        return {"verdict": "no_window", "tries": search.tries, "difference": judged.difference(whole[0], oracle)}
+        return {"verdict": "no_window", "tries": search.tries, "difference": is_off}
     job.progress(f"found {len(first)} wrong nodes after {search.tries} windows; looking beside them")
     places = sorted([first, *search.others(len(graph.nodes), first)])
     windows = [window for nodes in places if (window := graph.window(nodes)) is not None]
     window = min(windows, key=lambda window: len(window.nodes))
-    observed = judged.error(whole[0], oracle)
-    difference = _difference(window)
+    difference = _difference(accused, window)
     assert difference is not None, "BUG: a window that was wrong is right"
-    guilty = passes.guilty(window.model, lambda level, names: _is_wrong_at(window, level, names), job.out)
+    guilty = accused.guilty(window)
     nodes = [_node(graph, at) for at in window.nodes]
     return {
         "verdict": "runtime",
         "nodes": nodes,
         "places": [[_node(graph, at)["operator"] for at in each.nodes] for each in windows],
         "difference": difference,
-        "pass": None if guilty is None else {"level": guilty.level, "name": guilty.name},
-        "observed": observed,
-        "injected": _injected(graph, windows, oracle),
+        "pass": None if guilty is None else {"stage": guilty.stage, "name": guilty.name},
+        "observed": judged.error(whole[0], oracle),
+        "injected": _injected(graph, windows, oracle, accused),
         "tries": search.tries,
-        "signature": _signature(nodes, None if guilty is None else guilty.name, window),
+        "signature": _signature(accused, nodes, guilty, window),
         "window": window,
     }
 
 
-def _difference(window: Window | None) -> dict[str, Any] | None:
+def _difference(accused: Accused, window: Window | None) -> dict[str, Any] | None:
     """How a window is wrong; None if it is right, or cannot be cut or run: an error is no proof of wrong values."""
     if window is None:
         return None
     try:
-        ours = run_session(open_session(window.model), window.feeds)
-    except Exception as error:  # noqa: BLE001 - ONNX Runtime raises errors of many types.
+        (ours,) = accused.run(window.model, window.feeds)
+    except Exception as error:  # noqa: BLE001 - runtimes raise errors of many types.
         print(f"a window of {len(window.nodes)} nodes does not run: {first_line(error)}", flush=True)
         return None
     return judged.difference(ours, window.expected)
 
 
-def _is_wrong_at(window: Window, level: str, names: Sequence[str]) -> bool:
-    ours = run_session(open_session(window.model, disabled=names, level=level), window.feeds)
-    return judged.difference(ours, window.expected) is not None
-
-
-def _injected(graph: Graph, windows: list[Window], oracle: trees.Tensors) -> float | None:
+def _injected(graph: Graph, windows: list[Window], oracle: trees.Tensors, accused: Accused) -> float | None:
     """The error of the outputs if only these windows are wrong; None where they cannot be put into the graph."""
     replaced: trees.Tensors = {}
     for window in windows:
-        replaced |= run_session(open_session(window.model), window.feeds)
+        replaced |= accused.run(window.model, window.feeds)[0]
     try:
         outputs = graph.rest(replaced, [at for window in windows for at in window.nodes])
     except Exception as error:  # noqa: BLE001 - see above.
@@ -144,8 +148,9 @@ def _node(graph: Graph, at: int) -> dict[str, Any]:
     return {"place": at, "operator": node.op_type, "name": node.name, "outputs": list(node.output)}
 
 
-def _signature(nodes: list[dict[str, Any]], name: str | None, window: Window) -> str:
+def _signature(accused: Accused, nodes: list[dict[str, Any]], guilty: Pass | None, window: Window) -> str:
     """What cases with the same cause have in common."""
+    by = (guilty.name or guilty.stage) if guilty is not None else "unknown pass"
     operators = ">".join(node["operator"] for node in nodes)
     types = sorted({str(value.dtype) for value in window.feeds.values()})
-    return f"onnxruntime {onnxruntime.__version__} | {name or 'unknown pass'} | {operators} | {', '.join(types)}"
+    return f"{accused.name} {accused.version} | {by} | {operators} | {', '.join(types)}"

@@ -9,7 +9,7 @@ use crate::base::figures::counted;
 use crate::cli::cmd::run::{command_line, on_interrupt};
 use crate::cli::console::Console;
 use crate::cli::{Args, Exit, Printer};
-use crate::session::{Blamed, Finding, OUT_DIR, Request, Session, Settings, Verdict};
+use crate::session::{Blamed, Finding, OUT_DIR, Pass, Request, Session, Settings, Verdict};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct BlameArgs {
@@ -59,13 +59,14 @@ fn text(case: &str, finding: &Finding, repro: Option<&str>) -> String {
     let mut out = match finding.verdict {
         Verdict::Runtime => {
             let pass = match &finding.pass {
-                Some(pass) => match &pass.name {
-                    Some(name) => format!("its optimiser {name} (from level {} on)", pass.level),
-                    None => format!("its optimisers from level {} on", pass.level),
-                },
-                None => "its optimisers, but not on the window alone".to_owned(),
+                Some(Pass {
+                    stage,
+                    name: Some(name),
+                }) => format!("by {name} in its {stage}"),
+                Some(Pass { stage, name: None }) => format!("in its {stage}"),
+                None => "and which of its passes makes it so cannot be told".to_owned(),
             };
-            format!("{case}: {runtime} {version} is wrong, by {pass}\n")
+            format!("{case}: {runtime} {version} is wrong, {pass}\n")
         }
         Verdict::File => format!(
             "{case}: the exported file is wrong: {runtime} {version} computes it node by node, without optimisers\n"

@@ -7,8 +7,9 @@ use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::base::Bug;
+use crate::base::{Bug, Precision};
 use crate::catalogue::{Places, Worker, WorkerCall};
+use crate::device::backends::CPU;
 use crate::exec::alone::Bench;
 use crate::record::Outcome;
 use crate::spec::Tolerance;
@@ -87,17 +88,17 @@ pub struct Node {
 pub struct Difference {
     pub output: String,
     pub max_abs: Option<f64>,
-    /// The largest ratio to the bound of a value.
-    pub ratio: f64,
+    /// The largest ratio to the bound of a value; None where shapes or types differ.
+    pub ratio: Option<f64>,
     pub why: String,
 }
 
-/// A pass of a runtime.
+/// What of a runtime is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pass {
-    /// The first level of optimisation at which it is at work.
-    pub level: String,
-    /// None where no single one that can be switched off makes the difference.
+    /// `graph optimisation from level basic on`, `front end`, `CPU plugin`.
+    pub stage: String,
+    /// The pass without which the window is right; None where no single one that can be switched off makes the difference.
     pub name: Option<String>,
 }
 
@@ -110,38 +111,59 @@ impl Finding {
     }
 }
 
-/// The environment that finds out what is wrong with a run, or why none can.
+/// What cuts graphs into windows, and computes what is right.
+pub const CUTTER: EnvName = EnvName::Ort;
+
+/// The environment that runs windows for a run, or why none can.
 pub fn environment(run: &Step) -> Result<EnvName, String> {
     let params = run.run();
-    let runtime = params.runtime;
-    let backend = params.backend;
-    runtime.windows.filter(|_| backend.is_host).ok_or_else(|| {
-        format!(
-            "orch cuts no windows for `{}` on {} yet",
-            runtime.name, backend.name
-        )
-    })
+    let is_cpu = params.device.eq_ignore_ascii_case(CPU.name);
+    let name = params.runtime.name;
+    let Some(env) = params.runtime.windows.filter(|_| is_cpu) else {
+        return Err(format!(
+            "orch cuts no windows for `{name}` on {} yet",
+            params.device
+        ));
+    };
+    // The conversion of the weights is not the file's: a window has those of the source.
+    if env != CUTTER && params.precision != Precision::Fp32 {
+        return Err(format!(
+            "orch cuts windows for `{name}` in fp32 alone, and this case has {}",
+            params.precision.word()
+        ));
+    }
+    Ok(env)
 }
 
 impl Bench<'_> {
-    /// Finds out what makes a run wrong. `artefact` is what it loads, `reference` the tree with the right outputs. Gives the
-    /// finding, and the folder that shows it without orch where there is one.
+    /// Finds out what makes a run wrong. `graph` is the ONNX file that it loads or that what it loads was made of, `reference`
+    /// the tree with the right outputs, and `env` the environment that runs windows. Gives the finding, and the folder that
+    /// shows it without orch where there is one.
     pub fn blame(
         &self,
         run: &Step,
         env: EnvName,
-        (artefact, reference): (&Path, &Path),
+        (graph, reference): (&Path, &Path),
         tolerance: &Tolerance,
     ) -> anyhow::Result<(Finding, Option<PathBuf>)> {
         let [out, scratch] = self.folders(["out", "work"])?;
-        let inputs = [("artefact", artefact), ("reference", reference)];
+        let inputs = [("artefact", graph), ("reference", reference)];
         let places = Places {
             inputs: BTreeMap::from(inputs.map(|(name, path)| (name.to_owned(), path.to_owned()))),
             out: out.clone(),
             scratch,
             ..Places::default()
         };
-        let call = WorkerCall::of(Worker::Python(env), OP, &json!({"tolerance": tolerance}));
+        // The cutter's own runtime needs no other process.
+        let interpreter = (env != CUTTER)
+            .then(|| self.provision.env(env))
+            .transpose()?
+            .map(|env| env.python);
+        let call = WorkerCall::of(
+            Worker::Python(CUTTER),
+            OP,
+            &json!({"tolerance": tolerance, "interpreter": interpreter}),
+        );
         let judged = self.perform(&call, places, run.run(), run.timeout_seconds)?;
         let reason = judged
             .reason
