@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use crate::base::{Bug, fs as bfs};
+use crate::base::{Bug, Precision, fs as bfs};
 use crate::event::Listener;
 use crate::exec::Bench;
 use crate::exec::alone::blame::{CUTTER, environment};
@@ -24,6 +24,8 @@ const FOLDER: &str = "blame";
 pub struct Blamed {
     pub case: String,
     pub finding: Finding,
+    /// Whether the case has less than single precision, whose rounding alone may make a file wrong.
+    pub is_rounded: bool,
     /// The folder that shows it without orch, where there is one.
     pub repro: Option<PathBuf>,
 }
@@ -99,6 +101,7 @@ impl Session {
         Ok(Blamed {
             case: name,
             finding,
+            is_rounded: run.run().precision != Precision::Fp32,
             repro,
         })
     }

@@ -41,18 +41,20 @@ pub(super) fn blame(args: &Args, asked: &BlameArgs, printer: &Printer) -> anyhow
     let Blamed {
         case,
         finding,
+        is_rounded,
         repro,
     } = &found;
     let repro = repro.as_ref().map(|path| path.display().to_string());
-    let document = || json!({"case": case, "finding": finding, "repro": repro});
+    let document =
+        || json!({"case": case, "finding": finding, "is_rounded": is_rounded, "repro": repro});
     printer.answer(asked.json, document, || {
-        text(case, finding, repro.as_deref())
+        text(case, finding, *is_rounded, repro.as_deref())
     });
     Ok(Exit::Success)
 }
 
 /// The answer in words, and what supports it.
-fn text(case: &str, finding: &Finding, repro: Option<&str>) -> String {
+fn text(case: &str, finding: &Finding, is_rounded: bool, repro: Option<&str>) -> String {
     let Finding {
         runtime, version, ..
     } = finding;
@@ -69,7 +71,8 @@ fn text(case: &str, finding: &Finding, repro: Option<&str>) -> String {
             format!("{case}: {runtime} {version} is wrong, {pass}\n")
         }
         Verdict::File => format!(
-            "{case}: the exported file is wrong: {runtime} {version} computes it node by node, without optimisers\n"
+            "{case}: the exported file is wrong: ONNX Runtime, node by node and without optimisers, does not give the \
+             reference's outputs, and {runtime} {version} computes the file as it does\n"
         ),
         Verdict::Varies => {
             format!("{case}: {runtime} {version} gives other outputs each time\n")
@@ -78,8 +81,8 @@ fn text(case: &str, finding: &Finding, repro: Option<&str>) -> String {
             "{case}: {runtime} {version} is wrong on the whole graph, and on no part of it that is fed with right values\n"
         ),
         Verdict::NotReproduced => format!(
-            "{case}: nothing is wrong: {runtime} {version} computes the file as it does without optimisers, which is within \
-             the case's tolerance\n"
+            "{case}: nothing is wrong: {runtime} {version} computes the file as ONNX Runtime does node by node, which is \
+             within the case's tolerance\n"
         ),
     };
     if !finding.nodes.is_empty() {
@@ -116,6 +119,9 @@ fn text(case: &str, finding: &Finding, repro: Option<&str>) -> String {
     }
     if let Some(why) = &finding.file_is_wrong {
         let _ = writeln!(out, "  the file, computed node by node: {why}");
+        if is_rounded {
+            out += "  the case has less than single precision: rounding alone may do this, and orch cannot tell yet\n";
+        }
     }
     if let Some(signature) = &finding.signature {
         let _ = writeln!(out, "  signature: {signature}");
