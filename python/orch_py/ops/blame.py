@@ -25,6 +25,9 @@ from orch_py.worker import trees
 from orch_py.worker.protocol import Job, Output, Refused, first_line
 
 FINDING = "finding.json"
+# The share of the case's error that a window must make by itself, to be more than another right answer: TopK may give
+# equal values in any order.
+MATTERS = 0.01
 # How often the whole case is run, to see whether it gives the same each time.
 TIMES = 3
 
@@ -98,7 +101,14 @@ def _of_runtime(job: Job, graph: Graph, oracle: trees.Tensors, accused: Accused)
         return {"verdict": "no_window", "tries": search.tries, "difference": is_off}
     job.progress(f"found {len(first)} wrong nodes after {search.tries} windows; looking beside them")
     places = sorted([first, *search.others(len(graph.nodes), first)])
-    windows = [window for nodes in places if (window := graph.window(nodes)) is not None]
+    observed = judged.error(whole[0], oracle)
+    found = [window for nodes in places if (window := graph.window(nodes)) is not None]
+    alone = [_injected(graph, [window], oracle, accused) for window in found]
+    is_cleared = [error is not None and error < MATTERS * observed for error in alone]
+    # Small ones may make the error together.
+    windows = [window for window, cleared in zip(found, is_cleared, strict=True) if not cleared] or found
+    kept = {window.nodes for window in windows}
+    cleared = [window for window in found if window.nodes not in kept]
     window = min(windows, key=lambda window: len(window.nodes))
     difference = _difference(accused, window)
     assert difference is not None, "BUG: a window that was wrong is right"
@@ -107,10 +117,11 @@ def _of_runtime(job: Job, graph: Graph, oracle: trees.Tensors, accused: Accused)
     return {
         "verdict": "runtime",
         "nodes": nodes,
-        "places": [[_node(graph, at)["operator"] for at in each.nodes] for each in windows],
+        "places": [_operators(graph, each) for each in windows],
+        "cleared": [_operators(graph, each) for each in cleared],
         "difference": difference,
         "pass": None if guilty is None else {"stage": guilty.stage, "name": guilty.name},
-        "observed": judged.error(whole[0], oracle),
+        "observed": observed,
         "injected": _injected(graph, windows, oracle, accused),
         "tries": search.tries,
         "signature": _signature(accused, nodes, guilty, window),
@@ -141,6 +152,10 @@ def _injected(graph: Graph, windows: list[Window], oracle: trees.Tensors, accuse
         print(f"the windows' values cannot be put into the graph: {first_line(error)}", flush=True)
         return None
     return judged.error({name: outputs[name] for name in oracle}, oracle)
+
+
+def _operators(graph: Graph, window: Window) -> list[str]:
+    return [graph.nodes[at].op_type for at in window.nodes]
 
 
 def _node(graph: Graph, at: int) -> dict[str, Any]:

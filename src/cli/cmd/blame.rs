@@ -103,6 +103,14 @@ fn text(case: &str, finding: &Finding, is_rounded: bool, repro: Option<&str>) ->
         let places: Vec<_> = finding.places.iter().map(|each| each.join(">")).collect();
         let _ = writeln!(out, "  in {} places: {}", places.len(), places.join(", "));
     }
+    if !finding.cleared.is_empty() {
+        let cleared: Vec<_> = finding.cleared.iter().map(|each| each.join(">")).collect();
+        let _ = writeln!(
+            out,
+            "  cleared: {}: other answers than the oracle's, which change no output",
+            cleared.join(", ")
+        );
+    }
     if let Some(difference) = &finding.difference {
         let _ = writeln!(out, "  `{}`: {}", difference.output, difference.why);
     }

@@ -41,6 +41,9 @@ pub struct Finding {
     /// The operators of all such windows, in the order of the graph.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<Vec<String>>,
+    /// The operators of windows that give another answer than the oracle, on which the outputs do not depend.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cleared: Vec<Vec<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub difference: Option<Difference>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -196,6 +199,7 @@ mod tests {
             file_is_wrong: None,
             nodes: vec![],
             places: vec![],
+            cleared: vec![],
             difference: None,
             pass: None,
             observed: Some(observed),
