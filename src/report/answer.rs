@@ -147,10 +147,9 @@ fn correctness(view: &View<'_>) -> String {
         };
     }
     let mut sentence = if right == ran {
-        let all = if ran == 1 { "The one case" } else { "All" };
         match ran {
-            1 => format!("{all} that can run {here} is right"),
-            _ => format!("{all} {ran} cases that can run {here} are right"),
+            1 => format!("The one case that can run {here} is right"),
+            _ => format!("All {ran} cases that can run {here} are right"),
         }
     } else {
         format!("{right} of {ran} cases that can run {here} are right")

@@ -10,8 +10,9 @@ use crate::session::{Locations, runs_dir};
 
 /// A run counts as a week old after so many hours.
 const WEEK: SignedDuration = SignedDuration::from_hours(7 * 24);
-/// At most so many files of runs are read for each of the two: others are runs of other specs.
-const MAX_READ: usize = 20;
+/// At most so many files of runs are read for each of the two: others are runs of other specs, and the file of a run of
+/// thousands of cases takes a while.
+const MAX_READ: usize = 5;
 
 /// What changed since those runs. `run`: the name of the run that the report is of, and `started` its beginning. A file that
 /// cannot be read is passed over: the commands that read the history report it.
