@@ -157,6 +157,31 @@ class Blaming(unittest.TestCase):
         self.assertEqual(finding["cleared"], [["TopK"]])
         self.assertEqual(finding["places"], [["Pad", "MaxPool"]])
 
+    def test_a_crash_on_one_window_says_nothing_of_the_next(self) -> None:
+        """The process of the other environment is a stand-in here: it dies on what it is told to, and else copies."""
+        from orch_py.blame.accused import OpenVino
+
+        package = self.folder / "package" / "orch_py" / "blame"
+        package.mkdir(parents=True)
+        (package / "openvino_process.py").write_text(
+            "import json, os, shutil, sys\n"
+            'print(json.dumps({"version": "1"}), flush=True)\n'
+            "for line in sys.stdin:\n"
+            "    request = json.loads(line)\n"
+            '    if request["how"] == "crash":\n'
+            "        os._exit(139)\n"
+            '    shutil.copy(request["feeds"], request["out"])\n'
+            '    print(json.dumps({"error": None}), flush=True)\n',
+            "utf-8",
+        )
+        accused = OpenVino(sys.executable, self.folder / "package", self.folder)
+        self.addCleanup(accused.close)
+        model, feeds = self.model(pads=False), {"x": np.ones(3, np.float32)}
+        with self.assertRaisesRegex(RuntimeError, "ended with 139"):
+            accused._run(model, feeds, "crash")
+        (outputs,) = accused.run(model, feeds)
+        np.testing.assert_array_equal(outputs["x"], feeds["x"])
+
     def test_what_is_right_is_blamed_on_nobody(self) -> None:
         finding = self.blamed(self.model(pads=False))
         self.assertEqual(finding["verdict"], "not_reproduced")

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use crate::base::{Bug, Precision, fs as bfs};
+use crate::base::{Precision, fs as bfs};
 use crate::event::Listener;
 use crate::exec::Bench;
 use crate::exec::alone::blame::{CUTTER, environment};
-use crate::session::one_case::OneCase;
+use crate::session::one_case::{OneCase, maker_of};
 use crate::session::{Request, Session, Settings, Tell, UsageError};
 use crate::step::{JudgeParams, Requirement, Source, Step, StepId};
 use crate::store::LaidAs;
@@ -51,16 +51,9 @@ impl Session {
             .map_err(|why| UsageError(format!("nothing can be found out about `{name}`: {why}")))?;
         let judge = plan.step(judge);
         let JudgeParams { tolerance, .. } = judge.params.parse()?;
-        let made_by = |step: &Step, label: &str| {
-            step.inputs.iter().find_map(|(name, source)| match source {
-                Source::Step(id) if &**name == label => Some(*id),
-                _ => None,
-            })
-        };
-        let missing = || Bug::new(format!("{name} has no such input"));
-        let artefact = made_by(&run, "artefact").with_context(missing)?;
+        let artefact = maker_of(&run, "artefact")?;
         let source = source_of(plan.step(artefact)).unwrap_or(artefact);
-        let reference = made_by(judge, "model").with_context(missing)?;
+        let reference = maker_of(judge, "model")?;
         let [artefact, source, right] =
             self.made(planned, [artefact, source, reference], settings, listener)?;
         // What is loaded is the file itself, or was converted from it.

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use anyhow::Context as _;
 
-use crate::base::Digest;
 use crate::base::figures::counted;
+use crate::base::{Bug, Digest};
 use crate::event::Listener;
 use crate::matrix::{Facet, Query};
 use crate::session::{Ask, Planned, Request, Session, Settings, Tell, usage};
-use crate::step::StepId;
+use crate::step::{Source, Step, StepId};
 
 /// At most so many names are listed where several cases match.
 const MAX_NAMED: usize = 12;
@@ -78,4 +78,20 @@ impl Session {
         }
         Ok(trees.try_into().expect("BUG: a tree for each step"))
     }
+}
+
+/// The step that makes an input of another one.
+pub(super) fn maker_of(step: &Step, input: &str) -> anyhow::Result<StepId> {
+    let mut inputs = step.inputs.iter();
+    inputs
+        .find_map(|(name, source)| match source {
+            Source::Step(id) if &**name == input => Some(*id),
+            _ => None,
+        })
+        .with_context(|| {
+            Bug::new(format!(
+                "no step makes the input `{input}` of {}",
+                step.name
+            ))
+        })
 }

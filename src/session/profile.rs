@@ -2,16 +2,14 @@
 
 use anyhow::Context as _;
 
-use crate::base::Bug;
 use crate::event::Listener;
 use crate::exec::Bench;
 use crate::exec::alone::profile::can;
 use crate::plan::asks_for_software;
 use crate::report::view::stand_in_for;
 use crate::runtime::profile::Profile;
-use crate::session::one_case::OneCase;
+use crate::session::one_case::{OneCase, maker_of};
 use crate::session::{Request, Session, Settings, Tell, UsageError};
-use crate::step::Source;
 use crate::store::LaidAs;
 
 /// The profile of a case: what its time is spent on.
@@ -37,11 +35,8 @@ impl Session {
         } = self.one_case(request, case, tell)?;
         let run = planned.project.plan.step(run).clone();
         can(&run).map_err(|why| UsageError(format!("`{name}` cannot be profiled: {why}")))?;
-        let loads = run.inputs.iter().find(|(label, _)| &**label == "artefact");
-        let Some((_, Source::Step(made_by))) = loads else {
-            anyhow::bail!(Bug::new(format!("{name} loads nothing")))
-        };
-        let [tree] = self.made(planned, [*made_by], settings, listener)?;
+        let artefact = maker_of(&run, "artefact")?;
+        let [tree] = self.made(planned, [artefact], settings, listener)?;
         for requirement in (run.run().runtime.requires)(run.run()) {
             self.provision.ensure(requirement, tell)?;
         }

@@ -6,6 +6,7 @@ import json
 import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -70,13 +71,18 @@ class OpenVino(Accused):
     def __init__(self, python: str, package: Path, folder: Path) -> None:
         self._folder = folder / "openvino"
         self._folder.mkdir()
+        self._python = python
+        self._package = package
+        self._start()
+
+    def _start(self) -> None:
         self._process = subprocess.Popen(
-            [python, "-m", "orch_py.blame.openvino_process"],
+            [self._python, "-m", "orch_py.blame.openvino_process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             cwd=self._folder,
-            env={"PYTHONPATH": str(package), "HOME": str(self._folder), "TMPDIR": str(self._folder)},
+            env={"PYTHONPATH": str(self._package), "HOME": str(self._folder), "TMPDIR": str(self._folder)},
         )
         self.version = str(self._answer()["version"])
 
@@ -102,17 +108,26 @@ class OpenVino(Accused):
         return judged.difference(ours, window.expected) is not None
 
     def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+        self._end()
         for path in self._folder.iterdir():
             if path.is_file():
                 path.unlink()
+
+    def _end(self) -> None:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
 
     def _run(self, model: onnx.ModelProto, feeds: Tensors, how: str) -> Tensors:
         paths = {name: str(self._folder / file) for name, file in _FILES.items()}
         Path(paths["model"]).write_bytes(model.SerializeToString())
         np.savez(paths["feeds"], **feeds)  # type: ignore[arg-type]  # numpy takes any name.
+        if self._process.poll() is not None:
+            # It crashed on another window, which says nothing of this one.
+            self._end()
+            self._start()
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({**paths, "how": how}) + "\n")
         self._process.stdin.flush()

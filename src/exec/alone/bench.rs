@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::ensure;
+
 use crate::base::Bug;
 use crate::base::fs as bfs;
 use crate::base::program;
@@ -13,6 +15,7 @@ use crate::exec::perform::outcome::{Judged, judge};
 use crate::exec::perform::servers::Servers;
 use crate::exec::perform::worker_params;
 use crate::provision::Provision;
+use crate::record::Outcome;
 use crate::runtime::Job;
 use crate::worker::{self, Cancel, Limits, grants};
 
@@ -82,5 +85,23 @@ impl Bench<'_> {
             Worker::Torch => anyhow::bail!(Bug::new("the tch worker answers no questions")),
         };
         Ok(judge(ended, timeout, &[]))
+    }
+
+    /// [`Self::perform`] for a job of which nothing but success is an answer; any other end is an error with its reason.
+    pub(super) fn succeed(
+        &self,
+        call: &WorkerCall,
+        places: Places,
+        run: &RunParams,
+        timeout: u64,
+    ) -> anyhow::Result<()> {
+        let judged = self.perform(call, places, run, timeout)?;
+        let reason = judged.reason.as_deref().unwrap_or("no reason was given");
+        ensure!(
+            judged.outcome == Outcome::Pass,
+            "{}: {reason}",
+            judged.outcome.label()
+        );
+        Ok(())
     }
 }

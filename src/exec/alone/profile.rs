@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 
 use crate::base::Bug;
 use crate::catalogue::{Asked, Places};
 use crate::exec::alone::Bench;
-use crate::record::Outcome;
 use crate::runtime::profile::Profile;
 use crate::step::Step;
 
@@ -46,15 +45,7 @@ impl Bench<'_> {
         call.op = "profile";
         call.params["measure"] =
             serde_json::json!({"warmup": 0, "samples": samples, "max_seconds": timeout});
-        let judged = self.perform(&call, places, params, timeout)?;
-        let reason = judged
-            .reason
-            .unwrap_or_else(|| "no reason was given".to_owned());
-        ensure!(
-            judged.outcome == Outcome::Pass,
-            "{}: {reason}",
-            judged.outcome.label()
-        );
+        self.succeed(&call, places, params, timeout)?;
         Profile::read(&out).context(Bug::new("a worker that succeeded left no profile"))
     }
 }
