@@ -5,6 +5,8 @@
 //! commands. Knows neither models nor backends: what the page does is its script's affair. The browser stays in the
 //! process group of whoever calls, so that whoever ends this process ends all of the browser with it.
 
+#![expect(clippy::disallowed_methods, reason = "finds the version of a browser")]
+
 mod control;
 mod files;
 mod flags;

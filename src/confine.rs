@@ -17,6 +17,7 @@ mod landlock;
 mod network;
 #[cfg(not(target_os = "linux"))]
 mod nothing;
+use crate::base::variable;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -167,7 +168,7 @@ pub enum Why {
 impl Enforced {
     /// Asked of the kernel once.
     pub fn here() -> Self {
-        static HERE: LazyLock<Enforced> = LazyLock::new(|| match std::env::var_os(SWITCH) {
+        static HERE: LazyLock<Enforced> = LazyLock::new(|| match variable::os(SWITCH) {
             Some(value) if value == "off" => Enforced::Nothing(Why::SwitchedOff),
             _ => Enforced::of_kernel(),
         });

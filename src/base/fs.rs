@@ -1,5 +1,7 @@
 //! File operations that leave either the old state or the new one, never half of each.
 
+#![expect(clippy::disallowed_methods, reason = "the home of file operations")]
+
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -35,6 +37,19 @@ pub fn persist<T, E: From<io::Error>>(
     file.as_file().sync_data()?;
     file.persist(path).map_err(|e| e.error)?;
     Ok(written)
+}
+
+/// Writes a file into a folder that nobody else reads yet, such as the output of a running step.
+pub fn write_new(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+    fs::write(path, bytes)
+}
+
+/// Removes a file that orch made, if it is there.
+pub fn remove_file(path: impl AsRef<Path>) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
 }
 
 /// The folder that a file lies in.

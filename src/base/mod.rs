@@ -21,6 +21,7 @@ pub mod suggest;
 pub mod temporary;
 pub mod text;
 pub mod tree_path;
+pub mod variable;
 pub(crate) mod words;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,6 +1,11 @@
 //! Files that get their own name when they are whole. Each is locked while it is written, so that what a killed process
 //! left is distinct from what is being written.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "removes temporary files that a dead orch left"
+)]
+
 use std::ffi::OsStr;
 use std::fs;
 use std::io;

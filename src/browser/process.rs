@@ -1,5 +1,7 @@
 //! The processes of a browser: started with its profile in a scratch folder, watched, ended for certain.
 
+#![expect(clippy::disallowed_methods, reason = "starts the browser")]
+
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, PipeWriter, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};

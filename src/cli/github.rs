@@ -1,6 +1,8 @@
 //! What a run tells GitHub Actions, where that runs it.
 
-use std::env;
+#![expect(clippy::disallowed_methods, reason = "appends to the job's summary")]
+
+use crate::base::variable;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -13,7 +15,7 @@ const SUMMARY: &str = "GITHUB_STEP_SUMMARY";
 
 /// Whether this process is of a job of GitHub Actions.
 pub(super) fn is_here() -> bool {
-    env::var_os("GITHUB_ACTIONS").is_some_and(|value| value == "true")
+    variable::os("GITHUB_ACTIONS").is_some_and(|value| value == "true")
 }
 
 /// Annotates the rows of the spec that failed, and appends the report to the summary of the step.
@@ -21,7 +23,7 @@ pub(super) fn tell(doc: &ReportDoc, printer: &Printer) {
     github::annotations(doc, seen_from_root)
         .lines()
         .for_each(|line| printer.note(line));
-    let Some(path) = env::var_os(SUMMARY)
+    let Some(path) = variable::os(SUMMARY)
         .filter(|path| !path.is_empty())
         .map(PathBuf::from)
     else {
@@ -38,7 +40,7 @@ pub(super) fn tell(doc: &ReportDoc, printer: &Printer) {
 
 /// The path below the root of the repository, which is what an annotation is placed by.
 fn seen_from_root(path: &str) -> String {
-    let root = env::var_os("GITHUB_WORKSPACE").map(PathBuf::from);
+    let root = variable::os("GITHUB_WORKSPACE").map(PathBuf::from);
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.into());
     let below = root
         .as_deref()

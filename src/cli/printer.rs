@@ -1,5 +1,6 @@
 //! The one place that writes: stdout is data, stderr is narration.
 
+use crate::base::variable;
 use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
@@ -60,7 +61,7 @@ impl Printer {
         let stdout = std::io::stdout();
         let terminal =
             terminal_size::terminal_size_of(&stdout).map(|(width, _)| usize::from(width.0));
-        let width = terminal.or_else(|| std::env::var("COLUMNS").ok()?.parse().ok());
+        let width = terminal.or_else(|| variable::text("COLUMNS")?.parse().ok());
         width.map_or(WIDTH, |width| width.clamp(*WIDTHS.start(), *WIDTHS.end()))
     }
 

@@ -4,6 +4,12 @@
 //! for one that nobody has at hand. The stand-in exists in tests only: no released orch can load one.
 //! This file knows nothing of any backend.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "starts the tools that list devices"
+)]
+
+use crate::base::variable;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
@@ -86,7 +92,7 @@ impl Host {
             os: std::env::consts::OS.to_owned(),
             arch: std::env::consts::ARCH.to_owned(),
             glibc: glibc(),
-            env: std::env::vars_os()
+            env: variable::all()
                 .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
                 .collect(),
             recorded: None,

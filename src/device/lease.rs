@@ -3,6 +3,7 @@
 //! The vendors' libraries count what they are shown, so a process that is shown one device has number 0 whichever it is;
 //! the lease says which. Who holds one when is not decided here.
 
+use crate::base::variable;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -38,7 +39,7 @@ impl Lease {
         match self
             .env
             .iter()
-            .find(|(name, value)| std::env::var(name).as_ref() != Ok(value))
+            .find(|(name, value)| variable::text(name).as_ref() != Some(value))
         {
             None => Ok(()),
             Some((name, value)) => Err(format!(
@@ -112,7 +113,7 @@ pub fn lend(device: &Device, variable: impl Fn(&str) -> Option<String>) -> Lease
 /// The first device that may be meant, for a process that holds it alone.
 pub fn lend_first(inventory: &[Backend], backend: &str, device: &str) -> Option<Lease> {
     let device = candidates(inventory, backend, device).into_iter().next()?;
-    Some(lend(device, |name| std::env::var(name).ok()))
+    Some(lend(device, variable::text))
 }
 
 #[cfg(test)]

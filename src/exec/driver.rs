@@ -1,5 +1,7 @@
 //! Drives a run: performs the scheduler's effects on job threads and others, and sends it their results.
 
+#![expect(clippy::disallowed_methods, reason = "keeps the log of an attempt")]
+
 use std::collections::BTreeSet;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::Scope;

@@ -1,5 +1,6 @@
 //! The facts of this machine that keys and reports hold.
 
+use crate::base::variable;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
@@ -63,8 +64,8 @@ fn text(value: &OsStr) -> String {
 /// the digest also depends on the variable's name and on a salt that users may set. The salt does not come from the
 /// store, because machines that share results must compute the same keys.
 pub fn variable_digest(name: &str) -> Option<Digest> {
-    let value = std::env::var_os(name)?;
-    let salt = std::env::var("ORCH_KEY_SALT").unwrap_or_default();
+    let value = variable::os(name)?;
+    let salt = variable::text("ORCH_KEY_SALT").unwrap_or_default();
     let text = [name.as_bytes(), b"\0", value.as_encoded_bytes()].concat();
     Some(Secret::of("orch 1 values of declared variables", &salt).code(&text))
 }

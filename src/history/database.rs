@@ -3,6 +3,12 @@
 //! Whoever calls holds the lock of the history. A run is taken in within one transaction, and only if it is not there: a process that
 //! is killed leaves all of a run or nothing of it, and the next one goes on.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "replaces the database by a rebuilt one"
+)]
+
+use crate::base::fs as bfs;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -265,10 +271,5 @@ pub(super) fn wal(path: &Path) -> std::path::PathBuf {
 }
 
 fn remove(path: &Path) -> Result<()> {
-    match fs::remove_file(path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            Err(e).with_context(|| format!("failed to remove `{}`", path.display()))
-        }
-        _ => Ok(()),
-    }
+    bfs::remove_file(path).with_context(|| format!("failed to remove `{}`", path.display()))
 }

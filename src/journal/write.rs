@@ -147,7 +147,7 @@ fn prune(dir: &Path) -> io::Result<()> {
         let is_over = position + 1 >= KEPT || bytes > KEPT_BYTES;
         if is_over && position > 0 && File::open(&path).is_ok_and(|file| file.try_lock().is_ok()) {
             // Another process that prunes may have been quicker.
-            let _ = fs::remove_file(&path);
+            let _ = bfs::remove_file(&path);
         }
     }
     Ok(())

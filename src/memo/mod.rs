@@ -7,6 +7,7 @@
 
 mod file;
 
+use crate::base::fs as bfs;
 use std::fmt::Debug;
 use std::fs;
 use std::io;
@@ -117,7 +118,7 @@ impl MemoPath {
                 path == self.0 || (kept <= KEPT && bytes < KEPT_BYTES)
             };
             if !stays {
-                let _ = fs::remove_file(&path);
+                let _ = bfs::remove_file(&path);
             }
         }
         Ok(())

@@ -99,7 +99,7 @@ fn chromium(home: &Path, unpack: &dyn Fn(&str, &Path) -> anyhow::Result<()>) -> 
         archive
             .unpack(folder)
             .with_context(|| format!("failed to unpack `{name}`"))?;
-        std::fs::remove_file(&tar)?;
+        bfs::remove_file(&tar)?;
     }
     Ok(())
 }

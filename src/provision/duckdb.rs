@@ -1,5 +1,7 @@
 //! The environment `duckdb`: the library with which the history is kept and queried, prebuilt, from npm by a lock with hashes.
 
+use crate::base::fs as bfs;
+use crate::base::variable;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -31,12 +33,12 @@ pub(super) static PACKAGES: Packages = Packages {
                 "there is no package of DuckDB for this system\nhint: set {OWN} to its library `{LIBRARY}`, version 1.5"
             )
         })?;
-        Ok(std::fs::remove_file(library.with_file_name(FOR_NODE))?)
+        Ok(bfs::remove_file(library.with_file_name(FOR_NODE))?)
     },
 };
 
 fn own() -> Option<PathBuf> {
-    std::env::var_os(OWN)
+    variable::os(OWN)
         .filter(|value| !value.is_empty())
         .map(PathBuf::from)
 }

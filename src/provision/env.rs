@@ -51,12 +51,7 @@ pub(super) fn forget(home: &Path) -> anyhow::Result<()> {
         .open(&lock_path)
         .with_context(|| format!("failed to create `{}`", lock_path.display()))?;
     let marker = home.join(MARKER);
-    match std::fs::remove_file(&marker) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("failed to remove `{}`", marker.display()))
-        }
-        _ => Ok(()),
-    }
+    bfs::remove_file(&marker).with_context(|| format!("failed to remove `{}`", marker.display()))
 }
 
 /// `uv`: None where it is to be done by pip.
@@ -147,7 +142,7 @@ fn make(
     let requirements = home.with_extension("txt");
     bfs::write_atomic(&requirements, install.at.locks.text(name).as_bytes())?;
     let log = home.with_extension("log");
-    let _ = std::fs::remove_file(&log);
+    let _ = bfs::remove_file(&log);
     let python = PathBuf::from("bin/python");
     let run = |command: &mut Command| install.run(command, &log);
     let fetch = |command: &mut Command| install.fetch(name, command, &log);

@@ -1,6 +1,7 @@
 //! Whether the package index answers an installation: by the same installer, and so through the same
 //! mirror and proxy.
 
+use crate::base::fs as bfs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -29,7 +30,7 @@ pub(super) fn reach_torch(index: &str, uv: &Path) -> Result<(), String> {
 
 fn by_uv(uv: &Path, folder: &Path, package: &str) -> Result<Command, String> {
     let wanted = folder.join("wanted.in");
-    std::fs::write(&wanted, package).map_err(|error| error.to_string())?;
+    bfs::write_new(&wanted, package).map_err(|error| error.to_string())?;
     let mut command = Command::new(uv);
     command
         .args([

@@ -70,7 +70,7 @@ impl Provision {
                 let removed = if path.is_dir() {
                     bfs::remove_dir(&path)
                 } else {
-                    std::fs::remove_file(&path)
+                    bfs::remove_file(&path)
                 };
                 removed.with_context(|| format!("failed to remove `{}`", path.display()))?;
             }
@@ -107,7 +107,7 @@ impl Provision {
         let failed = || format!("failed to remove `{}`", installed.path.display());
         bfs::remove_dir(&installed.path).with_context(failed)?;
         for extension in ["txt", "log", "lock"] {
-            let _ = std::fs::remove_file(installed.path.with_extension(extension));
+            let _ = bfs::remove_file(installed.path.with_extension(extension));
         }
         Ok(None)
     }

@@ -73,7 +73,7 @@ fn make(install: &Install<'_>, packages: &Packages, home: &Path) -> anyhow::Resu
         bfs::write_atomic(&staged.path().join(name), text.as_bytes())?;
     }
     let log = home.with_extension("log");
-    let _ = std::fs::remove_file(&log);
+    let _ = bfs::remove_file(&log);
     let run = |command: &mut Command| install.run(command.current_dir(staged.path()), &log);
     let mut fetch = Command::new(&node.npm[0]);
     fetch.args(&node.npm[1..]);

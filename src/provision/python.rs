@@ -1,5 +1,6 @@
 //! Python interpreters on this machine, and what is installed in them.
 
+use crate::base::variable;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -80,7 +81,7 @@ pub fn find_uv() -> Option<PathBuf> {
 }
 
 pub(super) fn on_path(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
+    let path = variable::os("PATH")?;
     std::env::split_paths(&path)
         .map(|dir| dir.join(name))
         .find(|file| file.is_file())

@@ -128,8 +128,8 @@ impl Provision {
         let room = tempfile::tempdir()?;
         let at = |name: &str| room.path().join(name);
         let own = name.lock();
-        std::fs::write(at("wanted.in"), wanted)?;
-        std::fs::write(at("own.txt"), own)?;
+        bfs::write_new(at("wanted.in"), wanted)?;
+        bfs::write_new(at("own.txt"), own)?;
         let mut compile = Command::new(uv);
         compile.args([
             "pip",

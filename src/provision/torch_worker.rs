@@ -96,7 +96,7 @@ fn build(install: &Install<'_>, home: &Path, links: &Path) -> anyhow::Result<Pat
         program::path().is_ok_and(|exe| exe.starts_with(source.join("target/release")));
     let (mut command, binary) = libtorch::build(&cargo, source, links, is_release);
     let log = home.join("build.log");
-    let _ = std::fs::remove_file(&log);
+    let _ = bfs::remove_file(&log);
     install.run(&mut command, &log)?;
     Ok(binary)
 }

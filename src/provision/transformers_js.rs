@@ -4,6 +4,7 @@
 //! Its dependencies for Node (`onnxruntime-node`, 300 MB, and `sharp`) never run in a page. npm knows no way to leave a
 //! dependency out, so `package.json` puts a tiny package in their place that is installed anyhow.
 
+use crate::base::fs as bfs;
 use crate::provision::npm::Packages;
 use crate::runtime::transformers_js::{ORT_FILES, ORT_WEB, SCRIPT};
 use crate::toolchain::EnvName;
@@ -22,7 +23,7 @@ pub(super) static PACKAGES: Packages = Packages {
         let bundles = staged.join(FOLDER).join(ORT_WEB);
         for entry in std::fs::read_dir(&bundles)?.flatten() {
             if !ORT_FILES.iter().any(|kept| entry.file_name() == *kept) {
-                std::fs::remove_file(entry.path())?;
+                bfs::remove_file(entry.path())?;
             }
         }
         Ok(())

@@ -3,12 +3,19 @@
 //! It knows nothing of the spec: `adb`, the SDK and the options come with the job. The figures are those of the vendor's
 //! runner, read from its profile; that the accelerator computed each inference is read there too, or it is an error.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "starts the SDK's viewer of profiles"
+)]
+
 mod adb;
 mod context;
 mod phone;
 mod profile;
 mod runner;
 
+use crate::base::fs as bfs;
+use crate::base::variable;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -270,11 +277,10 @@ fn run(
 
 /// Chooses the phone; all later commands go to it.
 fn phone(adb: &mut Adb, asked: &Asked) -> Result<(Properties, Option<&'static Chip>)> {
-    let named = adb.serial.take().or_else(|| {
-        std::env::var(found::SERIAL)
-            .ok()
-            .filter(|serial| !serial.is_empty())
-    });
+    let named = adb
+        .serial
+        .take()
+        .or_else(|| variable::text(found::SERIAL).filter(|serial| !serial.is_empty()));
     let (good, list, said) =
         adb.call(&["devices", "-l"])
             .map_err(|error| match error.downcast_ref::<Late>() {
@@ -332,7 +338,7 @@ fn lay_out(
         let tensor = tensor
             .with_context(|| format!("the context takes `{name}`, and the inputs are {given:?}"))?;
         let path = scratch.join(format!("{stem}-{index}"));
-        std::fs::write(&path, tensor.bytes())
+        bfs::write_new(&path, tensor.bytes())
             .with_context(|| format!("failed to write `{}`", path.display()))?;
         let item = Item::content(&path)?;
         words.push(format!("{name}:={}", item.to));
@@ -344,7 +350,7 @@ fn lay_out(
         prepared.inputs
     );
     let path = scratch.join(format!("{stem}s.txt"));
-    std::fs::write(&path, words.join(" ") + "\n").context("failed to write the list of inputs")?;
+    bfs::write_new(&path, words.join(" ") + "\n").context("failed to write the list of inputs")?;
     Ok((Item::content(&path)?, items))
 }
 

@@ -6,6 +6,7 @@
 
 mod cached;
 
+use crate::base::fs as bfs;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
@@ -156,7 +157,7 @@ pub fn write(out: &Path, tokens: Tensor, decoded: &Decoded) -> anyhow::Result<()
     )?;
     let text =
         serde_json::to_string(decoded).context(Bug::new("how tokens are decoded is JSON"))?;
-    std::fs::write(out.join(DECODED), text + "\n")
+    bfs::write_new(out.join(DECODED), text + "\n")
         .context("failed to write how the tokens were decoded")
 }
 

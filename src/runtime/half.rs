@@ -4,6 +4,7 @@
 //! the same device, strictly. Its inputs are exact in fp16 and bf16, so the outputs show the precision of the
 //! computation.
 
+use crate::base::fs as bfs;
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -25,8 +26,8 @@ const COARSE: f64 = 2e-5;
 /// Writes the artefact tree, with tensors of this type throughout.
 pub fn lay(tree: &Path, element: Element) -> anyhow::Result<()> {
     std::fs::create_dir_all(tree)?;
-    std::fs::write(tree.join("model.onnx"), model(element)?.encode_to_vec())?;
-    std::fs::write(
+    bfs::write_new(tree.join("model.onnx"), model(element)?.encode_to_vec())?;
+    bfs::write_new(
         tree.join("manifest.json"),
         r#"{"format":"onnx","inputs":["x"],"outputs":["y"]}"#,
     )?;

@@ -3,8 +3,13 @@
 //! Makes a folder of links and says which command to run; runs nothing, and knows nothing of how the environment came
 //! to be.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "starts cargo, which builds the worker"
+)]
+
+use crate::base::fs as bfs;
 use std::fs;
-use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -51,7 +56,7 @@ pub fn link(site_packages: &Path, root: &Path) -> Result<()> {
     relink(&torch.join("lib"), &root.join("lib"))?;
     // torch-sys refuses another release by this file; the wheel itself has none.
     let stamp = root.join("build-version");
-    fs::write(&stamp, format!("{version}\n"))
+    bfs::write_new(&stamp, format!("{version}\n"))
         .with_context(|| format!("failed to write {}", stamp.display()))
 }
 
@@ -111,12 +116,7 @@ fn wheel_version(torch: &Path) -> Result<String> {
 
 /// Makes `at` a link to `to`, also where it was one to another.
 pub fn relink(to: &Path, at: &Path) -> Result<()> {
-    match fs::remove_file(at) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(error).with_context(|| format!("failed to replace {}", at.display()));
-        }
-        _ => {}
-    }
+    bfs::remove_file(at).with_context(|| format!("failed to replace {}", at.display()))?;
     symlink(to, at).with_context(|| format!("failed to link {} to {}", at.display(), to.display()))
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Which files a format has and who wrote them is not known here (docs/design/trees.md).
 
+use crate::base::fs as bfs;
 use std::path::Path;
 
 use anyhow::Context;
@@ -28,7 +29,7 @@ impl Manifest {
     pub fn write(&self, tree: &Path) -> anyhow::Result<()> {
         let path = tree.join("manifest.json");
         let text = serde_json::to_string_pretty(self).context("failed to serialise a manifest")?;
-        std::fs::write(&path, text + "\n")
+        bfs::write_new(&path, text + "\n")
             .with_context(|| format!("failed to write `{}`", path.display()))
     }
 }

@@ -1,6 +1,7 @@
 //! The time of an inference by operator, from a runtime's own counters. What is counted costs time of its own, so the sum says how
 //! operators compare and is no latency.
 
+use crate::base::fs as bfs;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -90,7 +91,7 @@ pub(super) fn refuse_loop(tree: &Path) -> anyhow::Result<()> {
 impl Profile {
     pub fn write(&self, folder: &Path) -> anyhow::Result<()> {
         let path = folder.join(FILE);
-        std::fs::write(&path, serde_json::to_vec(self)?)
+        bfs::write_new(&path, serde_json::to_vec(self)?)
             .with_context(|| format!("failed to write `{}`", path.display()))
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Knows the descriptors and the wire (docs/design/jobs.md); knows nothing of what a job does.
 
+use crate::base::variable;
 use std::any::Any;
 use std::fs::File;
 use std::io::{self, BufRead, Write};
@@ -50,7 +51,7 @@ fn ended(served: Result<()>) -> ExitCode {
 /// Makes the descriptor private to this process: programs that the job starts must neither keep it open nor write to
 /// it.
 fn result_channel() -> Result<File> {
-    let text = std::env::var(RESULT_FD).with_context(|| {
+    let text = variable::text(RESULT_FD).with_context(|| {
         format!("environment variable {RESULT_FD} is not set; a worker is started by orch, which passes it")
     })?;
     let fd: RawFd = text

@@ -2,6 +2,7 @@
 //!
 //! Bytes are little-endian and row-major, whatever made them; nothing here knows of models, devices or runtimes.
 
+use crate::base::fs as bfs;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -221,7 +222,7 @@ pub fn write(path: &Path, tensors: &Tensors) -> anyhow::Result<()> {
     });
     let views = views.collect::<anyhow::Result<Vec<_>>>()?;
     let content = safetensors::serialize(views, None).context("failed to serialise tensors")?;
-    std::fs::write(path, content)
+    bfs::write_new(path, content)
         .with_context(|| format!("failed to write tensors to `{}`", path.display()))
 }
 

@@ -3,6 +3,11 @@
 //! The base is laid out by git in a folder of its own. Both sides use one store, so that what the base made is there still, and only
 //! measurements run again. Why in turns and both: `docs/performance.md`.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "starts orch again for a confirming round"
+)]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

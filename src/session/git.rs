@@ -5,6 +5,8 @@
 //! they do in a checkout. Submodules are laid out at the commits that the revision names, where those are here. Knows
 //! nothing of specs.
 
+#![expect(clippy::disallowed_methods, reason = "starts git")]
+
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
 //! What is looked at on this machine before anything is planned: hardware, installations, variables of orch's own.
 
+use crate::base::variable;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +16,7 @@ use crate::worker::Cancel;
 pub(super) const MOCKED: &str = "ORCH_MOCK_DEVICES";
 
 pub(super) fn mocked() -> anyhow::Result<BTreeSet<String>> {
-    let value = std::env::var(MOCKED).unwrap_or_default();
+    let value = variable::text(MOCKED).unwrap_or_default();
     let names = value
         .split(',')
         .map(str::trim)
@@ -70,15 +71,13 @@ pub fn provision(locations: &Locations, cancel: Cancel) -> anyhow::Result<Provis
 
 /// The index of PyTorch without CUDA, by ORCH_TORCH_INDEX; None for `pypi`, which has none.
 fn index_for_cpus() -> Option<String> {
-    let named = std::env::var("ORCH_TORCH_INDEX")
-        .ok()
-        .filter(|value| !value.is_empty());
+    let named = variable::text("ORCH_TORCH_INDEX").filter(|value| !value.is_empty());
     Some(named.unwrap_or_else(|| FOR_CPUS.to_owned())).filter(|index| index != "pypi")
 }
 
 /// The browser that ORCH_BROWSER names.
 pub(super) fn own_browser() -> anyhow::Result<Option<PathBuf>> {
-    let named = std::env::var_os("ORCH_BROWSER").filter(|value| !value.is_empty());
+    let named = variable::os("ORCH_BROWSER").filter(|value| !value.is_empty());
     named.map(|path| absolute(Path::new(&path))).transpose()
 }
 
@@ -100,6 +99,6 @@ pub(super) fn host_facts(host: &Host) -> HostFacts {
         memory_bytes: fingerprint.memory_bytes,
     };
     HostFacts::new(fingerprint.digest, fingerprint.computing, report, |name| {
-        std::env::var_os(name)
+        variable::os(name)
     })
 }

@@ -1,5 +1,6 @@
 //! What the last run found, where nothing changed since. And its other end: keeping what a run found for the next one.
 
+use crate::base::variable;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -28,7 +29,7 @@ fn path(locations: &Locations, request: &Request, settings: &Settings) -> Option
         ..request.clone()
     };
     let browser = machine::own_browser().ok()?;
-    let mocked = std::env::var_os(MOCKED);
+    let mocked = variable::os(MOCKED);
     let root = DiskStore::root_below(&absolute(&locations.cache_dir).ok()?);
     MemoPath::new(
         root,

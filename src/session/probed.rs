@@ -4,6 +4,7 @@
 //! Only good answers are kept, for a quarter of an hour, under a digest of all that they could depend on. What is kept is
 //! marked with the time when it was given, and holds nothing that changes by the minute.
 
+use crate::base::variable;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -75,7 +76,7 @@ fn key(name: &str, params: &Value) -> Digest {
             .any(|start| name.starts_with(start))
             .then(|| format!("{name}={value:?}"))
     };
-    let mut variables: Vec<_> = std::env::vars_os().filter_map(read).collect();
+    let mut variables: Vec<_> = variable::all().filter_map(read).collect();
     variables.sort();
     lines.extend(variables);
     Digest::of(lines.join("\n").as_bytes())

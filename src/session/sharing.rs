@@ -1,5 +1,6 @@
 //! The remote store of a command, if one is configured and this orch can speak to it.
 
+use crate::base::variable;
 use std::sync::Arc;
 
 use crate::config::{self, RemoteConfig};
@@ -22,7 +23,7 @@ pub fn configured() -> anyhow::Result<Option<RemoteConfig>> {
 
 /// Those of this process that are text.
 pub(super) fn variables() -> impl Iterator<Item = (String, String)> {
-    std::env::vars_os().filter_map(|(name, value)| {
+    variable::all().filter_map(|(name, value)| {
         let name = name.into_string().ok()?;
         Some((name, value.into_string().ok()?))
     })

@@ -1,6 +1,7 @@
 //! `judge:<model>:<variant>`: holds what a run gave against the reference. Measures nothing, so another tolerance only
 //! judges again.
 
+use crate::base::fs as bfs;
 use std::path::Path;
 
 use anyhow::Context;
@@ -101,7 +102,7 @@ fn judge(
         }
     }
     let text = serde_json::to_string_pretty(&numerics).context(Bug::new("figures are JSON"))?;
-    std::fs::write(out.join("verdict.json"), text).context("failed to write the verdict")?;
+    bfs::write_new(out.join("verdict.json"), text).context("failed to write the verdict")?;
     Ok(Judgement {
         verdict,
         numerics,

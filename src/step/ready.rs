@@ -125,7 +125,7 @@ fn bring_onnx(file: &Path, inputs: &Inputs, out: &Path, wanted: &[String]) -> an
         .collect();
     match onnx_change::adapted(file, &overridden, kept)? {
         Some(changed) => {
-            std::fs::write(out.join("model.onnx"), changed).context("failed to write model.onnx")?
+            bfs::write_new(out.join("model.onnx"), changed).context("failed to write model.onnx")?
         }
         None => bfs::copy_file(file, &out.join("model.onnx"))?,
     }

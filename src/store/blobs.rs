@@ -209,8 +209,5 @@ pub(super) fn parse_name(name: &str) -> Option<Blob> {
 }
 
 pub(super) fn remove(path: &Path) -> Result<()> {
-    match fs::remove_file(path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(StoreError::io("remove", path)(e)),
-        _ => Ok(()),
-    }
+    bfs::remove_file(path).map_err(StoreError::io("remove", path))
 }

@@ -47,7 +47,7 @@ impl Scratch {
             }
             let dir = lock_path.with_extension("");
             if let Err(e) = fs::create_dir(&dir) {
-                let _ = fs::remove_file(&lock_path);
+                let _ = bfs::remove_file(&lock_path);
                 return Err(StoreError::io("create", dir)(e));
             }
             return Ok(Self {
@@ -80,7 +80,7 @@ impl Scratch {
 
     /// Writes down a temporary file that lies elsewhere: who sweeps this folder removes that file as well.
     pub(super) fn note(&self, file: &Path) -> std::io::Result<()> {
-        fs::write(
+        bfs::write_new(
             self.dir.join(ELSEWHERE),
             file.as_os_str().as_encoded_bytes(),
         )
@@ -105,7 +105,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = bfs::remove_dir(&self.dir);
-        let _ = fs::remove_file(&self.lock_path);
+        let _ = bfs::remove_file(&self.lock_path);
     }
 }
 
@@ -178,7 +178,7 @@ pub(super) fn sweep(parent: &Path, remove: bool) -> Amount {
             }
             // What a dying child of the dead owner still writes to is for the next one who sweeps.
             if remove && (!path.is_dir() || bfs::remove_dir(&path).is_ok()) {
-                let _ = fs::remove_file(&lock_path);
+                let _ = bfs::remove_file(&lock_path);
             }
         }
     }

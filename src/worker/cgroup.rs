@@ -5,6 +5,11 @@
 //! machine wait. The watcher, forked before, stays outside, ends what is left and removes them. Where none can be made,
 //! nothing is different.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "writes the kernel's control files"
+)]
+
 use std::ffi::CString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;

@@ -1,5 +1,8 @@
 //! A user's program in a working folder of its own, with an environment by allow-list.
 
+#![expect(clippy::disallowed_methods, reason = "starts commands of specs")]
+
+use crate::base::variable;
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -196,7 +199,7 @@ impl<'a> Running<'a> {
             .into_iter()
             .chain(call.env.iter().map(String::as_str))
         {
-            if let Some(value) = std::env::var_os(name) {
+            if let Some(value) = variable::os(name) {
                 env.retain(|(known, _)| known != name);
                 env.push((name.into(), value));
             }

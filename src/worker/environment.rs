@@ -3,6 +3,9 @@
 //! A variable that is on no list can neither change what a library computes without being in the key, nor be read by a
 //! model's own code. Those of `ARITHMETIC`, `DIVISION` and `TIMING` are in keys; those of `INHERITED` are in none.
 
+#![expect(clippy::disallowed_methods, reason = "starts workers")]
+
+use crate::base::variable;
 use std::ffi::OsStr;
 use std::process::Command;
 
@@ -116,7 +119,7 @@ const SILENT: &[(&str, &str)] = &[
 pub fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.env_clear();
-    let inherited = std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_inherited));
+    let inherited = variable::all().filter(|(name, _)| name.to_str().is_some_and(is_inherited));
     command.envs(inherited).envs(SILENT.iter().copied());
     command
 }

@@ -3,6 +3,11 @@
 //! A program may write to what it finds there, so files are copies of its own, with modes that depend on nothing but whether
 //! a file is executable: whatever else a program could tell one machine or store from another by would be in no key.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "copies inputs to where a job may write"
+)]
+
 use std::fs;
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, symlink};

@@ -3,6 +3,8 @@
 //! It is overseen as a worker of one job is, job by job. It works in a folder of its own for as long as it lives, and
 //! is held to it. Whether it may do another job is not decided here.
 
+#![expect(clippy::disallowed_methods, reason = "moves a job's output into place")]
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{ChildStdin, Command};

@@ -3,6 +3,7 @@
 //! A log has a bound: of a longer one the beginning and the end are kept, and between them stands how much is missing.
 //! Who says more is slowed down to what is read here and never fills the disk.
 
+use crate::base::fs as bfs;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -127,7 +128,7 @@ impl<'a> Said<'a> {
     /// Whoever was to open the pipe has done so.
     pub(super) fn forget_name(&mut self) {
         if let Some(name) = self.name.take() {
-            let _ = std::fs::remove_file(name);
+            let _ = bfs::remove_file(name);
         }
     }
 

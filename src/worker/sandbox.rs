@@ -1,5 +1,6 @@
 //! The folders of one program: where it works, its home, its temporary files. Made for it, and removed with it.
 
+use crate::base::variable;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -66,7 +67,7 @@ pub fn grants(access: &Access, own: &[&Path]) -> io::Result<Grants> {
 
 /// Where a shared folder is by the environment; nowhere if no variable says.
 fn paths_of(folder: SharedFolder) -> Vec<PathBuf> {
-    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let variable = |name: &str| variable::os(name).map(PathBuf::from);
     match folder {
         SharedFolder::HubCache => {
             let of_user = || {

@@ -151,7 +151,7 @@ fn tried(dir: &Path, text: &str) -> anyhow::Result<Spec> {
     temporary::sweep(parent);
     let trial = temporary::make_folder(parent).context("failed to make a folder")?;
     for (name, text) in files(text) {
-        std::fs::write(trial.path().join(name), text)?;
+        bfs::write_new(trial.path().join(name), text)?;
     }
     session::spec(&trial.path().join(SPEC)).map_err(|error| {
         let there = dir.display().to_string();
@@ -179,7 +179,7 @@ pub(super) fn add(args: &Args, add: &AddArgs, printer: &Printer) -> anyhow::Resu
         ))
     })?;
     let trial = temporary::make_ending(&session::absolute(folder)?, ".yaml")?;
-    std::fs::write(trial.path(), &new)?;
+    bfs::write_new(trial.path(), &new)?;
     if let Err(error) = session::spec(trial.path()) {
         let told = format!("{error}").replace(
             &trial.path().display().to_string(),

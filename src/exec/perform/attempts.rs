@@ -1,5 +1,10 @@
 //! The attempts of a step that is executed several times in a run: their outcome and their logs.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "removes the logs of earlier attempts"
+)]
+
 use std::path::{Path, PathBuf};
 
 use crate::record::{Attempt, Outcome, Record};

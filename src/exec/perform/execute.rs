@@ -1,5 +1,10 @@
 //! Executes a step on this machine: its work, in a worker, a server, a command or this process.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "removes the empty output folder of a step"
+)]
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

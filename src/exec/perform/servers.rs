@@ -115,7 +115,7 @@ impl<'a> Servers<'a> {
         let suffix = again.map(|job| format!("-again-{job}")).unwrap_or_default();
         let log = self.dir.join(format!("server-{env}{timed}{suffix}.log"));
         if before.is_none() || again.is_some() {
-            let _ = std::fs::remove_file(&log);
+            let _ = bfs::remove_file(&log);
         }
         if let Some(why) = before {
             let mut file = std::fs::File::options()

@@ -1,5 +1,6 @@
 //! The devices of this host as units that steps hold, made of the probers' answers.
 
+use crate::base::variable;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -92,7 +93,7 @@ impl<'a> Devices<'a> {
         let device = found
             .into_iter()
             .find(|device| self.positions[silicon(device)] == unit)?;
-        Some(lend(device, |name| std::env::var(name).ok()))
+        Some(lend(device, variable::text))
     }
 }
 

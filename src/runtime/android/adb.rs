@@ -4,6 +4,8 @@
 //! whether a command ended, and how, is read from a line of its own at the end of its output, because older phones hand
 //! no exit code back and a phone that is gone says nothing.
 
+#![expect(clippy::disallowed_methods, reason = "starts adb")]
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -290,7 +290,7 @@ fn clear(folder: &Path) -> Result<()> {
         if kind.is_dir() {
             bfs::remove_dir(&path)
         } else {
-            std::fs::remove_file(&path)
+            bfs::remove_file(&path)
         }
         .with_context(left)?;
     }

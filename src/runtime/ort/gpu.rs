@@ -3,6 +3,7 @@
 //! None falls back: a session gets the one provider, and the nodes that it leaves are an error (`place.rs`). One process
 //! has one device (`device/lease.rs`, `device/shown.rs`), so each provider is told number 0 of what it is shown.
 
+use crate::base::variable;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -135,7 +136,7 @@ pub(super) fn settle_tf32(params: &Params) -> Result<()> {
     if !allows_tf32(&asked.collect::<Vec<_>>()) {
         // SAFETY: the worker has read its job, and no other thread of it runs yet.
         unsafe { std::env::set_var(OVERRIDE, "0") };
-    } else if std::env::var(OVERRIDE).is_ok_and(|value| value == "0") {
+    } else if variable::text(OVERRIDE).is_some_and(|value| value == "0") {
         bail!("the option `use_tf32` is on, and {OVERRIDE}=0 forbids it: unset one of them");
     }
     Ok(())

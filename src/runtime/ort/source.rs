@@ -131,7 +131,7 @@ impl<'j> Source<'j> {
                     })?;
             }
             model = folder.path().join("model.onnx");
-            std::fs::write(&model, bytes)
+            bfs::write_new(&model, bytes)
                 .context("failed to write the model with its sizes closed")?;
         }
         builder

@@ -235,7 +235,7 @@ impl Spot<'_> {
             get,
             lacks,
         };
-        fs::write(folder.join(TOLD), serde_json::to_vec(&told)?)?;
+        bfs::write_new(folder.join(TOLD), serde_json::to_vec(&told)?)?;
         whole(store, &tree, store.copy_files(&files, folder))?;
         let laid = |file: ManifestFile| -> io::Result<_> {
             let at = folder.join(&file.path);

@@ -2,6 +2,11 @@
 //!
 //! What lies there and is not orch's stays, and what somebody edited is renamed; both are reported.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "moves a file of the user out of the way"
+)]
+
 mod folder;
 mod last;
 mod listed;

@@ -1,5 +1,8 @@
 //! A static site in a folder: pages that are as they should be stay untouched, and those that are no longer of it go.
 
+#![expect(clippy::disallowed_methods, reason = "removes empty folders of a site")]
+
+use crate::base::fs as bfs;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -49,7 +52,7 @@ pub fn place(files: &Files, folder: &Path, handed: &mut Handed) -> anyhow::Resul
     for name in &gone {
         if listed.is_as_left(name) {
             let path = folder.join(name);
-            fs::remove_file(&path)
+            bfs::remove_file(&path)
                 .with_context(|| format!("failed to remove `{}`", path.display()))?;
             remove_empty(folder, path.parent().map(Path::to_owned));
         }

@@ -1,5 +1,10 @@
 //! A row of a spec for a model of the user's own, made from what its files say.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "starts the Python that reads own model code"
+)]
+
 mod onnx;
 
 use std::path::{Path, PathBuf};

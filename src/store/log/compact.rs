@@ -1,5 +1,11 @@
 //! Replaces the log by one of chosen entries.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "replaces the log by a compacted one"
+)]
+
+use crate::base::fs as bfs;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -50,7 +56,7 @@ impl Log {
         }
         let fresh = self.path.with_extension("new");
         if let Err(e) = self.write_chosen(&fresh, &state, seen.at, choice) {
-            let _ = fs::remove_file(&fresh);
+            let _ = bfs::remove_file(&fresh);
             return Err(e);
         }
         fs::rename(&fresh, &self.path).map_err(StoreError::io("replace", &self.path))?;

@@ -1,5 +1,7 @@
 //! Takes an archive in. Everything is read, checked and laid aside first; only a whole and right archive enters the store.
 
+#![expect(clippy::disallowed_methods, reason = "writes a file out of a pack")]
+
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};

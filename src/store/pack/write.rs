@@ -1,5 +1,7 @@
 //! Writes an archive. What it holds is found first, so that its sizes are known; content is hashed as it is written.
 
+#![expect(clippy::disallowed_methods, reason = "writes a pack")]
+
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};

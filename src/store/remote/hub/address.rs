@@ -1,5 +1,6 @@
 //! The URL of a remote: which service it means, and that service's settings. Opens no connection.
 
+use crate::base::variable;
 use std::collections::BTreeMap;
 
 use crate::base::text::without_secrets;
@@ -109,7 +110,7 @@ impl Address {
         }
         let has_region = ["AWS_REGION", "AWS_DEFAULT_REGION"]
             .iter()
-            .any(|name| std::env::var_os(name).is_some());
+            .any(|name| variable::os(name).is_some());
         if scheme == "s3" && settings.contains_key("endpoint") && !has_region {
             // Other makers' servers do not look at it, and the signature needs one.
             settings
@@ -121,7 +122,7 @@ impl Address {
             let named = || {
                 ["AZBLOB_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT_NAME"]
                     .iter()
-                    .find_map(|n| std::env::var(n).ok())
+                    .find_map(|name| variable::text(name))
             };
             let Some(account) = settings.get("account_name").cloned().or_else(named) else {
                 let hint = "options = {account_name = \"…\"}, or AZURE_STORAGE_ACCOUNT_NAME";

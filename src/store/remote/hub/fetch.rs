@@ -123,7 +123,7 @@ async fn object(
 ) -> Result<(), Trouble> {
     // Some servers refuse to send a part of nothing.
     if file.size == 0 && file.digest == Digest::of(b"") {
-        std::fs::write(&to, b"").map_err(StoreError::io("write", &to))?;
+        bfs::write_new(&to, b"").map_err(StoreError::io("write", &to))?;
     } else {
         let _turn = turn(&inner.reads).await;
         service.download(&blob_path(&file), &file, &to).await?;

@@ -1,5 +1,7 @@
 //! The only home of opendal: objects by path, with bounds on time and size. Knows nothing of what they mean.
 
+#![expect(clippy::disallowed_methods, reason = "writes what it fetches")]
+
 use std::future::Future;
 use std::io::Write as _;
 use std::path::Path;
