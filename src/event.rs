@@ -1,5 +1,6 @@
 //! What happens during a run: the messages from `exec` to its listeners, and the only interface between them.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,9 @@ pub enum Event {
     Started {
         steps: u32,
         to_run: u32,
+        /// What each step that is to run took when it last succeeded, seconds. A step without a record is missing.
+        #[serde(skip)]
+        recorded: BTreeMap<String, f64>,
     },
     /// What the steps that are to run need and this machine lacks: what, how large, how long. It is installed when the first
     /// step needs it, and not at all if none does.

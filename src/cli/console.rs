@@ -1,10 +1,11 @@
 //! Events → the terminal: bars where there is one, plain lines where not.
 //!
-//! Of more than a few steps a line is for what took time or did not succeed; `-v` tells of all. In a run of very many, successes print nothing and each
-//! cause of failure is printed once; the summary has them all. Where nobody watches bars, a line now and then says that the
-//! run goes on.
+//! Each case has one line when its verdict is known, and so has each step that did not succeed. The spec's own commands have a
+//! line if they took time or are few. `-v` prints every step. A run of very many steps prints no success, and each cause of
+//! failure once; the summary has them all. Where nobody watches bars, a line now and then says that the run goes on.
 
 use std::collections::{BTreeMap, HashSet};
+use std::fmt;
 use std::io::IsTerminal;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -13,10 +14,12 @@ use std::time::{Duration, Instant};
 
 use anstream::adapter::strip_str;
 use anstream::{AutoStream, ColorChoice};
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressState, ProgressStyle};
 
+use crate::base::figures::duration;
 use crate::base::lock;
 use crate::base::text::{shown, with_colours};
+use crate::cli::estimate::Estimate;
 use crate::cli::github;
 use crate::cli::printer::{BAD, DIM, GOOD, Verbosity, WARN};
 use crate::event::{Event, Listener};
@@ -31,10 +34,16 @@ pub(super) struct Console {
     heart: Option<Heart>,
 }
 
-/// Shorter steps succeed without a line,
+/// A command that took less time, in seconds, succeeds without a line.
 const LONG: f64 = 1.0;
-/// unless there are no more than these.
+/// A run of at most so many steps prints a line for short commands, too.
 const FEW: u32 = 20;
+/// How the name of a step begins that decides a case; the name of the case follows.
+const JUDGES: &str = "judge:";
+/// How the name of a step begins that runs a case; the name of the case follows.
+const RUNS: &str = "run:";
+/// How the name of a step begins that the spec itself defines.
+const COMMANDS: &str = "command:";
 /// The time after which a run that nobody watches says how far it is.
 const SILENCE: Duration = Duration::from_secs(30);
 
@@ -53,8 +62,23 @@ struct State {
     /// The moment of the last line.
     spoke: Option<Instant>,
     running: BTreeMap<String, ProgressBar>,
+    /// The cases that ran and have no line yet.
+    undecided: BTreeMap<String, Runs>,
+    estimate: Estimate,
+    began: Option<Instant>,
+    /// The moment at which the run is expected to end. The bar reads it while the rest of the state is locked.
+    expected_end: Arc<Mutex<Option<Instant>>>,
     /// The reasons why some steps did not pass, as far as a brief run has printed them; None for other runs.
     brief: Option<HashSet<String>>,
+}
+
+/// The runs of one case: a timed one may be measured again.
+#[derive(Clone, Copy, Default)]
+struct Runs {
+    seconds: f64,
+    count: u32,
+    /// Whether the last of them passed.
+    has_passed: bool,
 }
 
 impl State {
@@ -71,6 +95,7 @@ impl State {
             return None;
         }
         self.spoke = Some(now);
+        let left = self.left().map(remaining).unwrap_or_default();
         let told = |(name, since): (&String, &Instant)| {
             let far = self
                 .installed
@@ -81,12 +106,44 @@ impl State {
         };
         let begun: Vec<_> = self.begun.iter().map(told).collect();
         Some(format!(
-            "{} of {} steps; {}",
+            "{} of {} steps{left}; {}",
             self.done,
             self.steps,
             begun.join(", ")
         ))
     }
+
+    /// The time that the run has left, if the records of earlier runs tell.
+    fn left(&self) -> Option<Duration> {
+        let left = self.estimate.left(self.began?.elapsed())?;
+        Duration::try_from_secs_f64(left).ok()
+    }
+
+    fn finish(&mut self, step: &str) {
+        self.done += 1;
+        self.estimate.finish(step);
+        *lock(&self.expected_end) = self.left().map(|left| Instant::now() + left);
+    }
+}
+
+/// `, about 2 min left`
+fn remaining(left: Duration) -> String {
+    format!(", about {} left", duration(left.as_secs_f64().ceil()))
+}
+
+/// The bar of a whole run: `━━━━  [12/150] 41s, about 2 min left`.
+fn bar_style(expected_end: Arc<Mutex<Option<Instant>>>) -> ProgressStyle {
+    ProgressStyle::with_template("{bar:30} [{pos}/{len}] {elapsed}{left}")
+        .expect("BUG: a constant template")
+        .with_key(
+            "left",
+            move |_: &ProgressState, out: &mut dyn fmt::Write| {
+                if let Some(end) = *lock(&expected_end) {
+                    let left = end.saturating_duration_since(Instant::now());
+                    let _ = out.write_str(&remaining(left));
+                }
+            },
+        )
 }
 
 /// Says now and then that a run goes on.
@@ -154,6 +211,11 @@ impl Console {
     /// Takes the bars away, so that what follows stands alone.
     pub(super) fn close(&mut self) {
         self.heart = None;
+        if self.verbosity < Verbosity::Verbose {
+            let undecided = std::mem::take(&mut lock(&self.state).undecided);
+            let same = undecided.iter().filter(|(_, runs)| runs.has_passed);
+            same.for_each(|(case, _)| self.same(case));
+        }
         if github::is_here() {
             write("::endgroup::");
         }
@@ -204,7 +266,9 @@ impl Console {
         let mut state = lock(&self.state);
         state.begun.remove(name);
         state.installed.remove(name);
-        state.done += u32::from(counts);
+        if counts {
+            state.finish(name);
+        }
         if let Some(bar) = state.running.remove(name) {
             bar.finish_and_clear();
         }
@@ -230,12 +294,14 @@ impl Console {
     }
 
     /// Whether the end of a step is printed. `way`: how it ended.
-    fn prints_end(&self, outcome: Outcome, seconds: f64, way: &str) -> bool {
+    fn prints_end(&self, step: &str, outcome: Outcome, seconds: f64, way: &str) -> bool {
         let state = lock(&self.state);
         let is_short = match self.verbosity {
             Verbosity::Quiet => true,
             Verbosity::Usual => {
-                outcome == Outcome::Incomplete || seconds < LONG && state.steps > FEW
+                outcome == Outcome::Incomplete
+                    || !step.starts_with(COMMANDS)
+                    || seconds < LONG && state.steps > FEW
             }
             Verbosity::Verbose | Verbosity::Everything => false,
         };
@@ -246,6 +312,31 @@ impl Console {
         };
         // Only the first of those that ended in the same way.
         outcome != Outcome::Pass && !printed.contains(way)
+    }
+
+    fn ran(&self, case: &str, seconds: f64, has_passed: bool) {
+        let mut state = lock(&self.state);
+        let runs = state.undecided.entry(case.to_owned()).or_default();
+        runs.seconds += seconds;
+        runs.count += 1;
+        runs.has_passed = has_passed;
+    }
+
+    /// Prints the line of a case that did not fail, unless only failures are printed.
+    fn decided(&self, case: &str, word: &str) {
+        let runs = lock(&self.state).undecided.remove(case);
+        if self.is_brief() {
+            return;
+        }
+        let spent = runs
+            .map(|runs| format!(" {DIM}{:.1} s{DIM:#}", runs.seconds))
+            .unwrap_or_default();
+        self.news(&format!("{word} {case}{spent}"));
+    }
+
+    /// Prints the line of a case that ran and kept its output, and so its verdict.
+    fn same(&self, case: &str) {
+        self.decided(case, &format!("{DIM}same{DIM:#} "));
     }
 
     /// How many results are still on their way to the remote store.
@@ -270,16 +361,20 @@ fn below(text: &str) -> String {
 impl Listener for Console {
     fn tell(&self, event: Event) {
         match event {
-            Event::Started { to_run, .. } => {
+            Event::Started { to_run, recorded, .. } => {
                 let brief = to_run > MANY && self.verbosity < Verbosity::Verbose;
                 let mut state = lock(&self.state);
                 state.brief = brief.then(HashSet::new);
-                (state.steps, state.spoke) = (to_run, Some(Instant::now()));
+                let now = Instant::now();
+                state.steps = to_run;
+                state.spoke = Some(now);
+                state.began = Some(now);
+                state.estimate = Estimate::new(to_run, recorded);
+                let expected_end = state.expected_end.clone();
                 drop(state);
                 if self.interactive && to_run > 0 {
                     let bar = self.bars.add(ProgressBar::new(to_run.into()));
-                    let style = ProgressStyle::with_template("{bar:30} [{pos}/{len}] {elapsed}, {eta} left");
-                    bar.set_style(style.expect("BUG: a constant template"));
+                    bar.set_style(bar_style(expected_end));
                     bar.enable_steady_tick(Duration::from_millis(500));
                     lock(&self.state).total = Some(bar);
                 }
@@ -306,24 +401,41 @@ impl Listener for Console {
                 }
                 self.begin(&step, &reason.to_string());
             }
-            Event::StepReturned { step, .. } => self.end(&step, false),
+            Event::StepReturned { step, .. } => {
+                self.end(&step, false);
+                // It is measured again later.
+                if let Some(case) = step.strip_prefix(RUNS) {
+                    self.ran(case, 0.0, false);
+                }
+            }
             Event::Fetched { step, made, host } => {
                 self.end(&step, true);
                 if self.is_brief() {
                     return;
                 }
-                self.news(&format!("{GOOD}got{GOOD:#}   {step} {DIM}made {made} on {host}{DIM:#}"));
+                let what = if self.verbosity < Verbosity::Verbose {
+                    let Some(shown) = step.strip_prefix(JUDGES).or(step.starts_with(COMMANDS).then_some(&*step)) else {
+                        return;
+                    };
+                    shown
+                } else {
+                    &step
+                };
+                self.news(&format!("{GOOD}got{GOOD:#}   {what} {DIM}made {made} on {host}{DIM:#}"));
             }
             Event::StepProgress { step, text } => self.progress(&step, &text),
-            // A verdict takes no time, and the matrix tells it.
-            Event::StepFinished { step, outcome: Outcome::Pass, .. } if step.starts_with("judge:") => {
-                self.end(&step, true)
+            Event::StepFinished { step, outcome: Outcome::Pass, .. } if step.starts_with(JUDGES) => {
+                self.end(&step, true);
+                self.decided(&step[JUDGES.len()..], &format!("{GOOD}ok{GOOD:#}   "));
             }
             Event::StepFinished { step, outcome, reason, seconds, log, repro, .. } => {
                 self.end(&step, true);
                 let words = reason.as_deref().map(|reason| alike(reason, "")).unwrap_or_default();
                 let way = format!("{} {words}", outcome.label());
-                if !self.prints_end(outcome, seconds, &way) {
+                if let Some(case) = step.strip_prefix(RUNS) {
+                    self.ran(case, seconds, outcome == Outcome::Pass);
+                }
+                if !self.prints_end(&step, outcome, seconds, &way) {
                     return;
                 }
                 if let Some(printed) = &mut lock(&self.state).brief {
@@ -336,7 +448,8 @@ impl Listener for Console {
                     Outcome::SkipUnavailable | Outcome::SkipUnsupported | Outcome::Incomplete => (WARN, "skip"),
                     _ => (BAD, "FAIL"),
                 };
-                let mut text = format!("{style}{word:5}{style:#} {step} {DIM}{seconds:.1} s{DIM:#}");
+                let name = step.strip_prefix(JUDGES).unwrap_or(&step);
+                let mut text = format!("{style}{word:5}{style:#} {name} {DIM}{seconds:.1} s{DIM:#}");
                 if outcome != Outcome::Pass {
                     text.push_str(&format!("\n      {}: {}", outcome.label(), below(&reason.unwrap_or_default())));
                     for (label, value) in [("log", log), ("again", repro)] {
@@ -347,7 +460,16 @@ impl Listener for Console {
                 }
                 self.line(&text);
             }
-            Event::Unchanged { .. } if self.is_brief() || self.verbosity < Verbosity::Verbose => {}
+            Event::Unchanged { step } if self.verbosity < Verbosity::Verbose => {
+                // The verdict of the output before stands, whatever it is. After a second measurement in this run, the
+                // output before may be of this run, and its verdict is still to come.
+                if let Some(case) = step.strip_prefix(RUNS)
+                    && lock(&self.state).undecided.get(case).is_some_and(|runs| runs.count == 1)
+                {
+                    self.same(case);
+                }
+            }
+            Event::Unchanged { .. } if self.is_brief() => {}
             Event::Unchanged { step } => {
                 self.line(&format!("{DIM}same{DIM:#}  {step} output unchanged; its dependents need not run"))
             }

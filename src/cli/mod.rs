@@ -3,6 +3,7 @@
 mod args;
 mod cmd;
 mod console;
+mod estimate;
 mod exit;
 mod github;
 mod groups;

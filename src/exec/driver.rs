@@ -2,7 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "keeps the log of an attempt")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
@@ -64,6 +64,7 @@ pub fn run(context: &Context<'_>) -> Result<Ended, StoreError> {
     context.listener.tell(Event::Started {
         steps: scheduler.steps.counted(),
         to_run,
+        recorded: recorded(context, scheduler.steps.to_run()),
     });
     let mut met_bug = false;
     let absent = Absent::default();
@@ -125,6 +126,17 @@ fn not_kept(plan: &Plan, scheduler: &Scheduler<'_>) -> String {
         "`{first}`{more} would run, and the result could not be kept\n  hint: name another store with --cache-dir; \
          `orch cache export` and `import` take along what this one holds"
     )
+}
+
+/// What each of these steps took when it last succeeded, seconds, by name.
+fn recorded(context: &Context<'_>, steps: impl Iterator<Item = StepId>) -> BTreeMap<String, f64> {
+    let last = |id| {
+        let name = &context.plan.step(id).name;
+        let record = context.store.latest(name).ok()??;
+        let is_made = record.outcome.is_made();
+        is_made.then(|| (name.clone(), record.seconds))
+    };
+    steps.filter_map(last).collect()
 }
 
 /// Reports what is missing, before anything is installed.

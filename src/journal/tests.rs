@@ -1,5 +1,6 @@
 //! A journal that is written, cut off, pruned, and read back.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::*;
@@ -34,6 +35,7 @@ fn what_is_read_is_what_happened() {
     journal.tell(Event::Started {
         steps: 3,
         to_run: 2,
+        recorded: BTreeMap::new(),
     });
     assert!(
         !dir.path().join("runs").exists(),

@@ -1,5 +1,6 @@
 //! The shape of the file, and the critical path of a graph whose answer is known.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -107,6 +108,7 @@ fn rows_slices_arrows_and_counters() {
     recorder.tell(Event::Started {
         steps: 4,
         to_run: 4,
+        recorded: BTreeMap::new(),
     });
     tell(&recorder, "command:a", Slot::Job(0), 10, 20);
     tell(&recorder, "command:b", Slot::Job(0), 20, 25);
@@ -161,6 +163,7 @@ fn devices_have_rows_and_memory_a_counter() {
     recorder.tell(Event::Started {
         steps: 4,
         to_run: 4,
+        recorded: BTreeMap::new(),
     });
     let on = |device: Option<&str>| Holds {
         cores: 1,
@@ -235,6 +238,7 @@ fn a_run_in_which_nothing_ran_is_a_valid_trace_that_says_so() {
     recorder.tell(Event::Started {
         steps: 4,
         to_run: 0,
+        recorded: BTreeMap::new(),
     });
     let document = document(&recorder, &plan);
     assert_eq!(

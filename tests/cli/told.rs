@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::onnx::RIGHT;
+use crate::ready_onnx::sandbox as sandbox_of;
 use crate::support::Sandbox;
 
 const SPEC: &str = "version: 1
@@ -12,6 +14,8 @@ commands:
   long: {argv: [sh, -c, 'sleep 1.2; echo 2 > out'], outputs: [out]}
   wrong: {argv: [sh, -c, 'exit 3'], outputs: [out]}
 ";
+
+const WRONG: [f32; 3] = [41.5, 51.5, 60.];
 
 fn sandbox(verbose: &str) -> Sandbox {
     let more: String = (0..30)
@@ -39,6 +43,32 @@ fn a_line_is_for_what_took_time_or_failed() {
     told.stderr_lacks("ok  ")
         .stderr_has("FAIL  command:wrong")
         .stdout_has("33 steps: ");
+}
+
+#[test]
+fn each_case_has_one_line() {
+    let sandbox = sandbox_of(RIGHT).env("ORCH_VERBOSE", "0");
+    let run = ["run", "specs/all.yaml", "-t", "cpu"];
+    let ended = sandbox.run(run).success();
+    ended
+        .stderr_has("ok    linear:cpu-fp32 ")
+        .stderr_lacks("run:linear")
+        .stderr_lacks("judge:linear");
+    let ended = sandbox
+        .run([&run[..], &["--rerun", "run"]].concat())
+        .success();
+    ended
+        .stderr_has("same  linear:cpu-fp32 ")
+        .stderr_lacks("ok    ");
+    let quiet = sandbox
+        .run([&run[..], &["--rerun", "run", "--quiet"]].concat())
+        .success();
+    quiet.stderr_lacks("linear:cpu-fp32");
+    let wrong = sandbox_of(WRONG).env("ORCH_VERBOSE", "0").run(run).code(1);
+    wrong
+        .stderr_has("FAIL  linear:cpu-fp32 ")
+        .stderr_has("NUMERICS: ")
+        .stderr_lacks("ok    ");
 }
 
 #[test]
