@@ -15,7 +15,8 @@ use crate::step::StepId;
 pub const OUT_DIR: &str = "orch-out";
 
 /// What the user chose of how a plan is performed. A new option of `run` is a field here: the command line fills it, and
-/// the code that goes by it reads it from [`Options::settings`].
+/// the code that goes by it reads it from [`Options::settings`]. The memo of a run that leaves nothing to do
+/// (`session/memo.rs`) lists each field, as one that changes what such a run shows or one that does not.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// How many steps may execute at a time; None for as many as the machine has cores.

@@ -1,10 +1,9 @@
 //! What the last run found, where nothing changed since. And its other end: keeping what a run found for the next one.
 
-use crate::base::variable;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::base::figures;
+use crate::base::{figures, variable};
 use crate::device::{Backend, Host};
 use crate::event::Event;
 use crate::exec::HostFacts;
@@ -33,9 +32,35 @@ fn path(locations: &Locations, request: &Request, settings: &Settings) -> Option
     let root = DiskStore::root_below(&absolute(&locations.cache_dir).ok()?);
     MemoPath::new(
         root,
-        &(locations, request, &settings.out_dir, browser, mocked),
+        &(locations, request, shows(settings), browser, mocked),
     )
     .ok()
+}
+
+/// The settings that change what a run without work shows. A new setting does not compile before it is listed here: an
+/// option that a memo ignored would work once and never again.
+fn shows(settings: &Settings) -> &Path {
+    let Settings {
+        out_dir,
+        // A run with a trace is never recalled.
+        trace: _,
+        // A run that executes elsewhere has no memo.
+        executor: _,
+        // Only the journal of a run that executes something has it.
+        command: _,
+        // These change how steps execute, and none does.
+        jobs: _,
+        memory: _,
+        job_memory: _,
+        keep_going: _,
+        retries: _,
+        backoff: _,
+        remeasure_seconds: _,
+        seed: _,
+        oversized: _,
+        no_remote: _,
+    } = settings;
+    out_dir
 }
 
 /// What the last run found, and that it is there still.
