@@ -17,13 +17,14 @@ mod landlock;
 mod network;
 #[cfg(not(target_os = "linux"))]
 mod nothing;
-use crate::base::variable;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Serialize, Serializer};
+
+use crate::base::variable;
 
 #[cfg(target_os = "linux")]
 pub use landlock::Confinement;

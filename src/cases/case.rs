@@ -16,7 +16,7 @@ use crate::exec::{
 };
 use crate::plan::{Plan, PlannedCase, PlannedFallback};
 use crate::record::{Outcome, Record};
-use crate::report::stats::{self, Ran};
+use crate::report::stats::{self, MeasuredRound};
 use crate::report::{CaseResult, Converted, Expected, FallbackResult, FlakyStep, Tried};
 use crate::runtime::RawMeasure;
 use crate::spec::Expect;
@@ -167,14 +167,14 @@ impl<'a> Ended<'a> {
     }
 
     /// What measured the case: its run, or that of the fallback that answered, and the further rounds of its own.
-    fn rounds(&self, run: StepId) -> Vec<Ran<'a>> {
+    fn rounds(&self, run: StepId) -> Vec<MeasuredRound<'a>> {
         let further = self
             .planned
             .rounds
             .iter()
             .filter(|_| run == self.planned.run);
         let ran = |(id, round): (&StepId, u32)| {
-            Some(Ran {
+            Some(MeasuredRound {
                 round,
                 started: &self.record(*id)?.started,
                 raw: self.measure(*id)?,

@@ -128,7 +128,13 @@ impl State {
 
 /// `, about 2 min left`
 fn remaining(left: Duration) -> String {
-    format!(", about {} left", duration(left.as_secs_f64().ceil()))
+    let seconds = left.as_secs_f64().ceil();
+    let text = if seconds < 10.0 {
+        format!("{seconds} s")
+    } else {
+        duration(seconds)
+    };
+    format!(", about {text} left")
 }
 
 /// The bar of a whole run: `━━━━  [12/150] 41s, about 2 min left`.

@@ -2,11 +2,11 @@
 
 #![expect(clippy::disallowed_methods, reason = "appends to the job's summary")]
 
-use crate::base::variable;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use crate::base::variable;
 use crate::cli::printer::Printer;
 use crate::report::{ReportDoc, github};
 

@@ -1,11 +1,11 @@
 //! The one place that writes: stdout is data, stderr is narration.
 
-use crate::base::variable;
 use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
 
 use crate::base::text::{shown, with_colours};
+use crate::base::variable;
 use crate::report::text::Styles;
 use crate::session::Told;
 

@@ -9,7 +9,6 @@
     reason = "starts the tools that list devices"
 )]
 
-use crate::base::variable;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
@@ -24,6 +23,7 @@ use rustix::fs::{Access, access};
 use super::pci::Pci;
 use super::{Absent, Backend};
 use crate::base::process;
+use crate::base::variable;
 
 /// What mends a C library that is too old.
 const NEWER_LINUX: &str = "use a newer Linux, or a container of one";

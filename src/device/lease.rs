@@ -3,7 +3,6 @@
 //! The vendors' libraries count what they are shown, so a process that is shown one device has number 0 whichever it is;
 //! the lease says which. Who holds one when is not decided here.
 
-use crate::base::variable;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +10,8 @@ use serde_json::{Value, json};
 
 use super::candidates::candidates;
 use super::{Backend, Device};
+
+use crate::base::variable;
 
 /// One device, lent to one step for the length of its execution.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,9 +1,9 @@
 //! The facts of this machine that keys and reports hold.
 
-use crate::base::variable;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
+use crate::base::variable;
 use crate::base::{Digest, Secret};
 use crate::key::KeyDoc;
 use crate::worker::{ARITHMETIC, DIVISION, TIMING};

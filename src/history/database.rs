@@ -8,7 +8,6 @@
     reason = "replaces the database by a rebuilt one"
 )]
 
-use crate::base::fs as bfs;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,6 +19,8 @@ use super::file::{self, RunFile};
 use super::library::{Connection, Library};
 use super::rows::Rows;
 use super::schema::{self, Column, Table};
+
+use crate::base::fs as bfs;
 
 /// Nothing is fetched: what it is used for is inside the library.
 const OPTIONS: [(&str, &str); 2] = [

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::{Digest, figures, fs as bfs, tree_path};
 use crate::journal;
-use crate::report::{Git, Ran, ReportDoc};
+use crate::report::{Git, ReportDoc, RunOrigin};
 
 /// The version of the file's shape. An additional field that may be absent needs no other.
 const VERSION: u32 = 1;
@@ -103,7 +103,7 @@ impl RunFile {
             .max()
             .context("it holds nothing that was executed")?
             .clone();
-        let Ran { started, git } = doc.run.clone().unwrap_or(Ran {
+        let RunOrigin { started, git } = doc.run.clone().unwrap_or(RunOrigin {
             started: last,
             git: None,
         });

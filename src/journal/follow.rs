@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::base::text::shortened;
 use crate::event::{Event, Holds, Slot, Span};
-use crate::journal::{Installed, Ran};
+use crate::journal::{ExecutedStep, Installed};
 use crate::record::Outcome;
 
 /// A reason may quote a whole command line; a run_log need not.
@@ -87,7 +87,7 @@ impl Follow {
                     reason.as_deref(),
                     execution.map(|done| done.span),
                 );
-                Some(Ended::Step(Ran {
+                Some(Ended::Step(ExecutedStep {
                     key: execution.map(|done| done.key),
                     ..ran
                 }))
@@ -135,7 +135,7 @@ impl Follow {
         outcome: Outcome,
         reason: Option<&str>,
         span: Option<Span>,
-    ) -> Ran {
+    ) -> ExecutedStep {
         let (at, seconds) = match span {
             Some(span) => (self.at(span.begin), micros(span.end - span.begin)),
             None => (self.at(Instant::now()), 0.0),
@@ -151,7 +151,7 @@ impl Follow {
         let slot = slot.map(|slot| slot.to_string());
         let waited = micros(waited);
         let reason = reason.map(|text| shortened(text, LONGEST).into_owned());
-        Ran {
+        ExecutedStep {
             step,
             key: None,
             outcome,
@@ -169,9 +169,9 @@ impl Follow {
 
 /// What an event brought to an end.
 pub enum Ended {
-    Step(Ran),
+    Step(ExecutedStep),
     /// A slot was occupied and nothing executed.
-    Returned(Ran),
+    Returned(ExecutedStep),
     Setup(Installed),
 }
 

@@ -30,7 +30,7 @@ pub(crate) enum Line {
     Run(Head),
     /// A step began. Without a later line of the same name, the run ended first.
     Began(String),
-    Step(Ran),
+    Step(ExecutedStep),
     Setup(Installed),
     End(End),
 }
@@ -54,7 +54,7 @@ pub struct Head {
 
 /// One execution of a step. Times are seconds since the run began.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Ran {
+pub struct ExecutedStep {
     pub step: String,
     /// None if it could not even start.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use crate::journal::{End, Head, Installed, Line, Ran};
+use crate::journal::{End, ExecutedStep, Head, Installed, Line};
 use crate::record::Outcome;
 
 const ENDING: &str = ".jsonl";
@@ -16,7 +16,7 @@ const ENDING: &str = ".jsonl";
 pub struct Run {
     pub head: Head,
     /// The steps in the order in which they ended.
-    pub steps: Vec<Ran>,
+    pub steps: Vec<ExecutedStep>,
     pub setups: Vec<Installed>,
     /// Steps that began and did not end, by name.
     pub cut_off: Vec<String>,

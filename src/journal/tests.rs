@@ -57,7 +57,7 @@ fn what_is_read_is_what_happened() {
     drop(journal);
     let run = read(&path).unwrap().unwrap();
     assert_eq!(run.steps.len(), 1);
-    let Ran {
+    let ExecutedStep {
         step,
         outcome,
         reason,

@@ -7,7 +7,6 @@
 
 mod file;
 
-use crate::base::fs as bfs;
 use std::fmt::Debug;
 use std::fs;
 use std::io;
@@ -16,6 +15,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::base::fs as bfs;
 use crate::base::{Digest, program, temporary};
 use crate::cases::{self, Finished};
 use crate::device::Backend;

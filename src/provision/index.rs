@@ -1,11 +1,11 @@
 //! Whether the package index answers an installation: by the same installer, and so through the same
 //! mirror and proxy.
 
-use crate::base::fs as bfs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use crate::base::fs as bfs;
 use crate::base::process::run_within;
 use crate::provision::{find_python, find_uv};
 

@@ -1,6 +1,5 @@
 //! Python interpreters on this machine, and what is installed in them.
 
-use crate::base::variable;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,6 +8,7 @@ use std::sync::OnceLock;
 use anyhow::{Context, bail, ensure};
 use serde::Deserialize;
 
+use crate::base::variable;
 use crate::base::{Digest, fs as bfs};
 use crate::toolchain;
 

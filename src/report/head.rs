@@ -6,7 +6,7 @@ use anstyle::Style;
 use serde::Serialize;
 
 use super::format::{glyph, kind};
-use super::{Host, Ran, ReportDoc, Summary};
+use super::{Host, ReportDoc, RunOrigin, Summary};
 use crate::base::figures::{amount, bytes, counted};
 use crate::record::{Outcome, Weights};
 
@@ -91,7 +91,7 @@ pub(super) fn steps(s: &Summary, fail: Style) -> String {
 
 /// `Run of 2026-01-31 08:00 UTC at git 1a2b3c4d5 (main), with uncommitted changes`; None where the report is of no run.
 pub(super) fn run(doc: &ReportDoc) -> Option<String> {
-    let Ran { started, git } = doc.run.as_ref()?;
+    let RunOrigin { started, git } = doc.run.as_ref()?;
     let git = git.as_ref().map(|git| {
         let branch = git
             .branch
@@ -219,7 +219,7 @@ mod tests {
             branch: Some("main".to_owned()),
             dirty: true,
         };
-        doc.run = Some(Ran {
+        doc.run = Some(RunOrigin {
             started: "2026-01-31T08:00:00.123Z".to_owned(),
             git: Some(git),
         });

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, ensure};
 use indexmap::IndexMap;
 
-use super::{CaseResult, Git, Host, Machine, Ran, ReportDoc, Summary};
+use super::{CaseResult, Git, Host, Machine, ReportDoc, RunOrigin, Summary};
 use crate::device::Backend;
 use crate::record::{Cpu, Outcome};
 
@@ -94,8 +94,8 @@ pub fn merge(documents: &[(String, ReportDoc)]) -> anyhow::Result<ReportDoc> {
 }
 
 /// The run of several: when the first began; the commit if they are of one, and whether any was not as committed.
-fn run<'a>(docs: impl Iterator<Item = &'a ReportDoc>) -> Option<Ran> {
-    let runs: Vec<&Ran> = docs.map(|doc| doc.run.as_ref()).collect::<Option<_>>()?;
+fn run<'a>(docs: impl Iterator<Item = &'a ReportDoc>) -> Option<RunOrigin> {
+    let runs: Vec<&RunOrigin> = docs.map(|doc| doc.run.as_ref()).collect::<Option<_>>()?;
     let first = runs.iter().min_by_key(|run| &run.started)?;
     let revisions = || runs.iter().map(|run| run.git.as_ref());
     let is_of =
@@ -104,7 +104,7 @@ fn run<'a>(docs: impl Iterator<Item = &'a ReportDoc>) -> Option<Ran> {
         dirty: revisions().flatten().any(|git| git.dirty),
         ..one.clone()
     });
-    Some(Ran {
+    Some(RunOrigin {
         started: first.started.clone(),
         git,
     })

@@ -54,7 +54,7 @@ pub use pages::{CODE, PAGES, shown, stable_backend};
 pub use quiet::Doubt;
 pub use sections::ids as sections;
 pub use stats::{Basis, Statistic};
-pub use summary::{Git, Ran, RunPath, Summary};
+pub use summary::{Git, RunOrigin, RunPath, Summary};
 pub use trend::{Executed, Trends};
 pub(crate) use view::Kinds;
 
@@ -80,7 +80,7 @@ pub struct ReportDoc {
     pub summary: Summary,
     /// The run that it is of; None of what a store holds, whoever made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub run: Option<Ran>,
+    pub run: Option<RunOrigin>,
     /// What changed since earlier runs: the last one of the same, and the newest of those that are a week old.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub since: Vec<Since>,

@@ -90,7 +90,7 @@ fn is_alone(round: &Round) -> bool {
 
 /// What a round's process reported.
 #[derive(Clone, Copy)]
-pub struct Ran<'a> {
+pub struct MeasuredRound<'a> {
     /// Counted from 1.
     pub round: u32,
     /// RFC 3339, UTC.
@@ -100,8 +100,8 @@ pub struct Ran<'a> {
 
 /// Statistics of a case's rounds, of which `batch` items go into an inference. A round that was not timed, has no samples or
 /// one that is not a finite number is no measurement; None where no round is one.
-pub fn metrics(rounds: &[Ran<'_>], batch: Option<u64>) -> Option<Metrics> {
-    let timed: Vec<(Ran<'_>, &Times)> = rounds
+pub fn metrics(rounds: &[MeasuredRound<'_>], batch: Option<u64>) -> Option<Metrics> {
+    let timed: Vec<(MeasuredRound<'_>, &Times)> = rounds
         .iter()
         .filter_map(|ran| Some((*ran, usable(ran.raw)?)))
         .collect();
@@ -199,7 +199,7 @@ pub fn beside_each_other(cases: &mut [CaseResult]) {
 /// Why the median of one run alone may not be read as it stands; None of a quiet one, and of a run without times.
 pub fn why_not_quiet(raw: &RawMeasure) -> Option<String> {
     metrics(
-        &[Ran {
+        &[MeasuredRound {
             round: 1,
             started: "",
             raw,
@@ -225,11 +225,11 @@ fn usable(raw: &RawMeasure) -> Option<&Times> {
 }
 
 fn round(
-    Ran {
+    MeasuredRound {
         round,
         started,
         raw,
-    }: Ran<'_>,
+    }: MeasuredRound<'_>,
     times: &Times,
 ) -> Round {
     let [wall, cpu] =

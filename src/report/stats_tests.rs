@@ -8,8 +8,8 @@ fn of(samples: Vec<f64>) -> Metrics {
     metrics(&[ran(1, &raw(samples))], None).unwrap()
 }
 
-fn ran(round: u32, raw: &RawMeasure) -> Ran<'_> {
-    Ran {
+fn ran(round: u32, raw: &RawMeasure) -> MeasuredRound<'_> {
+    MeasuredRound {
         round,
         started: "2026-01-02T03:04:05Z",
         raw,

@@ -72,7 +72,7 @@ pub enum RunPath {
 
 /// A run: when it began, RFC 3339 UTC, and at which commit. How long it took is in the [`Summary`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct Ran {
+pub struct RunOrigin {
     pub started: String,
     /// None outside of git.
     pub git: Option<Git>,

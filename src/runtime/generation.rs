@@ -6,7 +6,6 @@
 
 mod cached;
 
-use crate::base::fs as bfs;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
@@ -18,6 +17,7 @@ use super::measure::MeasureParams;
 use super::tensors::{self, Element, Infer, Tensor, Tensors};
 use super::{Decoding, Job};
 use crate::base::Bug;
+use crate::base::fs as bfs;
 
 pub use cached::{Decoder, Encoder, Kept, Source, Take};
 

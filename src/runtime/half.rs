@@ -4,13 +4,13 @@
 //! the same device, strictly. Its inputs are exact in fp16 and bf16, so the outputs show the precision of the
 //! computation.
 
-use crate::base::fs as bfs;
 use std::path::Path;
 
 use anyhow::Context as _;
 use prost::Message;
 
 use crate::base::Precision;
+use crate::base::fs as bfs;
 use crate::runtime::onnx_proto::{
     GraphProto, ModelProto, NodeProto, TensorProto, TensorShape, ValueInfoProto,
 };

@@ -8,13 +8,14 @@
     reason = "starts cargo, which builds the worker"
 )]
 
-use crate::base::fs as bfs;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+
+use crate::base::fs as bfs;
 
 /// The one release that the tch crate in Cargo.toml is written for; another one does not compile.
 pub const TORCH_VERSION: &str = "2.13.0";

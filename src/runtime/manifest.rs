@@ -2,12 +2,13 @@
 //!
 //! Which files a format has and who wrote them is not known here (docs/design/trees.md).
 
-use crate::base::fs as bfs;
 use std::path::Path;
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+use crate::base::fs as bfs;
 
 /// Names in the artefact's own order; everything else is carried along untouched.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

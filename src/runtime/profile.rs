@@ -1,7 +1,6 @@
 //! The time of an inference by operator, from a runtime's own counters. What is counted costs time of its own, so the sum says how
 //! operators compare and is no latency.
 
-use crate::base::fs as bfs;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -11,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::JobStatus;
 use super::loops::Loop;
 use super::refusal::Refusal;
+
+use crate::base::fs as bfs;
 
 const FILE: &str = "profile.json";
 /// Inferences before any is looked at.

@@ -2,7 +2,6 @@
 //!
 //! Knows the descriptors and the wire (docs/design/jobs.md); knows nothing of what a job does.
 
-use crate::base::variable;
 use std::any::Any;
 use std::fs::File;
 use std::io::{self, BufRead, Write};
@@ -15,6 +14,7 @@ use serde::Deserialize;
 
 use super::{Execute, Job, JobOutput, JobStatus, Reply};
 use crate::base::Bug;
+use crate::base::variable;
 
 /// Names the descriptor that replies are written to.
 pub const RESULT_FD: &str = "ORCH_RESULT_FD";

@@ -2,7 +2,6 @@
 //!
 //! Bytes are little-endian and row-major, whatever made them; nothing here knows of models, devices or runtimes.
 
-use crate::base::fs as bfs;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -10,6 +9,7 @@ use anyhow::{Context, bail, ensure};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
 
+use crate::base::fs as bfs;
 use crate::base::words::words;
 
 words! {

@@ -1,9 +1,9 @@
 //! What is looked at on this machine before anything is planned: hardware, installations, variables of orch's own.
 
-use crate::base::variable;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use crate::base::variable;
 use crate::device::{self, BACKENDS, Backend, BackendRow, Host, Libraries};
 use crate::exec::HostFacts;
 use crate::provision::{FOR_CPUS, Provision};

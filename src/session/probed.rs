@@ -4,13 +4,13 @@
 //! Only good answers are kept, for a quarter of an hour, under a digest of all that they could depend on. What is kept is
 //! marked with the time when it was given, and holds nothing that changes by the minute.
 
-use crate::base::variable;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
+use crate::base::variable;
 use crate::base::{Digest, fs as bfs, program};
 use crate::device::Backend;
 use crate::store::stat::{Moment, Stamp};

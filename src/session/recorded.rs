@@ -14,7 +14,7 @@ use crate::exec::{How, StepResult};
 use crate::history::{self, About, Executed, Execution, Reader, RunFile};
 use crate::memo::{Memo, MemoPath, Recorded};
 use crate::plan::{Plan, PlannedCase};
-use crate::report::{CaseResult, Git, Ran, ReportDoc, Since, Trends};
+use crate::report::{CaseResult, Git, ReportDoc, RunOrigin, Since, Trends};
 use crate::session::since::since;
 use crate::session::{
     Locations, Planned, Request, Session, Settings, Tell, absolute, git, provision,
@@ -66,11 +66,11 @@ impl Recording {
     }
 
     /// What pages say of the run.
-    pub(super) fn ran(&mut self) -> Ran {
+    pub(super) fn ran(&mut self) -> RunOrigin {
         if let Some(asked) = self.asked.take() {
             self.git = asked.join().ok().flatten();
         }
-        Ran {
+        RunOrigin {
             started: self.started.clone(),
             git: self.git.clone(),
         }
@@ -88,7 +88,7 @@ impl Recording {
         if session.store.is_read_only() {
             return None;
         }
-        let Ran { started, git } = self.ran();
+        let RunOrigin { started, git } = self.ran();
         let revision = git.as_ref().map(|git| git.revision.clone());
         let about = About {
             run: self.run,

@@ -1,8 +1,8 @@
 //! The remote store of a command, if one is configured and this orch can speak to it.
 
-use crate::base::variable;
 use std::sync::Arc;
 
+use crate::base::variable;
 use crate::config::{self, RemoteConfig};
 #[cfg(not(feature = "remote"))]
 use crate::event::Event;

@@ -1,7 +1,6 @@
 //! `judge:<model>:<variant>`: holds what a run gave against the reference. Measures nothing, so another tolerance only
 //! judges again.
 
-use crate::base::fs as bfs;
 use std::path::Path;
 
 use anyhow::Context;
@@ -9,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::base::Bug;
+use crate::base::fs as bfs;
 use crate::judge::{Evidence, Numerics, Verdict};
 use crate::runtime::generation::{self, Decoded};
 use crate::runtime::manifest::Manifest;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde_json::{Value, json};
 
-use crate::journal::{Head, Ran};
+use crate::journal::{ExecutedStep, Head};
 use crate::plan::Plan;
 use crate::record::Outcome;
 use crate::step::{Source, StepId};
@@ -27,7 +27,7 @@ pub(super) fn document(
     plan: &Plan,
     (head, memory): (&Head, u64),
 ) -> Vec<u8> {
-    let by_id: HashMap<StepId, &Ran> = story
+    let by_id: HashMap<StepId, &ExecutedStep> = story
         .steps
         .iter()
         .filter_map(|ran| Some((plan.find(&ran.step)?, ran)))
@@ -118,7 +118,7 @@ impl Trace {
         }
     }
 
-    fn step(&mut self, row: u32, ran: &Ran, critical: bool) {
+    fn step(&mut self, row: u32, ran: &ExecutedStep, critical: bool) {
         let name = match row {
             MAIN => "main".to_owned(),
             CRITICAL => "critical path".to_owned(),
@@ -147,7 +147,7 @@ impl Trace {
     }
 
     /// Arrows from each executed step to the executed steps that read its output. Gives how many were left out.
-    fn arrows(&mut self, plan: &Plan, by_id: &HashMap<StepId, &Ran>) -> usize {
+    fn arrows(&mut self, plan: &Plan, by_id: &HashMap<StepId, &ExecutedStep>) -> usize {
         let mut ids: Vec<_> = by_id.keys().copied().collect();
         ids.sort();
         let mut drawn = 0;
@@ -280,7 +280,7 @@ fn us(seconds: f64) -> u64 {
     (seconds * 1e6).round() as u64
 }
 
-fn row_of(ran: &Ran) -> u32 {
+fn row_of(ran: &ExecutedStep) -> u32 {
     match ran.slot.as_deref() {
         Some("exclusive") => EXCLUSIVE,
         Some(slot) => slot

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use crate::base::lock;
 use crate::event::{Event, Listener, Load};
-use crate::journal::{Ended, Follow, Head, Installed, Ran};
+use crate::journal::{Ended, ExecutedStep, Follow, Head, Installed};
 use crate::plan::Plan;
 
 /// Collects what a trace is made of, while the run goes on.
@@ -31,9 +31,9 @@ struct State {
 /// What happened, with times in seconds since the start.
 #[derive(Default)]
 struct Story {
-    steps: Vec<Ran>,
+    steps: Vec<ExecutedStep>,
     /// Slots that were occupied without an outcome.
-    returned: Vec<Ran>,
+    returned: Vec<ExecutedStep>,
     setups: Vec<Installed>,
     loads: Vec<(f64, Load)>,
     warnings: Vec<(f64, String)>,

@@ -2,7 +2,6 @@
 
 #![expect(clippy::disallowed_methods, reason = "starts commands of specs")]
 
-use crate::base::variable;
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -11,6 +10,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::base::variable;
 use crate::confine::{Confinement, Enforced};
 use crate::runtime::{FailureCause, JobOutput, JobStatus};
 use crate::step::CommandCall;
@@ -39,7 +39,7 @@ pub struct Workplace {
 type Files = Vec<(String, PathBuf)>;
 
 /// How a program ended, and what it made.
-pub struct Ran {
+pub struct CommandEnd {
     pub ended: Ended,
     /// Those of its outputs, if it ended well: to be moved away before this is dropped, because then they go.
     pub files: Files,
@@ -56,12 +56,12 @@ pub fn run_command(
     workplace: &Workplace,
     out: &Path,
     limits: &Limits<'_>,
-) -> Result<Ran, Gone> {
+) -> Result<CommandEnd, Gone> {
     let broken = |what: &str, e: std::io::Error| Ended::Broken(format!("failed to {what}: {e}"));
     let sandbox = match Sandbox::make(&workplace.sandboxes) {
         Ok(sandbox) => sandbox,
         Err(e) => {
-            return Ok(Ran {
+            return Ok(CommandEnd {
                 ended: broken("make a working folder", e),
                 files: vec![],
                 _sandbox: None,
@@ -75,7 +75,7 @@ pub fn run_command(
         Err(NotLaid::Gone(gone)) => return Err(gone),
         Err(NotLaid::Io(e)) => (broken("lay in the inputs", e), vec![]),
     };
-    Ok(Ran {
+    Ok(CommandEnd {
         ended,
         files,
         _sandbox: Some(sandbox),

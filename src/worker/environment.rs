@@ -5,9 +5,10 @@
 
 #![expect(clippy::disallowed_methods, reason = "starts workers")]
 
-use crate::base::variable;
 use std::ffi::OsStr;
 use std::process::Command;
+
+use crate::base::variable;
 
 /// Variables that change the results of libraries, in the key of every step that computes.
 pub const ARITHMETIC: &[&str] = &[

@@ -3,7 +3,6 @@
 //! A log has a bound: of a longer one the beginning and the end are kept, and between them stands how much is missing.
 //! Who says more is slowed down to what is read here and never fills the disk.
 
-use crate::base::fs as bfs;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -13,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::ioctl_fionread;
 
+use crate::base::fs as bfs;
 use crate::worker::Ended;
 use crate::worker::process::open_log;
 use crate::worker::redact::Redact;

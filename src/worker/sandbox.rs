@@ -1,11 +1,11 @@
 //! The folders of one program: where it works, its home, its temporary files. Made for it, and removed with it.
 
-use crate::base::variable;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::base::fs as bfs;
+use crate::base::variable;
 use crate::confine::{Grants, Tcp};
 use crate::step::{Access, SharedFolder};
 

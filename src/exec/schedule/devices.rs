@@ -1,9 +1,9 @@
 //! The devices of this host as units that steps hold, made of the probers' answers.
 
-use crate::base::variable;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::base::variable;
 use crate::device::candidates::{candidates, silicon};
 use crate::device::lease::lend;
 use crate::device::{Backend, Device, Lease};

@@ -3,7 +3,6 @@
 //! None falls back: a session gets the one provider, and the nodes that it leaves are an error (`place.rs`). One process
 //! has one device (`device/lease.rs`, `device/shown.rs`), so each provider is told number 0 of what it is shown.
 
-use crate::base::variable;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +14,7 @@ use super::Params;
 use super::options::Allowed::{Whole, Words};
 use super::options::{SWITCH, Table};
 use super::place::Place;
+use crate::base::variable;
 use crate::device::shown;
 use crate::runtime::refusal::Refusal;
 

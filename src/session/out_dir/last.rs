@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::Bug;
 use crate::base::fs::write_atomic;
-use crate::report::{Ran, format};
+use crate::report::{RunOrigin, format};
 use crate::session::out_dir::pages;
 use crate::session::{UsageError, usage};
 
@@ -81,7 +81,7 @@ pub struct LastReport {
 #[derive(Default, Deserialize)]
 struct Head {
     #[serde(default)]
-    run: Option<Ran>,
+    run: Option<RunOrigin>,
     #[serde(default)]
     scope: Option<String>,
 }

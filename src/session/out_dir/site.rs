@@ -2,13 +2,13 @@
 
 #![expect(clippy::disallowed_methods, reason = "removes empty folders of a site")]
 
-use crate::base::fs as bfs;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
 use crate::base::Digest;
+use crate::base::fs as bfs;
 use crate::report::site::Files;
 use crate::session::out_dir::Handed;
 use crate::session::out_dir::listed::Listed;

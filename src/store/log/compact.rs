@@ -5,12 +5,12 @@
     reason = "replaces the log by a compacted one"
 )]
 
-use crate::base::fs as bfs;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use crate::base::fs as bfs;
 use crate::base::lock;
 use crate::store::entry::{Entry, Kind};
 use crate::store::log::state::{Places, State, note_latest};

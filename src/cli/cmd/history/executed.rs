@@ -10,7 +10,7 @@ use crate::base::text::shown as printable;
 use crate::cli::printer::{BAD, BOLD, DIM, GOOD, Printer, WARN};
 use crate::exec::reproducer;
 use crate::history::{self, RunFile};
-use crate::journal::{self, Head, Ran, Run};
+use crate::journal::{self, ExecutedStep, Head, Run};
 use crate::record::Outcome;
 use crate::report::format::seconds;
 use crate::session::usage;
@@ -62,13 +62,13 @@ fn of_file(file: RunFile) -> Run {
         };
         moment.duration_since(*began).as_secs_f64()
     };
-    let ran = |step: history::Executed| Ran {
+    let ran = |step: history::Executed| ExecutedStep {
         outcome: Outcome::named(&step.state).unwrap_or_default(),
         at: since(&step.started),
         seconds: step.seconds,
         key: Some(step.key),
         step: step.step,
-        ..Ran::default()
+        ..ExecutedStep::default()
     };
     Run {
         head: Head {
@@ -197,7 +197,7 @@ fn list(text: &mut String, run: &Run, failed: bool) {
 }
 
 /// The steps of a run, in the order in which they began.
-fn shown(run: &Run, failed: bool) -> Vec<&Ran> {
+fn shown(run: &Run, failed: bool) -> Vec<&ExecutedStep> {
     let mut steps: Vec<_> = run
         .steps
         .iter()

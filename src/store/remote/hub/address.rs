@@ -1,9 +1,9 @@
 //! The URL of a remote: which service it means, and that service's settings. Opens no connection.
 
-use crate::base::variable;
 use std::collections::BTreeMap;
 
 use crate::base::text::without_secrets;
+use crate::base::variable;
 use crate::config::{Mode, RemoteConfig};
 use crate::reapi;
 
