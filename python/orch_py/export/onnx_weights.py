@@ -7,6 +7,7 @@ when it is published. Format of such references: https://onnx.ai/onnx/repo-docs/
 
 from __future__ import annotations
 
+import io
 import math
 import mmap
 from collections.abc import Iterator
@@ -194,13 +195,33 @@ def _aligned(file: BinaryIO, length: int) -> int:
 
 
 def attach(model: onnx.ModelProto, folder: Path) -> None:
-    """Brings the tensors that lie in files of `folder` into the model's messages."""
-    onnx.external_data_helper.load_external_data_for_model(model, str(folder))
+    """Brings the tensors that lie in files of `folder` into the model's messages.
+
+    The library's own function refuses files with several hard links, as those of the store are.
+    """
+    with ExitStack() as stack:
+        files = _Files(folder, stack)
+        for tensor in tensors(model.graph):
+            _bring(tensor, files)
 
 
 def array(tensor: TensorProto, folder: Path | None) -> np.ndarray:
     """The values of a tensor, which may lie in a file of `folder`."""
-    return np.asarray(numpy_helper.to_array(tensor, base_dir=str(folder or "")))
+    with ExitStack() as stack:
+        whole = TensorProto()
+        whole.CopyFrom(tensor)
+        _bring(whole, _Files(folder or Path(), stack))
+        return np.asarray(numpy_helper.to_array(whole))
+
+
+def _bring(tensor: TensorProto, files: _Files) -> None:
+    """Puts the bytes of a tensor that lies in a file into its message."""
+    if _entries(tensor):
+        raw = io.BytesIO()
+        files.copy(tensor, raw)
+        tensor.ClearField("external_data")
+        tensor.data_location = TensorProto.DEFAULT
+        tensor.raw_data = raw.getvalue()
 
 
 class _Files:
