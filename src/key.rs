@@ -164,6 +164,12 @@ impl KeyDoc {
         })
     }
 
+    /// The value of a name.
+    pub fn value(&self, name: &str) -> Option<Cow<'_, str>> {
+        self.lines()
+            .find_map(|(known, value)| (known == name).then_some(value))
+    }
+
     /// What differs from an older document, in the order of names.
     pub fn changes_since(&self, old: &KeyDoc) -> Vec<Change> {
         let mut all: BTreeMap<Cow<'_, str>, [Option<Cow<'_, str>>; 2]> = BTreeMap::new();

@@ -1,15 +1,14 @@
 //! The result of one case, made from the results of its steps, the spec's expectation and its fallbacks.
 
+mod facts;
+
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use indexmap::IndexMap;
-use serde_json::Value;
 
 use crate::base::precision::Precision;
 use crate::base::shell;
 use crate::base::text::without_secrets;
-use crate::catalogue::RUNTIMES;
 use crate::device::DeviceKind;
 use crate::exec::{
     Context, Course, How, StepResult, course, expected_outcome, is_as_expected, reproducer,
@@ -146,7 +145,7 @@ impl<'a> Ended<'a> {
             placement: measure
                 .map(|measure| measure.placement.clone())
                 .unwrap_or_default(),
-            facts: self.facts(answered.map(|fallback| fallback.run)),
+            facts: self.facts(answered.map(|fallback| fallback.run), status),
             repro: self.repro(at),
             log: self.last_words(at).filter(|_| status.is_failure()),
             steps: planned.chain.iter().map(|id| self.name(*id)).collect(),
@@ -423,37 +422,6 @@ impl<'a> Ended<'a> {
                 .map(|(own, (real, _))| own / real),
             against: known.map(|(_, date)| date),
         }
-    }
-
-    /// Facts of the run, of the steps above it and of the run in its place, by step; and the versions that they name,
-    /// together.
-    fn facts(&self, instead: Option<StepId>) -> IndexMap<String, Arc<Value>> {
-        let mut by_step = IndexMap::new();
-        let mut versions = serde_json::Map::new();
-        let judged = self
-            .planned
-            .chain
-            .iter()
-            .filter(|id| !self.planned.rounds.contains(id));
-        for id in judged.chain(&instead) {
-            let Some(record) = self.record(*id).filter(|record| !record.facts.is_null()) else {
-                continue;
-            };
-            versions.extend(
-                record.facts["versions"]
-                    .as_object()
-                    .cloned()
-                    .unwrap_or_default(),
-            );
-            // Native runtimes name their library's version beside what else they say.
-            for name in RUNTIMES.iter().flat_map(|runtime| runtime.versions) {
-                let version = record.facts.get(*name).filter(|value| value.is_string());
-                versions.extend(version.map(|version| ((*name).to_owned(), version.clone())));
-            }
-            by_step.insert(self.name(*id), record.facts.clone());
-        }
-        by_step.insert("versions".into(), Value::Object(versions).into());
-        by_step
     }
 
     /// The generated test is the reproducer of its cell, as soon as there is something for it to load; before that it is

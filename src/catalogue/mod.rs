@@ -60,6 +60,14 @@ pub static ARTEFACTS: &[&Artefact] = &[
     &transformers_js::ARTEFACT,
 ];
 
+/// What runs windows of a graph, parts of it that are fed with right values, as a runtime would.
+#[derive(Debug, Clone, Copy)]
+pub struct Windows {
+    pub env: EnvName,
+    /// The package of that environment that computes them.
+    pub package: &'static str,
+}
+
 /// What executes models.
 pub struct Runtime {
     /// The name in YAML and in keys.
@@ -79,8 +87,8 @@ pub struct Runtime {
     pub runs_the_test: bool,
     /// Whether its worker can tell what each operator takes.
     pub profiles: bool,
-    /// The environment in which `orch blame` runs windows of its graphs on the CPU; None where it cannot.
-    pub windows: Option<EnvName>,
+    /// How `orch blame` runs windows of its graphs on the CPU; None where it cannot.
+    pub windows: Option<Windows>,
     /// Whether it can hold several models at once and run the loop that calls them.
     pub composes: bool,
     pub needs: fn(&RunParams) -> Needs,

@@ -8,6 +8,9 @@ use crate::base::Precision::{A16w8, Fp16, Fp32, Int4, Int8, Int8Static};
 use crate::base::words::words;
 use crate::toolchain::EnvName;
 
+/// Packages that cut a graph into windows, and so can change what `orch blame` finds.
+pub const CUTS: [&str; 2] = ["onnx", "numpy"];
+
 pub static ARTEFACT: Artefact = Artefact {
     name: "onnx",
     title: "the ONNX model",

@@ -2,7 +2,7 @@
 
 use super::{
     Artefact, Asked, Code, Half, HalfProbe, Library, Pair, Part, Requirement, RunParams, Runtime,
-    WORKER, Wheel, Worker, WorkerCall, by_precision, code, one_device, onnx, parts, qnn,
+    WORKER, Wheel, Windows, Worker, WorkerCall, by_precision, code, one_device, onnx, parts, qnn,
 };
 use crate::base::Precision;
 use crate::device::{BackendRow, backends};
@@ -72,7 +72,10 @@ pub static RUNTIME: Runtime = Runtime {
     server: None,
     runs_the_test: false,
     profiles: true,
-    windows: Some(EnvName::Ort),
+    windows: Some(Windows {
+        env: EnvName::Ort,
+        package: "onnxruntime",
+    }),
     composes: true,
     needs: RunParams::device_needs,
     computes: by_precision,

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::{
     Artefact, Asked, Code, Conversion, Converter, From, Half, HalfProbe, Library, Pair, Part,
-    ReadyFormat, Requirement, RunParams, Runtime, WORKER, Wheel, Worker, WorkerCall, code, onnx,
-    parts,
+    ReadyFormat, Requirement, RunParams, Runtime, WORKER, Wheel, Windows, Worker, WorkerCall, code,
+    onnx, parts,
 };
 use crate::base::Precision::{self, Bf16, Fp16, Fp32, Int4, Int8, Int8Static};
 use crate::device::{Backend, backends};
@@ -37,7 +37,10 @@ pub static RUNTIME: Runtime = Runtime {
     server: None,
     runs_the_test: false,
     profiles: true,
-    windows: Some(EnvName::Openvino),
+    windows: Some(Windows {
+        env: EnvName::Openvino,
+        package: "openvino",
+    }),
     composes: true,
     needs: |run| {
         // AUTO, HETERO and MULTI put parts on the CPU as they see fit.

@@ -78,6 +78,8 @@ pub enum Library {
     Adb,
     /// The folder of Qualcomm's SDK.
     QnnSdk,
+    /// The interpreter of a Python environment, for a worker of another environment.
+    Interpreter(EnvName),
 }
 
 pub struct WorkerCall {

@@ -56,4 +56,18 @@ impl Plan {
             .map(|planned| planned.clone().renumbered(&|id| new_ids.get(&id).copied()));
         Plan::new(steps, cases.collect(), excluded, self.model_facts.clone())
     }
+
+    /// This plan with further steps, which no case needs, and their numbers.
+    pub fn extended(&self, more: Vec<Step>) -> (Plan, Vec<StepId>) {
+        let first = self.steps.len() as u32;
+        let added = (first..).map(StepId).take(more.len()).collect();
+        let steps = self.steps.iter().cloned().chain(more).collect();
+        let plan = Plan::new(
+            steps,
+            self.cases.clone(),
+            self.excluded.clone(),
+            self.model_facts.clone(),
+        );
+        (plan, added)
+    }
 }

@@ -284,6 +284,7 @@ impl Provision {
     pub fn library(&self, library: Library) -> anyhow::Result<PathBuf> {
         match library {
             Library::Adb => libraries::adb(),
+            Library::Interpreter(env) => Ok(self.env(env)?.python),
             Library::QnnSdk => libraries::qnn_sdk(),
             Library::Browser => self.browser(),
             Library::OrtWeb => {

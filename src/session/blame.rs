@@ -1,28 +1,48 @@
-//! `orch blame`: makes what a case loads, as a run would, and asks what makes it wrong. The case's record stays as it is.
+//! `orch blame`: what makes cases wrong. Each search is a step that is added to the plan: it is performed like any other, and
+//! a second request finds it in the store. The records of the cases stay as they are.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use crate::base::{Precision, fs as bfs};
+use crate::base::figures::counted;
+use crate::base::{Bug, Digest, Loc, Precision, fs as bfs};
 use crate::event::Listener;
-use crate::exec::Bench;
-use crate::exec::alone::blame::{CUTTER, environment};
-use crate::session::one_case::{OneCase, maker_of};
-use crate::session::{Request, Session, Settings, Tell, UsageError};
-use crate::step::{JudgeParams, Requirement, Source, Step, StepId};
-use crate::store::LaidAs;
+use crate::matrix::{Facet, Query};
+use crate::plan::{Plan, PlannedCase};
+use crate::record::Outcome;
+use crate::session::one_case::maker_of;
+use crate::session::{Ask, Planned, Request, Session, Settings, Tell, UsageError};
+use crate::step::blame::{BlameParams, FINDING, REPRO, step_name};
+use crate::step::{BLAME, Inputs, JudgeParams, Source, Stage, Step, StepId};
+use crate::store::{LaidAs, Scratch};
 
-pub use crate::exec::alone::blame::{Finding, Pass, Verdict};
+pub use crate::step::blame::{Finding, Pass, Verdict};
 
-/// The file of a graph in its tree.
-const GRAPH: &str = "model.onnx";
 /// The folder of what shows the faults, in that for generated tests and pages.
 const FOLDER: &str = "blame";
+/// How much longer a search may take than a run of the case.
+const LONGER: u64 = 10;
 
-/// What is to blame for a case.
+/// The cases of which the cause is wanted.
+pub struct Suspects<'a> {
+    /// Globs of cases; none means all.
+    pub globs: &'a [String],
+    /// Whether only those count that ended with wrong outputs when they ran last.
+    pub only_wrong: bool,
+}
+
+/// What was found out about a case.
 pub struct Blamed {
     pub case: String,
+    /// The model's row in a spec.
+    pub row: Option<Loc>,
+    /// The finding, or why there is none.
+    pub answer: Result<Found, String>,
+}
+
+pub struct Found {
     pub finding: Finding,
     /// Whether the case has less than single precision, whose rounding alone may make a file wrong.
     pub is_rounded: bool,
@@ -31,82 +51,163 @@ pub struct Blamed {
 }
 
 impl Session {
-    /// Finds out what makes the one case wrong that `case` matches.
+    /// Finds out what makes each of these cases wrong.
     pub fn blame(
         &self,
         request: &Request,
-        case: &str,
+        suspects: &Suspects<'_>,
         settings: &Settings,
         (listener, tell): (&dyn Listener, Tell<'_>),
-    ) -> anyhow::Result<Blamed> {
-        let OneCase {
-            planned,
-            name,
-            run,
-            judge,
-        } = self.one_case(request, case, tell)?;
+    ) -> anyhow::Result<Vec<Blamed>> {
+        let mut request = request.clone();
+        if !suspects.globs.is_empty() {
+            let query = Query::any_of(Facet::Case, suspects.globs);
+            request.selection.queries.push(query);
+        }
+        let mut planned = self.plan(&request, Ask::Installing(tell), tell)?;
+        let chosen = self.chosen(&planned, suspects, listener)?;
         let plan = &planned.project.plan;
-        let run = plan.step(run).clone();
-        let env = environment(&run)
-            .map_err(|why| UsageError(format!("nothing can be found out about `{name}`: {why}")))?;
-        let judge = plan.step(judge);
-        let JudgeParams { tolerance, .. } = judge.params.parse()?;
-        let artefact = maker_of(&run, "artefact")?;
-        let source = source_of(plan.step(artefact)).unwrap_or(artefact);
-        let reference = maker_of(judge, "model")?;
-        let [artefact, source, right] =
-            self.made(planned, [artefact, source, reference], settings, listener)?;
-        // What is loaded is the file itself, or was converted from it.
-        let mut graph = None;
-        for tree in [artefact, source] {
-            let files = self.store.manifest(&tree)?.files;
-            if graph.is_none() && files.iter().any(|file| &*file.path == GRAPH) {
-                graph = Some(tree);
-            }
+        let searches: Vec<_> = chosen
+            .iter()
+            .map(|case| search(plan, case, &self.host.computing))
+            .collect::<Result<_, _>>()?;
+        if let ([case], [Err(why)]) = (&chosen[..], &searches[..]) {
+            let id = case.case.id();
+            return Err(UsageError(format!("nothing can be found out about `{id}`: {why}")).into());
         }
-        let graph = graph.ok_or_else(|| {
-            UsageError(format!(
-                "nothing can be found out about `{name}`: what it loads is made of no ONNX file"
-            ))
-        })?;
-        for needed in [CUTTER, env] {
-            self.provision.ensure(Requirement::Env(needed), tell)?;
+        let steps = searches
+            .iter()
+            .filter_map(|search| search.as_ref().ok().cloned())
+            .collect::<Vec<_>>();
+        if !steps.is_empty() {
+            let count = counted(steps.len(), "case");
+            tell(&format!("{count}: looking for the part that is wrong"));
         }
+        let (extended, added) = plan.extended(steps);
+        planned.project.plan = extended;
+        planned.options.wanted = Some(added.iter().copied().collect::<BTreeSet<_>>());
+        planned.has_pages = false;
+        let run = self.run(planned, settings, listener, &|_| {})?;
         let scratch = self.store.scratch()?;
-        let [graph_folder, reference] = [scratch.dir("graph")?, scratch.dir("reference")?];
-        for (tree, folder) in [(graph, &graph_folder), (right, &reference)] {
-            self.store.lay_out(&tree, folder, LaidAs::Copies)?;
+        let mut added = added.into_iter();
+        let mut blamed = Vec::new();
+        for (case, search) in chosen.iter().zip(searches) {
+            let name = case.case.id();
+            let answer = match search {
+                Err(why) => Err(why),
+                Ok(_) => {
+                    let id = added.next().context(Bug::new("a search has no step"))?;
+                    let result = &run.finished.results[id.0 as usize];
+                    match result.output() {
+                        Some(tree) => Ok(self.found(
+                            &tree,
+                            case,
+                            &run.planned.project.plan,
+                            (&scratch, settings),
+                        )?),
+                        None => Err(result.reason.clone().unwrap_or_else(|| {
+                            format!("the search ended as {}", result.outcome.label())
+                        })),
+                    }
+                }
+            };
+            let facts = run.planned.project.plan.model_facts.get(&case.case.model);
+            blamed.push(Blamed {
+                case: name,
+                row: facts.map(|facts| facts.row.clone()),
+                answer,
+            });
         }
-        let folder = scratch.dir("blame")?;
-        let bench = Bench {
-            provision: &self.provision,
-            inventory: self.inventory(),
-            cancel: &self.cancel,
-            scratch: &folder,
-        };
-        tell(&format!("{name}: looking for the part that is wrong"));
-        let (finding, made) = bench
-            .blame(&run, env, (&graph_folder, &reference), &tolerance)
-            .with_context(|| format!("nothing was found out about `{name}`"))?;
-        let repro = made
-            .map(|made| hand_out(&made, &settings.out_dir, &name))
-            .transpose()?;
-        Ok(Blamed {
-            case: name,
+        Ok(blamed)
+    }
+
+    /// The cases of the plan that are suspect.
+    fn chosen(
+        &self,
+        planned: &Planned,
+        suspects: &Suspects<'_>,
+        listener: &dyn Listener,
+    ) -> anyhow::Result<Vec<PlannedCase>> {
+        let all = planned.project.plan.cases.iter();
+        if !suspects.only_wrong {
+            return Ok(all.cloned().collect());
+        }
+        let held = self.held(&planned.project, &planned.options, listener)?;
+        let wrong: BTreeSet<String> = held
+            .cases
+            .into_iter()
+            .filter(|case| {
+                let expected = case.expected.as_ref().map(|expected| expected.status);
+                let ended = expected
+                    .filter(|_| case.status == Outcome::Xfail)
+                    .unwrap_or(case.status);
+                ended == Outcome::Numerics
+            })
+            .map(|case| case.case)
+            .collect();
+        Ok(all
+            .filter(|case| wrong.contains(&case.case.id()))
+            .cloned()
+            .collect())
+    }
+
+    /// Reads a finding from its tree, and hands out the folder that shows it.
+    fn found(
+        &self,
+        tree: &Digest,
+        case: &PlannedCase,
+        plan: &Plan,
+        (scratch, settings): (&Scratch, &Settings),
+    ) -> anyhow::Result<Found> {
+        let name = case.case.id();
+        let folder = scratch.dir("finding")?;
+        bfs::make_empty(&folder)?;
+        self.store.lay_out(tree, &folder, LaidAs::Copies)?;
+        let left = || Bug::new("a search that succeeded left no finding");
+        let text = std::fs::read(folder.join(FINDING)).with_context(left)?;
+        let finding = serde_json::from_slice(&text).with_context(left)?;
+        let repro = Some(folder.join(REPRO)).filter(|folder| folder.is_dir());
+        Ok(Found {
             finding,
-            is_rounded: run.run().precision != Precision::Fp32,
-            repro,
+            is_rounded: plan.step(case.run).run().precision != Precision::Fp32,
+            repro: repro
+                .map(|made| hand_out(&made, &settings.out_dir, &name))
+                .transpose()?,
         })
     }
 }
 
+/// The step that searches for what makes a case wrong, or why none can.
+fn search(plan: &Plan, case: &PlannedCase, host: &str) -> anyhow::Result<Result<Step, String>> {
+    let run = plan.step(case.run);
+    let judge = plan.step(case.judge);
+    let JudgeParams { tolerance, .. } = judge.params.parse()?;
+    let params = match BlameParams::of(run, tolerance, host) {
+        Ok(params) => params,
+        Err(why) => return Ok(Err(why)),
+    };
+    let artefact = maker_of(run, "artefact")?;
+    let mut inputs: Inputs = vec![
+        ("artefact".into(), Source::Step(artefact)),
+        ("reference".into(), Source::Step(maker_of(judge, "model")?)),
+    ];
+    // What is loaded is the file itself, or was converted from it.
+    if let Some(source) = source_of(plan.step(artefact)) {
+        inputs.push(("source".into(), Source::Step(source)));
+    }
+    Ok(Ok(Step::new(
+        step_name(&case.case.id()),
+        Stage::Judge,
+        &BLAME,
+        serde_json::to_value(params)?,
+        inputs,
+        run.timeout_seconds * LONGER,
+    )))
+}
+
 /// The step whose output another one converts.
 fn source_of(step: &Step) -> Option<StepId> {
-    let mut sources = step.inputs.iter();
-    sources.find_map(|(_, source)| match source {
-        Source::Step(id) => Some(*id),
-        Source::File(_) => None,
-    })
+    step.dependencies().next()
 }
 
 /// Copies the files to a folder that the user finds; those of an earlier time are replaced.

@@ -19,7 +19,6 @@ pub(super) struct OneCase {
     pub(super) planned: Planned,
     pub(super) name: String,
     pub(super) run: StepId,
-    pub(super) judge: StepId,
 }
 
 impl Session {
@@ -49,13 +48,7 @@ impl Session {
         };
         let name = chosen.case.id();
         let run = chosen.run;
-        let judge = chosen.judge;
-        Ok(OneCase {
-            planned,
-            name,
-            run,
-            judge,
-        })
+        Ok(OneCase { planned, name, run })
     }
 
     /// Makes what these steps make, as a run would, and gives the trees in the same order.

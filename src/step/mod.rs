@@ -36,6 +36,7 @@ macro_rules! in_python {
     };
 }
 
+pub mod blame;
 mod calibration;
 mod command;
 mod compose;
@@ -72,6 +73,7 @@ pub use crate::catalogue::{
     Access, Code, Library, MemoryGuess, Needs, Part, Places, Requirement, RunParams, SharedFolder,
     Sources, StoredFile, TestMeasure, Worker, WorkerCall,
 };
+pub use blame::BLAME;
 pub use calibration::CALIBRATION;
 pub use command::COMMAND;
 pub use compose::{ASSEMBLE, COMPOSE, component};
@@ -87,7 +89,8 @@ pub use write::WRITE;
 
 /// All kinds: those of steps of their own, and a kind for each conversion of the catalogue.
 pub static KINDS: LazyLock<Vec<&'static dyn StepKind>> = LazyLock::new(|| {
-    let own: [&'static dyn StepKind; 13] = [
+    let own: [&'static dyn StepKind; 14] = [
+        &BLAME,
         &INPUTS,
         &CALIBRATION,
         &MATERIALISE,
@@ -418,6 +421,10 @@ pub trait StepKind: Sync {
     /// `memory` of a device's own memory, for kinds that may hold a device.
     fn device_memory(&self) -> Option<MemoryGuess> {
         None
+    }
+    /// Whether a spec can have such steps, so that `orch run` performs one by its name.
+    fn is_in_specs(&self) -> bool {
+        true
     }
     /// Whether its work takes trees as files of the store, and not as a folder.
     fn lays_in(&self) -> bool {

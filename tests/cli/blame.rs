@@ -1,5 +1,7 @@
 //! `orch blame`: what makes a case wrong, by the real runtime.
 
+use serde_json::Value;
+
 use crate::onnx::{RIGHT, expected};
 use crate::ready_onnx::{SPEC, sandbox};
 
@@ -14,6 +16,7 @@ fn a_right_case_is_blamed_on_nobody_and_a_wrong_file_is_named() {
         ("linear:openvino-fp32", "openvino"),
     ] {
         let right = sandbox.run(["blame", case, "--json"]).success().json();
+        let right = &right["cases"][0];
         assert_eq!(right["case"], case);
         assert_eq!(right["finding"]["runtime"], runtime);
         assert_eq!(right["finding"]["verdict"], "not_reproduced", "{right:#}");
@@ -36,11 +39,57 @@ fn what_cannot_be_looked_into_is_a_mistake_with_a_reason() {
     assert_ne!(spec, SPEC);
     sandbox.write("half.yaml", spec);
     sandbox
-        .run(["blame", "linear:openvino-fp16", "half.yaml"])
+        .run(["blame", "linear:openvino-fp16", "--spec", "half.yaml"])
         .code(2)
         .stderr_has("orch cuts windows for `openvino` in fp32 alone, and this case has fp16");
     sandbox
-        .run(["blame", "linear*"])
+        .run(["blame", "other*"])
         .code(2)
-        .stderr_has("matches 2 cases: name one, such as `linear:cpu-fp32`");
+        .stderr_has("no case matches `other*`");
+    sandbox.run(["blame"]).code(2).stderr_has("<CASE>");
+}
+
+#[test]
+fn all_wrong_cases_are_looked_into_once() {
+    let sandbox = sandbox(RIGHT);
+    sandbox.run(["run", "specs/all.yaml"]).success();
+    sandbox
+        .run(["blame", "--all"])
+        .code(2)
+        .stderr_has("no case was wrong when it ran last");
+    sandbox.write("models/expected/output_0.pb", expected([41.5, 51.5, 60.]));
+    sandbox.run(["run", "specs/all.yaml"]).code(1);
+    let blame = ["blame", "--all", "--json", "--sarif", "findings.sarif"];
+    let first = sandbox.run(blame).success();
+    assert!(
+        first.stderr.contains("blame:linear:cpu-fp32"),
+        "{}",
+        first.stderr
+    );
+    let first = first.json();
+    let cases: Vec<_> = first["cases"].as_array().unwrap().iter().collect();
+    assert_eq!(cases.len(), 2, "{first:#}");
+    for case in cases {
+        assert_eq!(case["finding"]["verdict"], "file", "{case:#}");
+        assert!(case["row"].as_str().unwrap().starts_with("specs/all.yaml:"));
+    }
+    let page = sandbox
+        .run(["report", "specs/all.yaml", "--format", "json"])
+        .success()
+        .json();
+    let facts = &page["cases"][0]["facts"]["blame:linear:cpu-fp32"];
+    assert_eq!(facts["verdict"], "file", "{page:#}");
+    // The second time nothing executes.
+    let second = sandbox.run(blame).success();
+    assert!(!second.stderr.contains("blame:linear"), "{}", second.stderr);
+    assert_eq!(second.json(), first);
+
+    let log: Value = serde_json::from_str(&sandbox.read("findings.sarif")).unwrap();
+    assert_eq!(log["version"], "2.1.0");
+    let results = log["runs"][0]["results"].as_array().unwrap();
+    assert_eq!(results.len(), 2, "{log:#}");
+    let place = &results[0]["locations"][0]["physicalLocation"];
+    assert_eq!(place["artifactLocation"]["uri"], "specs/all.yaml");
+    assert!(place["region"]["startLine"].as_u64().unwrap() > 1);
+    assert_eq!(results[0]["ruleId"], "file-is-wrong");
 }

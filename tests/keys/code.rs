@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use orch::catalogue::{RUNTIMES, Runtime};
-use orch::step::{Code, Sources};
+use orch::step::{BLAME, Code, Sources, StepKind};
 
 use crate::harness::World;
 use crate::table::{Row, assert_all, row};
@@ -220,9 +220,6 @@ const NO_OUTPUT: &[&str] = &[
     // They show what a device computes in, which decides which cases there are.
     "src/runtime/half.rs",
     "python/orch_py/ops/half.py",
-    // `orch blame` asks for it, and no step does.
-    "python/orch_py/ops/blame.py",
-    "python/orch_py/blame/",
     // It derives small configs for specs, and no step calls it.
     "python/orch_py/zoo/",
     // It only spares each job what all of them work out alike.
@@ -279,6 +276,8 @@ fn every_source_has_its_place() {
     let steps = plan.steps.iter().map(|step| step.kind.code(step));
     let code: BTreeSet<String> = steps
         .chain([&orch::report::CODE])
+        // `orch blame` adds its steps to a plan.
+        .chain([BLAME.code(&plan.steps[0])])
         .flat_map(Code::files)
         .collect();
     let has_place =

@@ -1,7 +1,7 @@
 //! NativeLink on this machine: a server that routes by platform properties, and workers with labels, each a process that may
 //! be killed as a machine is lost. Knows nothing of orch.
 //!
-//! It is built from source (docs/remote-execution.md, "What was tested"), so ORCH_TEST_NATIVELINK names its executable.
+//! It is built from source (docs/remote-execution.md), so ORCH_TEST_NATIVELINK names its executable.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;

@@ -33,8 +33,10 @@ TIMES = 3
 
 
 def run(job: Job) -> Output:
-    tree = job.tree("artefact")
-    if not (tree / "model.onnx").is_file():
+    # What is loaded is the file itself, or was converted from it.
+    trees_of_case = [job.inputs[name] for name in ("artefact", "source") if name in job.inputs]
+    tree = next((tree for tree in trees_of_case if (tree / "model.onnx").is_file()), None)
+    if tree is None:
         raise Refused("unsupported", "what the case loads is made of no ONNX file")
     model = onnx_weights.load(tree / "model.onnx")
     if (size := onnx_weights.size(model)) > MAX_BYTES:
@@ -50,7 +52,12 @@ def run(job: Job) -> Output:
     if window is not None:
         repro.write(job.out / "repro", window, finding)
     (job.out / FINDING).write_text(json.dumps(finding, indent=2) + "\n", "utf-8")
-    return Output(facts={"verdict": finding["verdict"]})
+    facts = {
+        "verdict": finding["verdict"],
+        "nodes": ", ".join(f"{node['operator']} {node['name']}" for node in finding.get("nodes", ())) or None,
+        "signature": finding.get("signature"),
+    }
+    return Output(facts={name: value for name, value in facts.items() if value is not None})
 
 
 def _accused(job: Job) -> Accused:

@@ -1,26 +1,39 @@
-//! `orch blame`: what makes a case wrong, down to the nodes and the pass of the runtime.
+//! `orch blame`: what makes cases wrong, down to the nodes and the pass of the runtime.
 
+mod sarif;
+
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use serde_json::json;
+use anyhow::Context as _;
+use serde_json::{Value, json};
 
 use crate::base::figures::counted;
+use crate::base::fs as bfs;
 use crate::cli::cmd::run::{command_line, on_interrupt};
 use crate::cli::console::Console;
 use crate::cli::{Args, Exit, Printer};
-use crate::session::{Blamed, Finding, OUT_DIR, Pass, Request, Session, Settings, Verdict};
+use crate::session::{
+    Blamed, Finding, Found, OUT_DIR, Pass, Request, Session, Settings, Suspects, Verdict, usage,
+};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct BlameArgs {
-    /// The case, such as `bit:cpu-fp32`, or a glob that matches exactly one
-    #[arg(value_name = "CASE")]
-    case: String,
-    #[arg(default_value = "specs/all.yaml")]
+    /// Cases, such as `bit:cpu-fp32`, or globs of them
+    #[arg(value_name = "CASE", required_unless_present = "all")]
+    cases: Vec<String>,
+    /// Every case whose outputs were wrong when it ran last, or those of them that CASE matches
+    #[arg(long)]
+    all: bool,
+    #[arg(long, default_value = "specs/all.yaml", value_name = "SPEC")]
     spec: PathBuf,
     /// The folder in which `blame/CASE` shows the fault without orch
     #[arg(long, default_value = OUT_DIR, value_name = "DIR")]
     out_dir: PathBuf,
+    /// Write the findings as SARIF, which code hosts show beside the model's row
+    #[arg(long, value_name = "FILE")]
+    sarif: Option<PathBuf>,
     /// Print one JSON document on stdout
     #[arg(long)]
     json: bool,
@@ -29,28 +42,115 @@ pub(in crate::cli) struct BlameArgs {
 pub(super) fn blame(args: &Args, asked: &BlameArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let session = Session::open(&args.locations())?;
     on_interrupt(&session.cancel, || {})?;
-    let console = Console::new(printer.verbosity());
+    let mut console = Console::new(printer.verbosity());
     let tell = |text: &str| printer.note(text);
     let settings = Settings {
         out_dir: asked.out_dir.clone(),
         command: command_line(),
         ..Settings::default()
     };
+    let suspects = Suspects {
+        globs: &asked.cases,
+        only_wrong: asked.all,
+    };
     let request = Request::all(&asked.spec);
-    let found = session.blame(&request, &asked.case, &settings, (&console, &tell))?;
-    let Blamed {
-        case,
-        finding,
-        is_rounded,
-        repro,
-    } = &found;
-    let repro = repro.as_ref().map(|path| path.display().to_string());
-    let document =
-        || json!({"case": case, "finding": finding, "is_rounded": is_rounded, "repro": repro});
-    printer.answer(asked.json, document, || {
-        text(case, finding, *is_rounded, repro.as_deref())
-    });
+    let found = session.blame(&request, &suspects, &settings, (&console, &tell));
+    console.close();
+    let found = found?;
+    if found.is_empty() {
+        let wrong = if asked.all {
+            "no case was wrong when it ran last"
+        } else {
+            "no case matches"
+        };
+        usage!(
+            "{wrong}\n  hint: `orch matrix {}` lists the cases",
+            asked.spec.display()
+        );
+    }
+    if let Some(path) = &asked.sarif {
+        let text = serde_json::to_string_pretty(&sarif::log(&found))? + "\n";
+        bfs::write_atomic(path, text.as_bytes())
+            .with_context(|| format!("failed to write `{}`", path.display()))?;
+    }
+    printer.answer(asked.json, || document(&found), || texts(&found));
     Ok(Exit::Success)
+}
+
+/// The cases of each cause that several cases share.
+fn causes(found: &[Blamed]) -> BTreeMap<&str, Vec<&str>> {
+    let mut causes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for blamed in found {
+        let signature = blamed
+            .answer
+            .as_ref()
+            .ok()
+            .and_then(|found| found.finding.signature.as_deref());
+        if let Some(signature) = signature {
+            causes.entry(signature).or_default().push(&blamed.case);
+        }
+    }
+    causes
+}
+
+fn document(found: &[Blamed]) -> Value {
+    let row = |blamed: &Blamed| {
+        let place = blamed.row.as_ref().map(ToString::to_string);
+        match &blamed.answer {
+            Err(why) => json!({"case": blamed.case, "row": place, "unknown": why}),
+            Ok(Found {
+                finding,
+                is_rounded,
+                repro,
+            }) => json!({
+                "case": blamed.case,
+                "row": place,
+                "finding": finding,
+                "is_rounded": is_rounded,
+                "repro": repro.as_ref().map(|path| path.display().to_string()),
+            }),
+        }
+    };
+    let causes = causes(found)
+        .into_iter()
+        .map(|(signature, cases)| json!({"signature": signature, "cases": cases}));
+    json!({
+        "cases": found.iter().map(row).collect::<Vec<_>>(),
+        "causes": causes.collect::<Vec<_>>(),
+    })
+}
+
+/// The answers in words, and at the end the causes that several cases share.
+fn texts(found: &[Blamed]) -> String {
+    let mut out = String::new();
+    for blamed in found {
+        match &blamed.answer {
+            Err(why) => {
+                let _ = writeln!(out, "{}: nothing was found out: {why}", blamed.case);
+            }
+            Ok(Found {
+                finding,
+                is_rounded,
+                repro,
+            }) => {
+                let repro = repro.as_ref().map(|path| path.display().to_string());
+                out += &text(&blamed.case, finding, *is_rounded, repro.as_deref());
+            }
+        }
+    }
+    let shared: Vec<_> = causes(found)
+        .into_iter()
+        .filter(|(_, cases)| cases.len() > 1)
+        .collect();
+    for (signature, cases) in shared {
+        let count = counted(cases.len(), "case");
+        let _ = writeln!(
+            out,
+            "{count}, one cause: {signature}\n  {}",
+            cases.join(", ")
+        );
+    }
+    out
 }
 
 /// The answer in words, and what supports it.

@@ -179,7 +179,11 @@ impl Performer<'_> {
             facts: judged.facts.into(),
             measure: judged.measure,
             numerics,
-            repro: Some(reproducer(&self.options.again(), &task.step.name)),
+            repro: task
+                .step
+                .kind
+                .is_in_specs()
+                .then(|| reproducer(&self.options.again(), &task.step.name)),
             why: Some(task.why.clone()),
             attempts: task.attempts.clone(),
             stands: None,
