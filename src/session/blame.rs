@@ -15,10 +15,10 @@ use crate::record::Outcome;
 use crate::session::one_case::maker_of;
 use crate::session::{Ask, Planned, Request, Session, Settings, Tell, UsageError};
 use crate::step::blame::{BlameParams, FINDING, REPRO, step_name};
-use crate::step::{BLAME, Inputs, JudgeParams, Source, Stage, Step, StepId};
+use crate::step::{BLAME, Inputs, JudgeParams, Source, Stage, Step};
 use crate::store::{LaidAs, Scratch};
 
-pub use crate::step::blame::{Finding, Pass, Verdict};
+pub use crate::step::blame::{Finding, Pass, Rounding, Verdict};
 
 /// The folder of what shows the faults, in that for generated tests and pages.
 const FOLDER: &str = "blame";
@@ -44,8 +44,6 @@ pub struct Blamed {
 
 pub struct Found {
     pub finding: Finding,
-    /// Whether the case has less than single precision, whose rounding alone may make a file wrong.
-    pub is_rounded: bool,
     /// The folder that shows it without orch, where there is one.
     pub repro: Option<PathBuf>,
 }
@@ -99,12 +97,7 @@ impl Session {
                     let id = added.next().context(Bug::new("a search has no step"))?;
                     let result = &run.finished.results[id.0 as usize];
                     match result.output() {
-                        Some(tree) => Ok(self.found(
-                            &tree,
-                            case,
-                            &run.planned.project.plan,
-                            (&scratch, settings),
-                        )?),
+                        Some(tree) => Ok(self.found(&tree, case, (&scratch, settings))?),
                         None => Err(result.reason.clone().unwrap_or_else(|| {
                             format!("the search ended as {}", result.outcome.label())
                         })),
@@ -156,7 +149,6 @@ impl Session {
         &self,
         tree: &Digest,
         case: &PlannedCase,
-        plan: &Plan,
         (scratch, settings): (&Scratch, &Settings),
     ) -> anyhow::Result<Found> {
         let name = case.case.id();
@@ -169,7 +161,6 @@ impl Session {
         let repro = Some(folder.join(REPRO)).filter(|folder| folder.is_dir());
         Ok(Found {
             finding,
-            is_rounded: plan.step(case.run).run().precision != Precision::Fp32,
             repro: repro
                 .map(|made| hand_out(&made, &settings.out_dir, &name))
                 .transpose()?,
@@ -191,9 +182,12 @@ fn search(plan: &Plan, case: &PlannedCase, host: &str) -> anyhow::Result<Result<
         ("artefact".into(), Source::Step(artefact)),
         ("reference".into(), Source::Step(maker_of(judge, "model")?)),
     ];
-    // What is loaded is the file itself, or was converted from it.
-    if let Some(source) = source_of(plan.step(artefact)) {
-        inputs.push(("source".into(), Source::Step(source)));
+    // What is loaded is the file itself, or was converted from one.
+    let sources = plan.step(artefact).dependencies().enumerate();
+    inputs.extend(sources.map(|(at, id)| (format!("source-{at}").into(), Source::Step(id))));
+    // What rounding makes is compared with the case's own outputs.
+    if run.run().precision != Precision::Fp32 {
+        inputs.push(("result".into(), Source::Step(case.run)));
     }
     Ok(Ok(Step::new(
         step_name(&case.case.id()),
@@ -203,11 +197,6 @@ fn search(plan: &Plan, case: &PlannedCase, host: &str) -> anyhow::Result<Result<
         inputs,
         run.timeout_seconds * LONGER,
     )))
-}
-
-/// The step whose output another one converts.
-fn source_of(step: &Step) -> Option<StepId> {
-    step.dependencies().next()
 }
 
 /// Copies the files to a folder that the user finds; those of an earlier time are replaced.

@@ -22,6 +22,9 @@ pub const REPRO: &str = "repro";
 /// The environment that cuts graphs into windows, and computes what is right.
 const CUTTER: EnvName = EnvName::Ort;
 
+/// The precisions of which the rounding is known: `blame/noise.py` makes it.
+const ROUNDED: [Precision; 3] = [Precision::Fp16, Precision::Bf16, Precision::Int8];
+
 /// The name of the step that searches for what makes a case wrong.
 pub fn step_name(case: &str) -> String {
     format!("{OP}:{case}")
@@ -60,6 +63,9 @@ pub struct Finding {
     /// The largest absolute error of the model's outputs if only these windows are wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub injected: Option<f64>,
+    /// How the error compares with what rounding alone makes, where the case has less than single precision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounding: Option<Rounding>,
     /// The number of windows that were tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tries: Option<u32>,
@@ -79,6 +85,10 @@ pub enum Verdict {
     Varies,
     /// The whole graph is wrong, and no part of it is when it is fed with right values.
     NoWindow,
+    /// The precision is the cause: rounding alone makes outputs as wrong.
+    Rounding,
+    /// The case has less than single precision, and is off by more than rounding makes.
+    BeyondRounding,
     /// Nothing is wrong by these inputs.
     NotReproduced,
 }
@@ -100,6 +110,35 @@ pub struct Difference {
     /// The largest ratio to the bound of a value; None where shapes or types differ.
     pub ratio: Option<f64>,
     pub why: String,
+}
+
+/// The error of a case, and what the same graph with rounded weights is off by.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Rounding {
+    pub precision: String,
+    /// The wrong output with the largest ratio.
+    pub output: String,
+    /// The largest absolute error of that output; None where it is of another shape.
+    pub observed: Option<f64>,
+    /// The largest absolute error of that output that rounding made, over all seeds; None where it changes the shape.
+    pub noise: Option<f64>,
+    /// `observed / noise`; None where rounding does nothing of the kind.
+    pub ratio: Option<f64>,
+    pub seeds: u32,
+    /// The node that makes most of a rounded input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub amplifier: Option<Amplifier>,
+    /// The nodes whose choice rounding changes: another expert, box or code.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub choices: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Amplifier {
+    pub operator: String,
+    pub name: String,
+    /// How much more its output moves than its inputs, each by its own scale.
+    pub times: f64,
 }
 
 /// The part of a runtime that is wrong.
@@ -126,6 +165,10 @@ pub struct BlameParams {
     /// The name of the case's runtime in the catalogue.
     runtime: String,
     tolerance: Tolerance,
+    precision: Precision,
+    /// Whether windows of the graph run as the case does. The conversion of a model at less than single precision is not that
+    /// of a window, so all that can be said there is what rounding makes.
+    has_windows: bool,
     /// What of this machine can change what a runtime computes.
     host: String,
 }
@@ -142,16 +185,18 @@ impl BlameParams {
                 params.device
             ));
         };
-        // The conversion of the weights is not the file's: a window has those of the source.
-        if windows.env != CUTTER && params.precision != Precision::Fp32 {
+        let has_windows = windows.env == CUTTER || params.precision == Precision::Fp32;
+        if !has_windows && !ROUNDED.contains(&params.precision) {
             return Err(format!(
-                "orch cuts windows for `{name}` in fp32 alone, and this case has {}",
+                "orch cuts windows for `{name}` in fp32 alone, and does not know what {} rounds",
                 params.precision.word()
             ));
         }
         Ok(Self {
             runtime: name.to_owned(),
             tolerance,
+            precision: params.precision,
+            has_windows,
             host: host.to_owned(),
         })
     }
@@ -223,6 +268,7 @@ impl StepKind for Blame {
     }
 
     fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
+        let asked = params(step);
         // The cutter's own runtime needs no other process.
         let env = Some(windows(step).env).filter(|env| *env != CUTTER);
         let interpreter = env.map(|env| ("interpreter", Library::Interpreter(env)));
@@ -231,7 +277,11 @@ impl StepKind for Blame {
             ..WorkerCall::of(
                 Worker::Python(CUTTER),
                 OP,
-                &json!({"tolerance": params(step).tolerance}),
+                &json!({
+                    "tolerance": asked.tolerance,
+                    "precision": asked.precision,
+                    "has_windows": asked.has_windows,
+                }),
             )
         }))
     }
@@ -257,6 +307,7 @@ mod tests {
             pass: None,
             observed: Some(observed),
             injected,
+            rounding: None,
             tries: None,
             signature: None,
         };

@@ -35,13 +35,13 @@ fn a_right_case_is_blamed_on_nobody_and_a_wrong_file_is_named() {
 #[test]
 fn what_cannot_be_looked_into_is_a_mistake_with_a_reason() {
     let sandbox = sandbox(RIGHT);
-    let spec = SPEC.replace("precisions: [fp32]", "precisions: [fp16]");
+    let spec = SPEC.replace("precisions: [fp32]", "precisions: [int4]");
     assert_ne!(spec, SPEC);
     sandbox.write("half.yaml", spec);
     sandbox
-        .run(["blame", "linear:openvino-fp16", "--spec", "half.yaml"])
+        .run(["blame", "linear:openvino-int4", "--spec", "half.yaml"])
         .code(2)
-        .stderr_has("orch cuts windows for `openvino` in fp32 alone, and this case has fp16");
+        .stderr_has("orch cuts windows for `openvino` in fp32 alone, and does not know what int4 rounds");
     sandbox
         .run(["blame", "other*"])
         .code(2)

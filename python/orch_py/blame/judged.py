@@ -34,11 +34,13 @@ def difference(ours: Tensors, expected: Tensors) -> dict[str, Any] | None:
 
 
 def error(ours: Tensors, expected: Tensors) -> float:
-    """The largest absolute difference of any output of numbers; infinite where one is no number."""
+    """The largest absolute difference of any output of numbers; infinite where one is NaN or of another shape."""
     largest = 0.0
     for name, reference in expected.items():
         if reference.dtype.kind not in "fiu" or not reference.size:
             continue
+        if ours[name].shape != reference.shape:
+            return np.inf
         # Masks of infinities are equal, and their difference would be no number.
         is_equal = ours[name] == reference
         with np.errstate(invalid="ignore"):

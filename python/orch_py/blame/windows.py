@@ -76,7 +76,7 @@ class Graph:
         """These nodes as a model; None where a value that it needs or gives is no tensor, or nothing is to be fed."""
         chosen = sorted(set(nodes))
         made = {name for at in chosen for name in self.nodes[at].output if name}
-        shapes = {name for at in chosen for name in _shapes(self.nodes[at])}
+        shapes = {name for at in chosen for name in shapes_of(self.nodes[at])}
         weights, feeds = {}, {}
         for name in dict.fromkeys(name for at in chosen for name in _reads(self.nodes[at])):
             if name in made or not name:
@@ -199,7 +199,7 @@ def _reads(node: onnx.NodeProto) -> list[str]:
     ]
 
 
-def _shapes(node: onnx.NodeProto) -> list[str]:
+def shapes_of(node: onnx.NodeProto) -> list[str]:
     """The inputs of a node that say a shape."""
     return [node.input[at] for at in SHAPES.get(node.op_type, ()) if at < len(node.input)]
 

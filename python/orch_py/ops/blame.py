@@ -14,7 +14,7 @@ from typing import Any
 
 import onnx
 
-from orch_py.blame import judged, repro
+from orch_py.blame import judged, noise, repro
 from orch_py.blame.accused import Accused, OnnxRuntime, OpenVino
 from orch_py.blame.passes import Pass
 from orch_py.blame.search import Search
@@ -28,26 +28,40 @@ FINDING = "finding.json"
 # The share of the case's error that a window must make by itself, to be more than another right answer: TopK may give
 # equal values in any order.
 MATTERS = 0.01
+# The files in which a run leaves its outputs, and those for the control's inputs.
+OUTPUTS = "outputs.safetensors"
+CONTROL_OUTPUTS = "control-outputs.safetensors"
+# The files of inputs, of the reference's outputs and of the case's.
+SETS = (
+    (trees.INPUTS, trees.REFERENCE, OUTPUTS),
+    (trees.CONTROL_INPUTS, trees.CONTROL_REFERENCE, CONTROL_OUTPUTS),
+)
 # How often the whole case is run, to see whether it gives the same each time.
 TIMES = 3
 
 
 def run(job: Job) -> Output:
-    # What is loaded is the file itself, or was converted from it.
-    trees_of_case = [job.inputs[name] for name in ("artefact", "source") if name in job.inputs]
-    tree = next((tree for tree in trees_of_case if (tree / "model.onnx").is_file()), None)
-    if tree is None:
+    # What is loaded is the file itself, or was converted from one.
+    graphs = [tree for name, tree in job.inputs.items() if name != "reference" and (tree / "model.onnx").is_file()]
+    artefact = job.tree("artefact")
+    if not graphs:
         raise Refused("unsupported", "what the case loads is made of no ONNX file")
-    model = onnx_weights.load(tree / "model.onnx")
-    if (size := onnx_weights.size(model)) > MAX_BYTES:
-        raise Refused("unsupported", f"the graph has {size >> 20} MiB of weights; orch cuts windows of at most 1 GiB")
-    onnx_weights.attach(model, tree)
+    tree = artefact if artefact in graphs else graphs[0]
+    # The graph before its numbers were rounded.
+    plain = next((tree for tree in graphs if tree != artefact), None)
     accused = _accused(job)
     try:
-        finding = _finding(job, model, tree, accused)
+        model = _model(tree)
+        has_windows = job.param("has_windows", True)
+        finding = _finding(job, model, tree, accused) if has_windows else {"verdict": "file"}
         finding |= {"runtime": accused.name, "version": accused.version, "nodes_in_graph": len(model.graph.node)}
     finally:
         accused.close()
+    precision = job.param("precision", "fp32")
+    if finding["verdict"] == "file" and plain is not None and noise.is_known(precision):
+        finding |= _rounding(job, _model(plain), plain, precision)
+    elif not has_windows:
+        raise Refused("unsupported", f"orch cuts no windows of {precision}, and does not know what it rounds")
     window = finding.pop("window", None)
     if window is not None:
         repro.write(job.out / "repro", window, finding)
@@ -60,6 +74,36 @@ def run(job: Job) -> Output:
     return Output(facts={name: value for name, value in facts.items() if value is not None})
 
 
+def _model(tree: Path) -> onnx.ModelProto:
+    """The graph of a tree, with its weights."""
+    model = onnx_weights.load(tree / "model.onnx")
+    if (size := onnx_weights.size(model)) > MAX_BYTES:
+        raise Refused("unsupported", f"the graph has {size >> 20} MiB of weights; orch cuts windows of at most 1 GiB")
+    onnx_weights.attach(model, tree)
+    return model
+
+
+def _rounding(job: Job, model: onnx.ModelProto, tree: Path, precision: str) -> dict[str, Any]:
+    """Whether rounding alone makes the case as wrong as it is, on the set of inputs where it does least of it."""
+    tolerance = judge.TOLERANCES["fp32"] | job.param("tolerance", {})
+    result, reference = job.tree("result"), job.tree("reference")
+    worst: dict[str, Any] | None = None
+    for name, expected, outputs in SETS:
+        inputs = trees.read_if_present(tree, name)
+        right = trees.read_if_present(reference, expected)
+        ours = trees.read_if_present(result, outputs)
+        if inputs is None or right is None or ours is None:
+            continue
+        if judge.verdict(ours, right, tolerance)["agrees"]:
+            continue
+        job.progress(f"rounding the weights of {len(model.graph.node)} nodes as {precision} does")
+        found = noise.compare(Graph(model, inputs), precision, ours, right, tolerance)
+        if worst is None or noise.ratio(found) > noise.ratio(worst["rounding"]):
+            verdict = "rounding" if noise.is_rounding(found) else "beyond_rounding"
+            worst = {"verdict": verdict, "inputs": name, "rounding": found}
+    return worst or {"verdict": "not_reproduced"}
+
+
 def _accused(job: Job) -> Accused:
     """The runtime of the case; one that has an environment of its own is started there."""
     python = job.param("interpreter")
@@ -70,11 +114,10 @@ def _accused(job: Job) -> Accused:
 
 def _finding(job: Job, model: onnx.ModelProto, tree: Path, accused: Accused) -> dict[str, Any]:
     """What is to blame, on the first set of inputs that shows it."""
-    sets = [(trees.INPUTS, trees.REFERENCE), (trees.CONTROL_INPUTS, trees.CONTROL_REFERENCE)]
     tolerance = judge.TOLERANCES["fp32"] | job.param("tolerance", {})
     reference = job.inputs.get("reference")
     file_is_wrong = None
-    for name, expected in sets:
+    for name, expected, _ in SETS:
         inputs = trees.read_if_present(tree, name)
         if inputs is None:
             continue

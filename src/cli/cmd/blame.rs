@@ -15,7 +15,8 @@ use crate::cli::cmd::run::{command_line, on_interrupt};
 use crate::cli::console::Console;
 use crate::cli::{Args, Exit, Printer};
 use crate::session::{
-    Blamed, Finding, Found, OUT_DIR, Pass, Request, Session, Settings, Suspects, Verdict, usage,
+    Blamed, Finding, Found, OUT_DIR, Pass, Request, Rounding, Session, Settings, Suspects, Verdict,
+    usage,
 };
 
 #[derive(Debug, clap::Args)]
@@ -74,7 +75,12 @@ pub(super) fn blame(args: &Args, asked: &BlameArgs, printer: &Printer) -> anyhow
             .with_context(|| format!("failed to write `{}`", path.display()))?;
     }
     printer.answer(asked.json, || document(&found), || texts(&found));
-    Ok(Exit::Success)
+    let is_answered = found.iter().any(|blamed| blamed.answer.is_ok());
+    Ok(if is_answered {
+        Exit::Success
+    } else {
+        Exit::Failed
+    })
 }
 
 /// The cases of each cause that several cases share.
@@ -98,15 +104,10 @@ fn document(found: &[Blamed]) -> Value {
         let place = blamed.row.as_ref().map(ToString::to_string);
         match &blamed.answer {
             Err(why) => json!({"case": blamed.case, "row": place, "unknown": why}),
-            Ok(Found {
-                finding,
-                is_rounded,
-                repro,
-            }) => json!({
+            Ok(Found { finding, repro }) => json!({
                 "case": blamed.case,
                 "row": place,
                 "finding": finding,
-                "is_rounded": is_rounded,
                 "repro": repro.as_ref().map(|path| path.display().to_string()),
             }),
         }
@@ -128,13 +129,9 @@ fn texts(found: &[Blamed]) -> String {
             Err(why) => {
                 let _ = writeln!(out, "{}: nothing was found out: {why}", blamed.case);
             }
-            Ok(Found {
-                finding,
-                is_rounded,
-                repro,
-            }) => {
+            Ok(Found { finding, repro }) => {
                 let repro = repro.as_ref().map(|path| path.display().to_string());
-                out += &text(&blamed.case, finding, *is_rounded, repro.as_deref());
+                out += &text(&blamed.case, finding, repro.as_deref());
             }
         }
     }
@@ -154,7 +151,7 @@ fn texts(found: &[Blamed]) -> String {
 }
 
 /// The answer in words, and what supports it.
-fn text(case: &str, finding: &Finding, is_rounded: bool, repro: Option<&str>) -> String {
+fn text(case: &str, finding: &Finding, repro: Option<&str>) -> String {
     let Finding {
         runtime, version, ..
     } = finding;
@@ -180,9 +177,20 @@ fn text(case: &str, finding: &Finding, is_rounded: bool, repro: Option<&str>) ->
         Verdict::NoWindow => format!(
             "{case}: {runtime} {version} is wrong on the whole graph, and on no part of it that is fed with right values\n"
         ),
+        Verdict::Rounding => {
+            let precision = precision(finding);
+            format!(
+                "{case}: the precision is the cause: rounding to {precision} alone makes outputs as wrong\n"
+            )
+        }
+        Verdict::BeyondRounding => {
+            let precision = precision(finding);
+            format!(
+                "{case}: {runtime} {version} is wrong beyond rounding to {precision}; orch cuts windows of it in fp32 alone\n"
+            )
+        }
         Verdict::NotReproduced => format!(
-            "{case}: nothing is wrong: {runtime} {version} computes the file as ONNX Runtime does node by node, which is \
-             within the case's tolerance\n"
+            "{case}: nothing is wrong: {runtime} {version} is within the case's tolerance on both inputs\n"
         ),
     };
     if !finding.nodes.is_empty() {
@@ -227,15 +235,61 @@ fn text(case: &str, finding: &Finding, is_rounded: bool, repro: Option<&str>) ->
     }
     if let Some(why) = &finding.file_is_wrong {
         let _ = writeln!(out, "  the file, computed node by node: {why}");
-        if is_rounded {
-            out += "  the case has less than single precision: rounding alone may do this, and orch cannot tell yet\n";
-        }
+    }
+    if let Some(rounding) = &finding.rounding {
+        out += &rounded(rounding);
     }
     if let Some(signature) = &finding.signature {
         let _ = writeln!(out, "  signature: {signature}");
     }
     if let Some(repro) = repro {
         let _ = writeln!(out, "  without orch: {repro} (`python run.py`)");
+    }
+    out
+}
+
+fn precision(finding: &Finding) -> &str {
+    finding
+        .rounding
+        .as_ref()
+        .map_or("less than fp32", |rounding| &rounding.precision)
+}
+
+/// How the error compares with what rounding makes, and where that grows.
+fn rounded(rounding: &Rounding) -> String {
+    let Rounding {
+        output,
+        observed,
+        noise,
+        ratio,
+        seeds,
+        ..
+    } = rounding;
+    let times = ratio
+        .map(|ratio| format!(", {ratio:.2} times as much"))
+        .unwrap_or_default();
+    let amount = |error: &Option<f64>| match error {
+        Some(error) => format!("off by {error:.3e}"),
+        None => "of another shape".to_owned(),
+    };
+    let mut out = format!(
+        "  `{output}` is {}{times}; with weights off by their rounding it is {}, at most of {seeds} seeds\n",
+        amount(observed),
+        amount(noise)
+    );
+    if let Some(amplifier) = &rounding.amplifier {
+        let _ = writeln!(
+            out,
+            "  rounding grows most at {} {}: {:.0} times",
+            amplifier.operator, amplifier.name, amplifier.times
+        );
+    }
+    if !rounding.choices.is_empty() {
+        let _ = writeln!(
+            out,
+            "  rounding changes what is chosen by {}",
+            rounding.choices.join(", ")
+        );
     }
     out
 }

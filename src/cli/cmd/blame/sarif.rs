@@ -17,7 +17,12 @@ fn rule(verdict: Verdict) -> Option<(&'static str, &'static str)> {
             "no-window-is-wrong",
             "A runtime is wrong on the whole graph and on no part of it",
         )),
-        Verdict::NotReproduced => None,
+        Verdict::BeyondRounding => Some((
+            "beyond-rounding",
+            "A runtime is wrong by more than rounding makes",
+        )),
+        // The precision was the user's choice, and nobody is at fault.
+        Verdict::Rounding | Verdict::NotReproduced => None,
     }
 }
 
@@ -28,6 +33,7 @@ pub(super) fn log(found: &[Blamed]) -> Value {
         Verdict::File,
         Verdict::Varies,
         Verdict::NoWindow,
+        Verdict::BeyondRounding,
     ];
     let rules: Vec<_> = verdicts
         .into_iter()
