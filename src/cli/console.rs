@@ -454,7 +454,11 @@ impl Listener for Console {
                     Outcome::SkipUnavailable | Outcome::SkipUnsupported | Outcome::Incomplete => (WARN, "skip"),
                     _ => (BAD, "FAIL"),
                 };
-                let name = step.strip_prefix(JUDGES).unwrap_or(&step);
+                let case = step.strip_prefix(JUDGES);
+                if let Some(case) = case {
+                    lock(&self.state).undecided.remove(case);
+                }
+                let name = case.unwrap_or(&step);
                 let mut text = format!("{style}{word:5}{style:#} {name} {DIM}{seconds:.1} s{DIM:#}");
                 if outcome != Outcome::Pass {
                     text.push_str(&format!("\n      {}: {}", outcome.label(), below(&reason.unwrap_or_default())));

@@ -24,7 +24,10 @@ const GROUPS: &[(&str, &[&str])] = &[
             "output",
         ],
     ),
-    ("Why", &["plan", "explain", "log", "profile", "blame"]),
+    (
+        "Why",
+        &["plan", "explain", "log", "profile", "blame", "bisect"],
+    ),
     ("More", &["accept", "cache", "schema", "completions"]),
 ];
 

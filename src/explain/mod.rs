@@ -6,6 +6,7 @@
 mod chain;
 mod content;
 mod evidence;
+pub mod bisect;
 mod forecast;
 mod groups;
 mod held;

@@ -13,6 +13,7 @@ mod libraries;
 mod npm;
 mod proof;
 mod python;
+mod releases;
 mod torch_index;
 mod torch_worker;
 mod transformers_js;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::onnx::{RIGHT, expected};
+use crate::onnx::{RIGHT, expected, expected_padded, padded};
 use crate::ready_onnx::{SPEC, sandbox};
 
 #[test]
@@ -41,7 +41,9 @@ fn what_cannot_be_looked_into_is_a_mistake_with_a_reason() {
     sandbox
         .run(["blame", "linear:openvino-int4", "--spec", "half.yaml"])
         .code(2)
-        .stderr_has("orch cuts windows for `openvino` in fp32 alone, and does not know what int4 rounds");
+        .stderr_has(
+            "orch cuts windows for `openvino` in fp32 alone, and does not know what int4 rounds",
+        );
     sandbox
         .run(["blame", "other*"])
         .code(2)
@@ -92,4 +94,42 @@ fn all_wrong_cases_are_looked_into_once() {
     assert_eq!(place["artifactLocation"]["uri"], "specs/all.yaml");
     assert!(place["region"]["startLine"].as_u64().unwrap() > 1);
     assert_eq!(results[0]["ruleId"], "file-is-wrong");
+}
+/// A padding with 0 is merged into the MaxPool behind it, from one release of ONNX Runtime to another.
+#[test]
+#[ignore = "deep, and slow: `cargo test --test '*' -- --ignored`, as CI does"]
+fn the_release_is_found_since_which_a_case_is_wrong() {
+    let sandbox = sandbox(RIGHT);
+    sandbox.write("models/linear.onnx", padded());
+    sandbox.write("models/expected/output_0.pb", expected_padded());
+    let inputs = "{x: {dtype: float32, shape: [1, 1, 2, 2], data: [-1, -2, -3, -4]}}";
+    let spec = SPEC.replace(
+        "{x: {dtype: float32, shape: [1, 2], data: [1, 10]}}",
+        inputs,
+    );
+    assert_ne!(spec, SPEC);
+    sandbox.write("specs/all.yaml", spec);
+    sandbox.run(["run", "specs/all.yaml", "-t", "cpu"]).code(1);
+    let bisect = ["bisect", "linear:cpu-fp32", "--bad", "1.31.1", "--json"];
+    let found = sandbox
+        .run([&bisect[..], &["--good", "1.18.1"]].concat())
+        .success()
+        .json();
+    assert_eq!(found["package"], "onnxruntime", "{found:#}");
+    assert_eq!(found["since"]["result"], "release", "{found:#}");
+    assert_eq!(found["since"]["last_right"], "1.19.2", "{found:#}");
+    assert_eq!(found["since"]["first"], "1.20.0", "{found:#}");
+    assert_eq!(found["finding"]["pass"]["name"], "Pad_Fusion");
+    let never = sandbox.run([&bisect[..], &["--good", "1.30.0"]].concat());
+    let never = never.success().json();
+    assert_eq!(never["since"]["result"], "never_right", "{never:#}");
+    sandbox
+        .run([&bisect[..], &["--good", "1.2.3"]].concat())
+        .code(2)
+        .stderr_has("the index has no onnxruntime 1.2.3 for this machine")
+        .stderr_has("1.31.1");
+    sandbox
+        .run([&bisect[..], &["--good", "1.31.1"]].concat())
+        .code(2)
+        .stderr_has("is not older than 1.31.1");
 }

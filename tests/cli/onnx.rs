@@ -53,6 +53,8 @@ pub(super) struct AttributeProto {
     pub(super) i: i64,
     #[prost(bytes, tag = "4")]
     pub(super) s: Vec<u8>,
+    #[prost(int64, repeated, tag = "8")]
+    pub(super) ints: Vec<i64>,
     #[prost(int32, tag = "20")]
     pub(super) r#type: i32,
 }
@@ -196,6 +198,7 @@ fn with<const N: usize>(node: NodeProto, numbers: [(&str, i64); N]) -> NodeProto
             name: name.into(),
             i,
             s: vec![],
+            ints: vec![],
             r#type: INT,
         })
         .into();
@@ -397,6 +400,7 @@ pub(super) fn einsum_of_doubles() -> Vec<u8> {
     let equation = AttributeProto {
         name: "equation".into(),
         i: 0,
+        ints: vec![],
         s: b"i->i".into(),
         r#type: STRING,
     };
@@ -468,6 +472,51 @@ pub(super) fn image_decoder() -> Vec<u8> {
 }
 
 /// x = (1, 10) by a recipe, so y = (41.5, 51.5, 63).
+/// y = MaxPool(Pad(x, 0)), with x of 1 × 1 × 2 × 2: of negative numbers it is 0.
+pub(super) fn padded() -> Vec<u8> {
+    const INTS: i32 = 7;
+    let kernel = AttributeProto {
+        name: "kernel_shape".into(),
+        i: 0,
+        s: vec![],
+        ints: vec![3, 3],
+        r#type: INTS,
+    };
+    let pool = NodeProto {
+        attribute: vec![kernel],
+        ..node("MaxPool", ["p"], "m")
+    };
+    let pads = TensorProto {
+        dims: vec![8],
+        int64_data: vec![0, 0, 0, 0, 0, 0, 1, 1],
+        ..number("pads", 0)
+    };
+    let graph = GraphProto {
+        node: vec![
+            node("Sub", ["x", "one"], "a"),
+            node("Pad", ["a", "pads"], "p"),
+            pool,
+            node("Mul", ["m", "one"], "y"),
+        ],
+        name: "padded".into(),
+        initializer: vec![pads, tensor("one", &[1], &[1.])],
+        input: vec![value("x", &[1, 1, 2, 2])],
+        output: vec![value("y", &[1, 1, 1, 1])],
+    };
+    let opset_import = vec![OperatorSetIdProto { version: 13 }];
+    ModelProto {
+        ir_version: 7,
+        graph: Some(graph),
+        opset_import,
+    }
+    .encode_to_vec()
+}
+
+/// The outputs of `padded`.
+pub(super) fn expected_padded() -> Vec<u8> {
+    tensor("y", &[1, 1, 1, 1], &[0.]).encode_to_vec()
+}
+
 pub(super) fn expected(values: [f32; 3]) -> Vec<u8> {
     tensor("y", &[1, 3], &values).encode_to_vec()
 }

@@ -68,7 +68,8 @@ fn each_case_has_one_line() {
     wrong
         .stderr_has("FAIL  linear:cpu-fp32 ")
         .stderr_has("NUMERICS: ")
-        .stderr_lacks("ok    ");
+        .stderr_lacks("ok    ")
+        .stderr_lacks("same  ");
 }
 
 #[test]

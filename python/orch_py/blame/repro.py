@@ -13,7 +13,18 @@ from orch_py.blame.windows import Window
 
 RUN_ONNXRUNTIME = '''"""Runs model.onnx with and without optimisations, and compares with expected.npz."""
 
+import os
 import sys
+import traceback
+
+
+def untestable(*error):
+    """Ends with 125, by which `git bisect run` and `orch bisect` skip a release."""
+    traceback.print_exception(*error)
+    os._exit(125)
+
+
+sys.excepthook = untestable
 
 import numpy as np
 import onnxruntime
@@ -37,7 +48,18 @@ sys.exit(1 if worst["ORT_ENABLE_ALL"] > 10 * worst["ORT_DISABLE_ALL"] + 1e-12 el
 
 RUN_OPENVINO = '''"""Runs model.onnx in OpenVINO on the CPU, and compares with expected.npz, which ONNX Runtime gave."""
 
+import os
 import sys
+import traceback
+
+
+def untestable(*error):
+    """Ends with 125, by which `git bisect run` and `orch bisect` skip a release."""
+    traceback.print_exception(*error)
+    os._exit(125)
+
+
+sys.excepthook = untestable
 
 import numpy as np
 import openvino
@@ -84,7 +106,8 @@ def _readme(window: Window, finding: dict[str, Any]) -> str:
     python run.py
 
 `model.onnx` has {len(window.model.graph.node)} nodes ({operators}), `inputs.npz` its inputs, and `expected.npz` the
-outputs of ONNX Runtime without optimisation. `run.py` prints the differences, and ends with 1 while they are large.
+outputs of ONNX Runtime without optimisation. `run.py` prints the differences, and ends with 1 while they are large. It
+ends with 125 if it cannot run the model at all.
 
 ## System
 

@@ -2,6 +2,7 @@
 
 mod accept;
 mod bench;
+mod bisect;
 mod blame;
 mod cache;
 mod capabilities;
@@ -54,6 +55,8 @@ pub(in crate::cli) enum Command {
     Profile(profile::ProfileArgs),
     /// Find out what makes a case wrong: the exported file, or which nodes in which optimiser of the runtime
     Blame(blame::BlameArgs),
+    /// Find the release of the runtime since which a case is wrong
+    Bisect(bisect::BisectArgs),
     /// List the hardware and runtimes of this machine
     Devices(devices::DevicesArgs),
     /// List what is missing on this machine, and the command that fixes it
@@ -175,6 +178,7 @@ pub(super) fn dispatch(args: &Args, printer: &Printer) -> anyhow::Result<Exit> {
             Ok(Exit::Success)
         }
         Command::Blame(asked) => blame::blame(args, asked, printer),
+        Command::Bisect(asked) => bisect::bisect(args, asked, printer),
         Command::Profile(asked) => profile::profile(args, asked, printer),
         Command::Init(init) => init::init(args, init, printer),
         Command::Add(add) => init::add(args, add, printer),
