@@ -22,6 +22,9 @@ pub(super) use complete::{Shell, answer, script, steps, targets};
 pub(super) use selection::{expression, given};
 pub(super) use spec::{NameArgs, ScopeArgs, SpecArgs};
 
+/// The spec of a command line that names none.
+pub(super) const SPEC: &str = "specs/all.yaml";
+
 /// A build system for model tests: which model works on which hardware, at which precision, how fast, and what broke.
 #[derive(Debug, Parser)]
 #[command(name = "orch", version, max_term_width = 100)]

@@ -218,7 +218,7 @@ impl Console {
     pub(super) fn close(&mut self) {
         self.heart = None;
         if self.verbosity < Verbosity::Verbose {
-            let undecided = std::mem::take(&mut lock(&self.state).undecided);
+            let undecided = lock(&self.state).undecided.clone();
             let same = undecided.iter().filter(|(_, runs)| runs.has_passed);
             same.for_each(|(case, _)| self.same(case));
         }

@@ -12,9 +12,10 @@ use crate::event::Listener;
 use crate::matrix::{Facet, Query};
 use crate::plan::{Plan, PlannedCase};
 use crate::record::Outcome;
+use crate::report::{CaseResult, ReportDoc};
 use crate::session::one_case::maker_of;
 use crate::session::{Ask, Planned, Request, Session, Settings, Tell, UsageError};
-use crate::step::blame::{BlameParams, FINDING, REPRO, step_name};
+use crate::step::blame::{BlameParams, FINDING, REPRO, is_searched, step_name};
 use crate::step::{BLAME, Inputs, JudgeParams, Source, Stage, Step};
 use crate::store::{LaidAs, Scratch};
 
@@ -166,6 +167,19 @@ impl Session {
                 .transpose()?,
         })
     }
+}
+
+/// The cases of a report with wrong outputs of which `orch blame` may find the cause.
+pub fn suspects(doc: &ReportDoc) -> Vec<&str> {
+    let may_be = |case: &&CaseResult| {
+        case.status == Outcome::Numerics
+            && case
+                .runtime
+                .as_deref()
+                .is_some_and(|runtime| is_searched(runtime, &case.requested_device))
+    };
+    let wrong = doc.cases.iter().filter(may_be);
+    wrong.map(|case| case.case.as_str()).collect()
 }
 
 /// The step that searches for what makes a case wrong, or why none can.

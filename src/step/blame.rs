@@ -173,13 +173,19 @@ pub struct BlameParams {
     host: String,
 }
 
+/// Whether orch searches for what makes cases of a runtime on a device wrong.
+pub fn is_searched(runtime: &str, device: &str) -> bool {
+    let known = RUNTIMES.iter().find(|known| known.name == runtime);
+    known.is_some_and(|known| known.windows.is_some()) && device.eq_ignore_ascii_case(CPU.name)
+}
+
 impl BlameParams {
     /// The parameters for a run, or why nothing can be found out about it.
     pub fn of(run: &Step, tolerance: Tolerance, host: &str) -> Result<Self, String> {
         let params = run.run();
         let name = params.runtime.name;
-        let is_cpu = params.device.eq_ignore_ascii_case(CPU.name);
-        let Some(windows) = params.runtime.windows.filter(|_| is_cpu) else {
+        let is_searched = is_searched(name, &params.device);
+        let Some(windows) = params.runtime.windows.filter(|_| is_searched) else {
             return Err(format!(
                 "orch cuts no windows for `{name}` on {} yet",
                 params.device

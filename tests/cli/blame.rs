@@ -60,7 +60,10 @@ fn all_wrong_cases_are_looked_into_once() {
         .code(2)
         .stderr_has("no case was wrong when it ran last");
     sandbox.write("models/expected/output_0.pb", expected([41.5, 51.5, 60.]));
-    sandbox.run(["run", "specs/all.yaml"]).code(1);
+    sandbox
+        .run(["run", "specs/all.yaml"])
+        .code(1)
+        .stderr_has("whose fault it is: `orch blame --all`");
     let blame = ["blame", "--all", "--json", "--sarif", "findings.sarif"];
     let first = sandbox.run(blame).success();
     assert!(

@@ -7,6 +7,7 @@ use clap::builder::{RangedI64ValueParser, RangedU64ValueParser};
 
 use super::complete;
 use super::selection::SelectionArgs;
+use crate::cli::args::SPEC;
 use crate::exec::MaxAge;
 use crate::matrix::{Fallback, Partition};
 use crate::session::{Request, Sweep};
@@ -15,7 +16,7 @@ use crate::spec::ROUNDS;
 #[derive(Debug, ClapArgs)]
 pub(in crate::cli) struct SpecArgs {
     /// The spec
-    #[arg(default_value = "specs/all.yaml")]
+    #[arg(default_value = SPEC)]
     pub(in crate::cli) spec: PathBuf,
     /// Run a case on other hardware if its own is missing or fails, and say so: CUDA, ROCm and MPS fall back to OpenVINO,
     /// then the CPU; WebGPU to WebNN, then the CPU; WebNN, OpenVINO and QNN to the CPU (a target's `fallback` overrides this)
@@ -120,7 +121,7 @@ pub(in crate::cli) struct NameArgs {
     #[arg(value_name = "STEP|CASE", add = complete::cases_and_steps())]
     name: String,
     /// The spec
-    #[arg(value_name = "SPEC", default_value = "specs/all.yaml")]
+    #[arg(value_name = "SPEC", default_value = SPEC)]
     place: PathBuf,
     /// The spec, as an option: copied-out tests and `orch.json` give it this way
     #[arg(

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
+use crate::cli::args::SPEC;
 use crate::cli::cmd::run::{command_line, on_interrupt};
 use crate::cli::console::Console;
 use crate::cli::{Args, Exit, Printer};
@@ -16,7 +17,7 @@ pub(in crate::cli) struct BisectArgs {
     /// The case, such as `bit:cpu-fp32`, or a glob that matches one
     #[arg(value_name = "CASE")]
     case: String,
-    #[arg(long, default_value = "specs/all.yaml", value_name = "SPEC")]
+    #[arg(long, default_value = SPEC, value_name = "SPEC")]
     spec: PathBuf,
     /// A release that is right; else the oldest that can be tried
     #[arg(long, value_name = "VERSION")]

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::base::figures::counted;
 use crate::base::fs as bfs;
+use crate::cli::args::SPEC;
 use crate::cli::cmd::run::{command_line, on_interrupt};
 use crate::cli::console::Console;
 use crate::cli::{Args, Exit, Printer};
@@ -27,7 +28,7 @@ pub(in crate::cli) struct BlameArgs {
     /// Every case whose outputs were wrong when it ran last, or those of them that CASE matches
     #[arg(long)]
     all: bool,
-    #[arg(long, default_value = "specs/all.yaml", value_name = "SPEC")]
+    #[arg(long, default_value = SPEC, value_name = "SPEC")]
     spec: PathBuf,
     /// The folder in which `blame/CASE` shows the fault without orch
     #[arg(long, default_value = OUT_DIR, value_name = "DIR")]

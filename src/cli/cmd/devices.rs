@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::catalogue::{Library, Requirement, openvino, qnn};
+use crate::cli::args::SPEC;
 use crate::cli::{Args, Exit, Printer};
 use crate::device::{self, Backend, Host, Inventory, Libraries, doctor, render};
 use crate::provision::reach_index;
@@ -15,7 +16,7 @@ use crate::worker::Cancel;
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct DoctorArgs {
     /// The spec whose packages must fit on the disk, if it exists
-    #[arg(default_value = "specs/all.yaml")]
+    #[arg(default_value = SPEC)]
     spec: PathBuf,
     /// Print one JSON document on stdout
     #[arg(long)]

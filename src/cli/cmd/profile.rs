@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use crate::base::figures::counted;
+use crate::cli::args::SPEC;
 use crate::cli::cmd::run::{command_line, on_interrupt};
 use crate::cli::console::Console;
 use crate::cli::printer::WARN;
@@ -18,7 +19,7 @@ pub(in crate::cli) struct ProfileArgs {
     /// The case, such as `bert:cpu-fp32`, or a glob that matches exactly one
     #[arg(value_name = "CASE")]
     case: String,
-    #[arg(default_value = "specs/all.yaml")]
+    #[arg(default_value = SPEC)]
     spec: PathBuf,
     /// How many inferences to profile
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=10_000))]

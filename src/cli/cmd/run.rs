@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use crate::base::text::without_secrets;
 use crate::base::{Size, lock, shell};
 use crate::cases::Finished;
-use crate::cli::args::{ScopeArgs, SpecArgs, Words, one_of, steps};
+use crate::cli::args::{SPEC, ScopeArgs, SpecArgs, Words, one_of, steps};
 use crate::cli::cmd::watch;
 use crate::cli::console::Console;
 use crate::cli::github;
@@ -19,7 +19,7 @@ use crate::config::{Download, Said, Where};
 use crate::exec::{Backoff, KeepGoing};
 use crate::report::{self, ReportDoc, Summary};
 use crate::session::{
-    self, Ask, OUT_DIR, Planned, Recalled, Request, Session, Settings, page_of, recall,
+    self, Ask, OUT_DIR, Planned, Recalled, Request, Session, Settings, page_of, recall, suspects,
 };
 use crate::worker::{self, Cancel};
 
@@ -325,6 +325,22 @@ pub(super) fn perform(
     Ok((exit, executed))
 }
 
+/// The command that finds out whose fault wrong outputs are; None where there are none that it looks into.
+fn whose_fault(doc: &ReportDoc) -> Option<String> {
+    let spec = Path::new(&doc.spec);
+    let cases = match &suspects(doc)[..] {
+        [] => return None,
+        [case] => shell::word(case).into_owned(),
+        _ => "--all".to_owned(),
+    };
+    let spec = if spec == Path::new(SPEC) {
+        String::new()
+    } else {
+        shell::path_option("--spec", spec)
+    };
+    Some(format!("whose fault it is: `orch blame {cases}{spec}`"))
+}
+
 /// The message where a bug of orch's own did not end everything.
 const BUG: &str = "steps marked `BUG:` hit a bug in orch; please report them with their logs";
 
@@ -343,6 +359,7 @@ pub(super) fn show(doc: &ReportDoc, page: Option<&Path>, run: &RunArgs, printer:
         page,
         printer,
     );
+    whose_fault(doc).iter().for_each(|hint| printer.note(hint));
 }
 
 /// Prints the report for people; `body` is all but the last line.
@@ -372,6 +389,11 @@ fn show_recalled(
             _ => report::text::body(&recalled.doc()?, &printer.styles()),
         };
         show_text(&text, &summary, Some(&page), printer);
+        if summary.failed > 0 {
+            whose_fault(&recalled.doc()?)
+                .iter()
+                .for_each(|hint| printer.note(hint));
+        }
     }
     // Only the counts are known; what was executed or a hit in it passed.
     Some(run.allowing_none(exit_by(&summary, summary.executed + summary.hits > 0)))

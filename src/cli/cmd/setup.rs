@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use crate::cli::args::SPEC;
 use crate::cli::{Args, Exit, Printer};
 use crate::provision::title;
 use crate::session::{Locations, Project, Request, Session, Settings, usage};
@@ -13,7 +14,7 @@ use crate::toolchain::EnvName;
 pub(in crate::cli) struct SetupArgs {
     #[arg(value_name = "WHAT", help = format!("What to install: {} [default: what the spec needs]", Self::names().join(", ")))]
     what: Vec<String>,
-    #[arg(long, default_value = "specs/all.yaml", value_name = "FILE")]
+    #[arg(long, default_value = SPEC, value_name = "FILE")]
     spec: PathBuf,
     /// Also copy the torch worker into this folder, where an orch beside it will find it (for packagers)
     #[arg(long, value_name = "DIR", hide_short_help = true)]
