@@ -331,7 +331,9 @@ impl Console {
     /// Prints the line of a case that did not fail, unless only failures are printed.
     fn decided(&self, case: &str, word: &str) {
         let runs = lock(&self.state).undecided.remove(case);
-        if self.is_brief() {
+        // A run that did not simply pass has a line of its own.
+        let is_told = runs.is_some_and(|runs| !runs.has_passed);
+        if self.is_brief() || is_told {
             return;
         }
         let spent = runs
