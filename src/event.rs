@@ -17,6 +17,8 @@ pub enum Event {
     Started {
         steps: u32,
         to_run: u32,
+        /// How many of the steps that are to run decide a case.
+        cases: u32,
         /// What each step that is to run took when it last succeeded, seconds. A step without a record is missing.
         #[serde(skip)]
         recorded: BTreeMap<String, f64>,

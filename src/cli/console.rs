@@ -49,6 +49,8 @@ const SILENCE: Duration = Duration::from_secs(30);
 
 /// A run of more steps than this is shown in brief.
 const MANY: u32 = 500;
+/// A brief run of at most so many cases still prints a line for each.
+const MANY_CASES: u32 = 200;
 
 #[derive(Default)]
 struct State {
@@ -68,6 +70,8 @@ struct State {
     began: Option<Instant>,
     /// The moment at which the run is expected to end. The bar reads it while the rest of the state is locked.
     expected_end: Arc<Mutex<Option<Instant>>>,
+    /// Whether each case has a line.
+    lists_cases: bool,
     /// The reasons why some steps did not pass, as far as a brief run has printed them; None for other runs.
     brief: Option<HashSet<String>>,
 }
@@ -84,7 +88,8 @@ struct Runs {
 impl State {
     /// A line at every twentieth part of a brief run.
     fn part(&self) -> Option<String> {
-        let is_due = self.brief.is_some() && self.done.is_multiple_of(self.steps / 20);
+        let is_brief = self.brief.is_some() && !self.lists_cases;
+        let is_due = is_brief && self.done.is_multiple_of(self.steps / 20);
         is_due.then(|| format!("{} of {} steps", self.done, self.steps))
     }
 
@@ -333,7 +338,7 @@ impl Console {
         let runs = lock(&self.state).undecided.remove(case);
         // A run that did not simply pass has a line of its own.
         let is_told = runs.is_some_and(|runs| !runs.has_passed);
-        if self.is_brief() || is_told {
+        if is_told || !lock(&self.state).lists_cases {
             return;
         }
         let spent = runs
@@ -369,12 +374,13 @@ fn below(text: &str) -> String {
 impl Listener for Console {
     fn tell(&self, event: Event) {
         match event {
-            Event::Started { to_run, recorded, .. } => {
+            Event::Started { to_run, cases, recorded, .. } => {
                 let brief = to_run > MANY && self.verbosity < Verbosity::Verbose;
                 let mut state = lock(&self.state);
                 state.brief = brief.then(HashSet::new);
                 let now = Instant::now();
                 state.steps = to_run;
+                state.lists_cases = state.brief.is_none() || (1..=MANY_CASES).contains(&cases);
                 state.spoke = Some(now);
                 state.began = Some(now);
                 state.estimate = Estimate::new(to_run, recorded);

@@ -28,7 +28,7 @@ use crate::exec::schedule::message::{Effect, Message};
 use crate::exec::state::StepResult;
 use crate::plan::Plan;
 use crate::record::Record;
-use crate::step::{Requirement, StepId};
+use crate::step::{Requirement, Stage, StepId};
 use crate::store::remote::Ask;
 use crate::store::{FileDigests, StoreError};
 
@@ -64,6 +64,11 @@ pub fn run(context: &Context<'_>) -> Result<Ended, StoreError> {
     context.listener.tell(Event::Started {
         steps: scheduler.steps.counted(),
         to_run,
+        cases: scheduler
+            .steps
+            .to_run()
+            .filter(|id| context.plan.step(*id).stage == Stage::Judge)
+            .count() as u32,
         recorded: recorded(context, scheduler.steps.to_run()),
     });
     let mut met_bug = false;

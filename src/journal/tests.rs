@@ -35,6 +35,7 @@ fn what_is_read_is_what_happened() {
     journal.tell(Event::Started {
         steps: 3,
         to_run: 2,
+        cases: 0,
         recorded: BTreeMap::new(),
     });
     assert!(

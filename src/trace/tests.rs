@@ -108,6 +108,7 @@ fn rows_slices_arrows_and_counters() {
     recorder.tell(Event::Started {
         steps: 4,
         to_run: 4,
+        cases: 0,
         recorded: BTreeMap::new(),
     });
     tell(&recorder, "command:a", Slot::Job(0), 10, 20);
@@ -163,6 +164,7 @@ fn devices_have_rows_and_memory_a_counter() {
     recorder.tell(Event::Started {
         steps: 4,
         to_run: 4,
+        cases: 0,
         recorded: BTreeMap::new(),
     });
     let on = |device: Option<&str>| Holds {
@@ -238,6 +240,7 @@ fn a_run_in_which_nothing_ran_is_a_valid_trace_that_says_so() {
     recorder.tell(Event::Started {
         steps: 4,
         to_run: 0,
+        cases: 0,
         recorded: BTreeMap::new(),
     });
     let document = document(&recorder, &plan);
