@@ -160,8 +160,10 @@ pub(super) fn package_dir(dir: &Path) -> anyhow::Result<PathBuf> {
         .context("failed to write the Python package")?;
     let staged = staged.keep();
     if home.is_dir() && !is_whole(&home) {
-        // A part of it was lost, and a folder that is not empty cannot be replaced at once.
-        bfs::remove_dir(&home).with_context(|| format!("failed to remove `{}`", home.display()))?;
+        // A part of it was lost, and a folder that is not empty cannot be replaced at once. It goes under another name first:
+        // a process that writes into it at this moment would keep it from being removed.
+        let aside = tempfile::Builder::new().prefix(".tmp-").tempdir_in(dir)?;
+        let _ = std::fs::rename(&home, aside.path().join("orch_py"));
     }
     if std::fs::rename(&staged, &home).is_err() {
         bfs::remove_dir(&staged)?; // another process was first
