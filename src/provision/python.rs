@@ -163,7 +163,13 @@ pub(super) fn package_dir(dir: &Path) -> anyhow::Result<PathBuf> {
         // A part of it was lost, and a folder that is not empty cannot be replaced at once. It goes under another name first:
         // a process that writes into it at this moment would keep it from being removed.
         let aside = tempfile::Builder::new().prefix(".tmp-").tempdir_in(dir)?;
-        let _ = std::fs::rename(&home, aside.path().join("orch_py"));
+        match std::fs::rename(&home, aside.path().join("orch_py")) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(error)
+                    .with_context(|| format!("failed to replace `{}`", home.display()));
+            }
+            _ => {}
+        }
     }
     if std::fs::rename(&staged, &home).is_err() {
         bfs::remove_dir(&staged)?; // another process was first

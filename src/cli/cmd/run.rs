@@ -390,9 +390,8 @@ fn show_recalled(
         };
         show_text(&text, &summary, Some(&page), printer);
         if summary.failed > 0 {
-            whose_fault(&recalled.doc()?)
-                .iter()
-                .for_each(|hint| printer.note(hint));
+            let hint = recalled.doc().as_ref().and_then(whose_fault);
+            hint.iter().for_each(|hint| printer.note(hint));
         }
     }
     // Only the counts are known; what was executed or a hit in it passed.
