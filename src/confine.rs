@@ -204,6 +204,19 @@ impl std::fmt::Display for Enforced {
     }
 }
 
+/// The lowest number of a descriptor that a child needs between fork and exec.
+///
+/// Descriptors that a child receives have low numbers, and are put there before it is confined: one of ours at such a
+/// number would be replaced.
+#[cfg(target_os = "linux")]
+const LOWEST_DESCRIPTOR: std::os::fd::RawFd = 64;
+
+/// Duplicates a descriptor to a number that no child receives one at.
+#[cfg(target_os = "linux")]
+fn out_of_the_way(fd: std::os::fd::BorrowedFd<'_>) -> std::io::Result<std::os::fd::OwnedFd> {
+    Ok(rustix::io::fcntl_dupfd_cloexec(fd, LOWEST_DESCRIPTOR)?)
+}
+
 /// Devices that a program may open for writing: those without a content, and accelerators.
 fn devices() -> &'static [PathBuf] {
     // No terminal: what is written to the user's own may be commands to it.

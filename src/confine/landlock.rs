@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, NetPort, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreatedAttr, Scope,
 };
 
-use super::{Enforced, Grants, Hidden, Tcp, capabilities, filter, network};
+use super::{Enforced, Grants, Hidden, Tcp, capabilities, filter, network, out_of_the_way};
 
 /// The newest version that is known here; an older kernel drops what it lacks.
 const NEWEST: ABI = ABI::V9;
@@ -92,8 +92,11 @@ impl Confinement {
                 .add_rule(NetPort::new(port, AccessNet::ConnectTcp))
                 .map_err(failed)?;
         }
-        Ok(Option::<OwnedFd>::from(rules).map(|rules| Self {
-            rules,
+        let Some(rules) = Option::<OwnedFd>::from(rules) else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            rules: out_of_the_way(rules.as_fd())?,
             filter: grants.filter(),
             network: (grants.tcp == Tcp::Denied)
                 .then(network::isolated)
@@ -392,6 +395,19 @@ print("escaped by", done)
             [reaches(one, Tcp::Port(one)), reaches(other, Tcp::Port(one))],
             [Some(true), Some(false)]
         );
+    }
+
+    #[test]
+    fn its_descriptors_are_none_that_a_child_receives() {
+        let dir = tempfile::tempdir().unwrap();
+        let confinement = Confinement::of(&Grants::folders([dir.path()])).unwrap();
+        let Some(confinement) = confinement else {
+            return;
+        };
+        let network = confinement.network.map(|file| file.as_raw_fd());
+        for fd in network.into_iter().chain([confinement.rules.as_raw_fd()]) {
+            assert!(fd >= super::super::LOWEST_DESCRIPTOR, "{fd}");
+        }
     }
 
     #[test]

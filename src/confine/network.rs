@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::sync::LazyLock;
 
 /// The namespace, or None where this process may not make one.
@@ -16,7 +16,13 @@ pub(super) fn isolated() -> Option<&'static File> {
         let made = std::thread::spawn(|| {
             // SAFETY: the call takes no pointer.
             let code = unsafe { libc::unshare(libc::CLONE_NEWNET) };
-            (code == 0).then(|| File::open("/proc/thread-self/ns/net").ok())?
+            if code != 0 {
+                return None;
+            }
+            let namespace = File::open("/proc/thread-self/ns/net").ok()?;
+            super::out_of_the_way(namespace.as_fd())
+                .ok()
+                .map(File::from)
         });
         made.join().ok().flatten()
     });
