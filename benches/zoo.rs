@@ -154,7 +154,7 @@ impl Zoo {
         let mut made = 0;
         loop {
             let before = made;
-            for (step, preview) in plan.steps.iter().zip(exec::preview(&context).unwrap()) {
+            for (step, preview) in plan.steps.iter().zip(context.previews().unwrap()) {
                 if let Preview::WouldRun { key: Some(key), .. } = preview {
                     publish(&store, &scratch, step, &key);
                     made += 1;

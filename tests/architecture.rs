@@ -27,6 +27,7 @@ const HOMES: &[(&str, &[&str])] = &[
         &[
             "base/",
             "browser/",
+            "confine.rs",
             "device/",
             "reapi/connect.rs",
             "store/",
@@ -412,6 +413,112 @@ fn starting(sources: &Sources) -> Vec<String> {
     complaints
 }
 
+/// What the command line names of the modules that decide or act: settings that it fills in, and answers that it prints.
+///
+/// It may name anything of `session`, `report` and `base`, and of the modules that only keep what was found.
+const NAMED_BY_CLI: &[(&str, &[&str])] = &[
+    (
+        "catalogue",
+        &["Library", "RUNTIMES", "Requirement", "openvino", "qnn"],
+    ),
+    (
+        "exec",
+        &[
+            "Backoff",
+            "KeepGoing",
+            "MaxAge",
+            "Options",
+            "Preview",
+            "reproducer",
+        ],
+    ),
+    ("key", &["KeyDoc", "MissReason"]),
+    (
+        "matrix",
+        &[
+            "AUTO",
+            "Facet",
+            "Fallback",
+            "Matrix",
+            "Mistake",
+            "Partition",
+            "Query",
+            "Representative",
+            "Selection",
+        ],
+    ),
+    ("plan", &["Look", "self"]),
+    ("provision", &["Provision", "reach_index", "title"]),
+    ("runtime", &["JobOutput", "profile", "serve"]),
+    ("spec", &["Model", "ROUNDS", "Spec", "is_spec", "schema"]),
+    ("step", &["Requirement", "StepId", "self"]),
+    (
+        "store",
+        &[
+            "Amount",
+            "Collected",
+            "DiskStore",
+            "Exported",
+            "FileDigests",
+            "Limits",
+            "Manifest",
+            "ManifestFile",
+            "OfSteps",
+            "Progress",
+            "Stats",
+            "Which",
+            "remote",
+        ],
+    ),
+    ("worker", &["Cancel", "self"]),
+];
+
+/// Modules that keep what was found, beside `session`, `report` and `base`.
+const FINDINGS: &[&str] = &[
+    "capability",
+    "cases",
+    "cli",
+    "config",
+    "device",
+    "event",
+    "explain",
+    "history",
+    "journal",
+    "record",
+    "toolchain",
+];
+
+/// What the command line names and should leave to `session`.
+fn decided_by_cli(sources: &Sources) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (path, text) in sources.iter().filter(|(path, _)| module(path) == "cli") {
+        let text = code(text);
+        for package in used(&text) {
+            if FINDINGS.contains(&package.as_str())
+                || ["session", "report", "base"].contains(&package.as_str())
+            {
+                continue;
+            }
+            let named = NAMED_BY_CLI.iter().find(|(known, _)| *known == package);
+            let Some((_, items)) = named else {
+                complaints.push(format!(
+                    "{path} names `{package}`: `session` uses it for the command line"
+                ));
+                continue;
+            };
+            for item in used_of(&text, &format!("crate::{package}::")) {
+                if !items.contains(&item.as_str()) {
+                    complaints.push(format!(
+                        "{path} names `{package}::{item}`: what is decided by it belongs in `session`"
+                    ));
+                }
+            }
+        }
+    }
+    complaints.dedup();
+    complaints
+}
+
 /// `package::…` that is no part of a longer path, or `use package`.
 fn names_package(code: &str, package: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
@@ -611,6 +718,23 @@ fn programs_and_variables_are_the_business_of_some_rooms_alone() {
     );
     none(starting(&one("cli/cmd/x.rs", "Command::new(program)")));
     none(starting(&sources()));
+}
+
+#[test]
+fn the_command_line_decides_nothing() {
+    let bad = |text: &str| decided_by_cli(&one("cli/cmd/x.rs", text));
+    assert_eq!(
+        bad("use crate::judge::compare;"),
+        ["cli/cmd/x.rs names `judge`: `session` uses it for the command line"]
+    );
+    assert_eq!(
+        bad("use crate::exec::{Options, run};"),
+        ["cli/cmd/x.rs names `exec::run`: what is decided by it belongs in `session`"]
+    );
+    none(bad(
+        "use crate::session::Session;\nuse crate::exec::Options;",
+    ));
+    none(decided_by_cli(&sources()));
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub use context::Context;
 pub use driver::{Ended, run};
 pub use host::{HostFacts, variable_digest};
 pub use options::{KeepGoing, OUT_DIR, Options, Settings, reproducer};
-pub use preview::{Preview, held, preview};
+pub use preview::{Preview, held};
 pub use probe::Probe;
 pub use routing::{DEVICE, Routing};
 pub(crate) use schedule::fallback::{Course, course, expected_outcome, is_as_expected};

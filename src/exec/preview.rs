@@ -30,53 +30,56 @@ pub enum Preview {
     NotNeeded,
 }
 
-/// What a run would do, by step.
-pub fn preview(context: &Context<'_>) -> Result<Vec<Preview>, StoreError> {
-    let mut scheduler = Scheduler::new(context.world(), Instant::now());
-    scheduler.consult_all();
-    // A record that turns out to be damaged makes its step run, and those above it may have to be looked up again.
-    while scheduler.read_records(true) {}
-    tell_all(&mut scheduler, context.listener);
-    let wanted = std::mem::take(&mut scheduler.steps.wanted);
-    let states = scheduler.steps.into_states();
-    let mut previews = Vec::new();
-    for (id, state) in context.plan.ids().zip(states) {
-        previews.push(match state {
-            StepState::Done(StepResult {
-                how: How::Hit,
-                record: Some(record),
-                ..
-            }) => Preview::Hit { record },
-            StepState::Done(StepResult {
-                outcome,
-                reason,
-                blamed,
-                ..
-            }) => Preview::Skipped {
-                outcome,
-                reason: reason.unwrap_or_default(),
-                blamed,
-            },
-            _ if !wanted.contains(&id) => Preview::NotNeeded,
-            StepState::Ready { key, reason } => Preview::WouldRun {
-                key: Some(key),
-                reason,
-            },
-            StepState::Unknown | StepState::Running => {
-                let is_hit =
-                    |dep: StepId| matches!(previews.get(dep.0 as usize), Some(Preview::Hit { .. }));
-                let above = context.plan.dependencies(id).find(|dep| !is_hit(*dep));
-                let step = above
-                    .map(|dep| context.plan.step(dep).name.clone())
-                    .unwrap_or_default();
-                Preview::WouldRun {
-                    key: None,
-                    reason: MissReason::After { step },
+impl Context<'_> {
+    /// What a run would do, by step.
+    pub fn previews(&self) -> Result<Vec<Preview>, StoreError> {
+        let mut scheduler = Scheduler::new(self.world(), Instant::now());
+        scheduler.consult_all();
+        // A record that turns out to be damaged makes its step run, and those above it may have to be looked up again.
+        while scheduler.read_records(true) {}
+        tell_all(&mut scheduler, self.listener);
+        let wanted = std::mem::take(&mut scheduler.steps.wanted);
+        let states = scheduler.steps.into_states();
+        let mut previews = Vec::new();
+        for (id, state) in self.plan.ids().zip(states) {
+            previews.push(match state {
+                StepState::Done(StepResult {
+                    how: How::Hit,
+                    record: Some(record),
+                    ..
+                }) => Preview::Hit { record },
+                StepState::Done(StepResult {
+                    outcome,
+                    reason,
+                    blamed,
+                    ..
+                }) => Preview::Skipped {
+                    outcome,
+                    reason: reason.unwrap_or_default(),
+                    blamed,
+                },
+                _ if !wanted.contains(&id) => Preview::NotNeeded,
+                StepState::Ready { key, reason } => Preview::WouldRun {
+                    key: Some(key),
+                    reason,
+                },
+                StepState::Unknown | StepState::Running => {
+                    let is_hit = |dep: StepId| {
+                        matches!(previews.get(dep.0 as usize), Some(Preview::Hit { .. }))
+                    };
+                    let above = self.plan.dependencies(id).find(|dep| !is_hit(*dep));
+                    let step = above
+                        .map(|dep| self.plan.step(dep).name.clone())
+                        .unwrap_or_default();
+                    Preview::WouldRun {
+                        key: None,
+                        reason: MissReason::After { step },
+                    }
                 }
-            }
-        });
+            });
+        }
+        Ok(previews)
     }
-    Ok(previews)
 }
 
 /// The results that the store already holds: successes, and failures of exactly this key. The rest is incomplete.

@@ -2,7 +2,6 @@
 
 use crate::base::fs;
 use crate::event::Event;
-use crate::exec;
 use crate::explain::{self, Forecast, Total};
 use crate::session::{Planned, Session, Settings, away, sharing, usage};
 
@@ -43,7 +42,7 @@ impl Session {
         let options = self.options(planned, settings);
         let unheard = |_: Event| {};
         let context = self.context(&planned.project, &options, &unheard);
-        let previews = exec::preview(&context)?;
+        let previews = context.previews()?;
         let forecasts: Vec<_> = explain::forecasts(&context, &previews)
             .into_iter()
             .map(|forecast| forecast.map(certain))

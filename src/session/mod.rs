@@ -181,7 +181,7 @@ impl Session {
         options: &Options,
         listener: &dyn Listener,
     ) -> anyhow::Result<Vec<Preview>> {
-        Ok(exec::preview(&self.context(project, options, listener))?)
+        Ok(self.context(project, options, listener).previews()?)
     }
 
     /// The report of what the store already holds.

@@ -9,7 +9,7 @@ use crate::cli::args::NameArgs;
 use crate::cli::cmd::warnings;
 use crate::cli::printer::{BOLD, DIM};
 use crate::cli::{Args, Exit, Printer};
-use crate::exec::{self, Preview};
+use crate::exec::Preview;
 use crate::explain::{self, Cause, Evidence};
 use crate::key::{KeyDoc, MissReason};
 use crate::record::Record;
@@ -44,7 +44,7 @@ pub(super) fn explain(
     let options = project.idle_options();
     let listener = warnings(printer);
     let context = session.context(&project, &options, &listener);
-    let previews = exec::preview(&context)?;
+    let previews = context.previews()?;
     let mut documents = Vec::new();
     let mut text = String::new();
     for id in chosen {

@@ -15,7 +15,7 @@ use crate::cli::cmd::plan::picture::Picture;
 use crate::cli::cmd::warnings;
 use crate::cli::printer::{BOLD, DIM, WARN};
 use crate::cli::{Args, Exit, Printer};
-use crate::exec::{self, Options, Preview};
+use crate::exec::{Options, Preview};
 use crate::explain::{self, Forecast, Group, Total};
 use crate::key::MissReason;
 use crate::plan;
@@ -75,7 +75,7 @@ pub(super) fn plan(args: &Args, plan: &PlanArgs, printer: &Printer) -> anyhow::R
     planned.nothing.iter().for_each(|why| tell(why));
     let listener = warnings(printer);
     let context = session.context(project, options, &listener);
-    let previews = exec::preview(&context)?;
+    let previews = context.previews()?;
     let shown: BTreeSet<_> = match plan.around.as_slice() {
         [] => project.plan.ids().collect(),
         around => plan::around(&project.plan, &project.steps(around)?),
