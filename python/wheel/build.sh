@@ -5,8 +5,8 @@ out=$(realpath -m "$1") profile=${2:-release}
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
 
-# Whoever installs the wheel has no compiler to add the feature with.
-cargo build --locked --features remote --profile "$profile"
+# Whoever installs the wheel has no compiler to add the features with.
+cargo build --locked --features remote,mcp --profile "$profile"
 target=$(cargo metadata --locked --no-deps --format-version 1 | python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
 orch=$target/$([ "$profile" = dev ] && echo debug || echo "$profile")/orch
 

@@ -132,6 +132,21 @@ impl Args {
         }
     }
 
+    /// The variables by which another orch finds the same store, environments and locks.
+    #[cfg(feature = "mcp")]
+    pub(super) fn variables(&self) -> Vec<(&'static str, PathBuf)> {
+        let given = [
+            ("ORCH_CACHE_DIR", Some(&self.cache_dir)),
+            ("ORCH_ENV_DIR", self.env_dir.as_ref()),
+            ("ORCH_PYTHON", self.python.as_ref()),
+            ("ORCH_LOCKS", self.locks.as_ref()),
+        ];
+        given
+            .into_iter()
+            .filter_map(|(name, path)| Some((name, path?.clone())))
+            .collect()
+    }
+
     pub(super) fn locations(&self) -> Locations {
         let cache_dir = self.cache_dir.clone();
         let env_dir = self.env_dir.clone();

@@ -28,7 +28,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         "Why",
         &["plan", "explain", "log", "profile", "blame", "bisect"],
     ),
-    ("More", &["accept", "cache", "schema", "completions"]),
+    ("More", &["accept", "cache", "mcp", "schema", "completions"]),
 ];
 
 /// Parses the command line.

@@ -36,6 +36,8 @@ mod last_run;
 mod last_words;
 mod looks;
 mod matrix;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod max_age;
 mod named;
 mod noise;

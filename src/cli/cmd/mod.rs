@@ -13,6 +13,8 @@ mod history;
 mod init;
 mod log;
 mod matrix;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod output;
 mod plan;
 mod profile;
@@ -30,7 +32,9 @@ mod zoo;
 
 pub(super) use run::is_interrupted;
 
-use crate::cli::args::{Shell, script};
+use std::path::PathBuf;
+
+use crate::cli::args::{SPEC, Shell, script};
 use crate::cli::{Args, Exit, Printer};
 use crate::event::{Event, Listener};
 use crate::exec::{Options, Preview};
@@ -96,6 +100,8 @@ pub(in crate::cli) enum Command {
     /// Make and refresh the rows of `specs/models` (for those who maintain them)
     #[command(subcommand, hide = true)]
     Zoo(zoo::ZooCommand),
+    /// Answer an assistant's questions by the Model Context Protocol; changes nothing
+    Mcp(McpArgs),
     /// Print the JSON Schema of specs, or of a command's output
     Schema {
         /// Documents that the schema describes
@@ -117,6 +123,26 @@ pub(in crate::cli) enum Command {
     /// Perform one job as a child process (internal)
     #[command(hide = true)]
     Worker { runtime: String },
+}
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct McpArgs {
+    /// The spec
+    #[arg(default_value = SPEC, value_name = "SPEC")]
+    spec: PathBuf,
+}
+
+#[cfg(feature = "mcp")]
+fn serve_assistant(args: &Args, asked: &McpArgs) -> anyhow::Result<Exit> {
+    mcp::mcp(args, &asked.spec)
+}
+
+#[cfg(not(feature = "mcp"))]
+fn serve_assistant(_: &Args, asked: &McpArgs) -> anyhow::Result<Exit> {
+    let _ = &asked.spec;
+    usage!(
+        "this orch was built without the Model Context Protocol\n  hint: cargo build --features mcp"
+    )
 }
 
 /// A command that became a part of another one, with whatever arguments it had.
@@ -168,6 +194,7 @@ pub(super) fn dispatch(args: &Args, printer: &Printer) -> anyhow::Result<Exit> {
         Command::Cache(cache) => cache::cache(args, cache, printer),
         Command::Setup(setup) => setup::setup(args, setup, printer),
         Command::Zoo(command) => zoo::zoo(args, command, printer),
+        Command::Mcp(asked) => serve_assistant(args, asked),
         Command::Schema { of } => {
             printer.data(&match of {
                 SchemaOf::Specs => crate::spec::schema::text(),
