@@ -1,5 +1,5 @@
 //! The shapes of a spec file, field by field, as users write them. Their comments are the text of `specs/schema.json`
-//! and of the field reference in `docs/specs.md`.
+//! and of the field reference in `docs/specs/fields.md`.
 //!
 //! Says what may stand where; whether names exist and values make sense is for `check`.
 

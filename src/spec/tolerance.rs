@@ -26,7 +26,7 @@ fn all() -> f64 {
 }
 
 impl Tolerance {
-    /// What holds where a spec says nothing. Of `tokens`, docs/design.md, "Tokens", says where the figures are from.
+    /// The bounds that hold if a spec gives none.
     pub const fn usual(precision: Precision) -> Self {
         match precision {
             Precision::Fp32 => Self {
