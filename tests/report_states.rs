@@ -19,6 +19,9 @@ fn expected(strict: bool) -> Option<Expected> {
         stage: Some("run".into()),
         reason,
         since,
+        cause: Some("driver".into()),
+        url: None,
+        signature: None,
         strict,
     })
 }

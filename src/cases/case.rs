@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use indexmap::IndexMap;
 
+use crate::base::glob;
 use crate::base::precision::Precision;
 use crate::base::shell;
 use crate::base::text::without_secrets;
@@ -277,8 +278,12 @@ impl<'a> Ended<'a> {
             .step(own.blamed.unwrap_or(self.planned.judge))
             .stage;
         match &self.planned.case.expect {
-            Some(_) if is_as_expected(&self.planned.case, stage, own.outcome) => {
-                return (Outcome::Xfail, reason);
+            Some(expect) if is_as_expected(&self.planned.case, stage, own.outcome) => {
+                let other = self.other_signature(expect);
+                return match other {
+                    None => (Outcome::Xfail, reason),
+                    Some(why) => (own.outcome, reason.map(|reason| format!("{reason}; {why}"))),
+                };
             }
             Some(expect) if own.outcome.is_made() && self.failed_round().is_none() => {
                 let told = expected(expect).summary();
@@ -318,6 +323,19 @@ impl<'a> Ended<'a> {
             }
             _ => (own.outcome, reason),
         }
+    }
+
+    /// How the fault that `orch blame` found differs from the expected one.
+    fn other_signature(&self, expect: &Expect) -> Option<String> {
+        let expected = expect.fault.signature.as_ref()?;
+        let (_, finding) = self.blamed()?;
+        let found = finding.get("signature")?.as_str()?;
+        (!glob::matches(expected, found)).then(|| {
+            let at = &expect.rule.loc;
+            format!(
+                "its fault is `{found}`, but {at} expects `{expected}`; `orch accept` takes that over"
+            )
+        })
     }
 
     /// The reason of a wrong result, and what the export found out of it: it computes its file node by node too, in fp32
@@ -482,6 +500,9 @@ fn expected(expect: &Expect) -> Expected {
         stage: expect.stage.map(|stage| stage.word().to_owned()),
         reason: expect.rule.reason.clone(),
         since: expect.since.clone(),
+        cause: expect.fault.cause.map(|cause| cause.word().to_owned()),
+        url: expect.fault.url.clone(),
+        signature: expect.fault.signature.clone(),
         strict: expect.strict,
     }
 }

@@ -13,6 +13,15 @@ pub struct Expected {
     pub reason: String,
     /// `YYYY-MM-DD`
     pub since: Option<String>,
+    /// The part that is at fault: `model`, `export`, `converter`, `runtime`, `driver` or `precision`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+    /// The address of a public report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// Glob over the signature that `orch blame` gives the case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<String>,
     /// Whether a success fails the run.
     pub strict: bool,
 }
@@ -30,6 +39,15 @@ impl Expected {
             .as_ref()
             .map(|since| format!(" (since {since})"))
             .unwrap_or_default();
-        format!("{}{stage}: {}{since}", self.status.label(), self.reason)
+        let url = self
+            .url
+            .as_ref()
+            .map(|url| format!(", {url}"))
+            .unwrap_or_default();
+        format!(
+            "{}{stage}: {}{since}{url}",
+            self.status.label(),
+            self.reason
+        )
     }
 }

@@ -6,7 +6,7 @@
 mod spans;
 
 use super::yaml::{self, Node, Value};
-use super::{ExpectedStage, ExpectedStatus};
+use super::{ExpectedStage, ExpectedStatus, Fault};
 use spans::{Edit, Item, Layout};
 
 /// What is to be changed; rows by the line and column at which they begin.
@@ -28,6 +28,7 @@ pub struct Row {
     pub stage: Option<ExpectedStage>,
     pub reason: String,
     pub since: Option<String>,
+    pub fault: Fault,
     pub strict: bool,
 }
 
@@ -46,6 +47,17 @@ impl Row {
         text.push_str(&format!(", reason: {}", quoted(&self.reason)));
         if let Some(since) = &self.since {
             text.push_str(&format!(", since: {}", quoted(since)));
+        }
+        if let Some(cause) = self.fault.cause {
+            text.push_str(&format!(", cause: {}", cause.word()));
+        }
+        for (key, value) in [
+            ("url", &self.fault.url),
+            ("signature", &self.fault.signature),
+        ] {
+            if let Some(value) = value {
+                text.push_str(&format!(", {key}: {}", quoted(value)));
+            }
         }
         if !self.strict {
             text.push_str(", strict: false");

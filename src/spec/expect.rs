@@ -15,8 +15,28 @@ pub struct Expect {
     pub stage: Option<ExpectedStage>,
     /// `YYYY-MM-DD`
     pub since: Option<String>,
+    pub fault: Fault,
     /// Whether a success fails the run.
     pub strict: bool,
+}
+
+/// What is known of the fault that makes cases fail.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Fault {
+    pub cause: Option<FaultCause>,
+    /// The address of a public report.
+    pub url: Option<String>,
+    /// Glob over the signature that `orch blame` gives these cases.
+    pub signature: Option<String>,
+}
+
+words! {
+    /// The part that is at fault.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum FaultCause {
+        "model" => Model, "export" => Export, "converter" => Converter, "runtime" => Runtime, "driver" => Driver,
+        "precision" => Precision,
+    }
 }
 
 words! {

@@ -42,7 +42,7 @@ pub use crate::runtime::tensors::Element;
 pub use classes::{library, types as model_types, version as transformers_version};
 pub use commands::{Command, CommandInput, Commands, Does, Files, Program};
 pub use error::{SpecError, SpecErrors};
-pub use expect::{Expect, ExpectedStage, ExpectedStatus};
+pub use expect::{Expect, ExpectedStage, ExpectedStatus, Fault, FaultCause};
 pub use half::Half;
 pub use load::is_spec;
 pub use measure::Timing;

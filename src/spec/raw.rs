@@ -12,7 +12,8 @@ use super::values::{Config, Memory, Pair, Positions, Scalar, Size};
 use super::words::Weights;
 use super::yaml::{Key, Node};
 use super::{
-    Compose, Element, ExpectedStage, ExpectedStatus, Half, Int8Range, Precision, Priority, Route,
+    Compose, Element, ExpectedStage, ExpectedStatus, FaultCause, Half, Int8Range, Precision,
+    Priority, Route,
 };
 use crate::catalogue::{Artefact, Runtime};
 use crate::device::BackendRow;
@@ -339,6 +340,13 @@ shape! {
         reason @required: String,
         /// Since when, as `YYYY-MM-DD`: for people and for the report.
         since: String,
+        /// The part that is at fault.
+        cause: FaultCause,
+        /// The address of the fault's public report, which every page links.
+        url: String,
+        /// Glob over the signature that `orch blame` gives these cases, e.g. `onnxruntime * | Pad_Fusion | *`. A case
+        /// that fails by another one is not as expected.
+        signature: String,
         /// Whether a case that passes anyway fails the run. Default: true.
         strict: bool,
     }

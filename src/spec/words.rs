@@ -4,7 +4,8 @@ use super::error::Sink;
 use super::shape::{self, Shape};
 use super::yaml::{Key, Node};
 use super::{
-    Compose, Element, ExpectedStage, ExpectedStatus, Int8Range, Precision, Priority, Route,
+    Compose, Element, ExpectedStage, ExpectedStatus, FaultCause, Int8Range, Precision, Priority,
+    Route,
 };
 use crate::base::words::words;
 use crate::catalogue::{ARTEFACTS, Artefact, RUNTIMES, Runtime};
@@ -76,6 +77,7 @@ spelled!(Element as "dtype");
 spelled!(Route as "export route");
 spelled!(ExpectedStatus as "status of an expectation");
 spelled!(ExpectedStage as "stage");
+spelled!(FaultCause as "cause");
 spelled!(Int8Range as "range of int8 weights");
 spelled!(Precision as "precision");
 row!(Runtime as "Runtime", "runtime" in RUNTIMES);

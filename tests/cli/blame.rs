@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::onnx::{RIGHT, expected, expected_padded, padded};
 use crate::ready_onnx::{SPEC, sandbox};
+use crate::support::Sandbox;
 
 #[test]
 fn a_right_case_is_blamed_on_nobody_and_a_wrong_file_is_named() {
@@ -98,11 +99,9 @@ fn all_wrong_cases_are_looked_into_once() {
     assert!(place["region"]["startLine"].as_u64().unwrap() > 1);
     assert_eq!(results[0]["ruleId"], "file-is-wrong");
 }
-/// A padding with 0 is merged into the MaxPool behind it, from one release of ONNX Runtime to another.
-#[test]
-#[ignore = "deep, and slow: `cargo test --test '*' -- --ignored`, as CI does"]
-fn the_release_is_found_since_which_a_case_is_wrong() {
-    let sandbox = sandbox(RIGHT);
+
+/// A spec whose only model is computed wrongly by ONNX Runtime: a padding with 0 is merged into the MaxPool behind it.
+fn wrong_by_runtime(sandbox: &Sandbox, matrix: &str) {
     sandbox.write("models/linear.onnx", padded());
     sandbox.write("models/expected/output_0.pb", expected_padded());
     let inputs = "{x: {dtype: float32, shape: [1, 1, 2, 2], data: [-1, -2, -3, -4]}}";
@@ -111,7 +110,52 @@ fn the_release_is_found_since_which_a_case_is_wrong() {
         inputs,
     );
     assert_ne!(spec, SPEC);
-    sandbox.write("specs/all.yaml", spec);
+    sandbox.write("specs/all.yaml", spec + matrix);
+}
+
+#[test]
+fn an_expected_failure_by_another_fault_is_not_expected() {
+    let sandbox = sandbox(RIGHT);
+    let expecting = |more: &str| {
+        let row = format!("{{case: 'linear:cpu-fp32', status: NUMERICS, reason: known{more}}}");
+        wrong_by_runtime(
+            &sandbox,
+            &format!("matrix:\n  targets: [cpu]\n  expect:\n    - {row}\n"),
+        );
+    };
+    let run = ["run", "specs/all.yaml"];
+    expecting("");
+    sandbox.run(run).success();
+    sandbox.run(["blame", "linear:cpu-fp32"]).success();
+    expecting(
+        ", cause: runtime, url: 'https://example.org/1', signature: 'onnxruntime * | Pad_Fusion | *'",
+    );
+    sandbox
+        .run(run)
+        .success()
+        .stdout_has("known, https://example.org/1");
+    expecting(", url: 'https://example.org/1', signature: 'onnxruntime * | MatMul*'");
+    sandbox
+        .run(run)
+        .code(1)
+        .stdout_has("Pad_Fusion")
+        .stdout_has("specs/all.yaml:19:7")
+        .stdout_has("MatMul*`");
+    sandbox.run(["accept", "specs/all.yaml"]).success();
+    let spec = sandbox.read("specs/all.yaml");
+    assert!(
+        spec.contains("signature: \"onnxruntime * | Pad_Fusion | Pad>MaxPool | float32\""),
+        "{spec}"
+    );
+    assert!(!spec.contains("example.org"), "{spec}");
+    sandbox.run(run).success();
+}
+
+#[test]
+#[ignore = "deep, and slow: `cargo test --test '*' -- --ignored`, as CI does"]
+fn the_release_is_found_since_which_a_case_is_wrong() {
+    let sandbox = sandbox(RIGHT);
+    wrong_by_runtime(&sandbox, "");
     sandbox.run(["run", "specs/all.yaml", "-t", "cpu"]).code(1);
     let bisect = ["bisect", "linear:cpu-fp32", "--bad", "1.31.1", "--json"];
     let found = sandbox

@@ -68,6 +68,8 @@ def run(job: Job) -> Output:
     (job.out / FINDING).write_text(json.dumps(finding, indent=2) + "\n", "utf-8")
     facts = {
         "verdict": finding["verdict"],
+        "runtime": finding["runtime"],
+        "version": finding["version"],
         "nodes": ", ".join(f"{node['operator']} {node['name']}" for node in finding.get("nodes", ())) or None,
         "signature": finding.get("signature"),
     }

@@ -50,13 +50,19 @@ impl Ended<'_> {
         by_step
     }
 
-    /// What `orch blame` found out about the artefact that the case loaded last.
-    fn blamed(&self) -> Option<(String, Arc<Value>)> {
+    /// What `orch blame` found out about the artefact that the case loaded last, on the version that it ran on.
+    pub(super) fn blamed(&self) -> Option<(String, Arc<Value>)> {
         const ARTEFACT: &str = "input.artefact";
         let name = step_name(&self.planned.case.id());
         let found = self.context.store.latest(&name).ok()??;
         let run = self.record(self.planned.run)?;
         let is_of_it = found.key.value(ARTEFACT) == run.key.value(ARTEFACT);
-        (found.outcome.is_made() && is_of_it).then(|| (name, found.facts.clone()))
+        let text = |facts: &Value, name: &str| facts.get(name)?.as_str().map(str::to_owned);
+        let ran_on = text(&found.facts, "runtime").and_then(|runtime| text(&run.facts, &runtime));
+        let is_of_version = ran_on.is_none_or(|ran_on| {
+            let looked_into = text(&found.facts, "version").unwrap_or_default();
+            ran_on.starts_with(&looked_into) || looked_into.starts_with(&ran_on)
+        });
+        (found.outcome.is_made() && is_of_it && is_of_version).then(|| (name, found.facts.clone()))
     }
 }

@@ -18,7 +18,8 @@ use crate::record::Outcome;
 use crate::report::{CaseResult, format};
 use crate::session::{self, Project, Request, Session, UsageError, usage};
 use crate::spec::edit::{self, Change, Row};
-use crate::spec::{Expect, ExpectedStage, ExpectedStatus, Spec};
+use crate::spec::{Expect, ExpectedStage, ExpectedStatus, Fault, Spec};
+use crate::step::blame::step_name;
 
 pub use figures::{Until, accept_figures, acceptable};
 
@@ -105,6 +106,8 @@ enum End {
         status: ExpectedStatus,
         stage: Option<ExpectedStage>,
         reason: String,
+        /// The signature that `orch blame` found.
+        signature: Option<String>,
     },
 }
 
@@ -145,8 +148,17 @@ impl End {
             status,
             stage,
             reason,
+            signature: signature_of(case),
         }
     }
+}
+
+/// A glob over the signature that `orch blame` found, whatever the runtime's version.
+fn signature_of(case: &CaseResult) -> Option<String> {
+    let finding = case.facts.get(&step_name(&case.case))?;
+    let signature = finding.get("signature")?.as_str()?;
+    let version = finding.get("version")?.as_str()?;
+    Some(signature.replacen(version, "*", 1))
 }
 
 /// The changes in words, and what is expected of every case afterwards.
@@ -154,6 +166,22 @@ struct Wanted {
     changes: Vec<Change>,
     told: Vec<String>,
     meant: BTreeMap<String, Meant>,
+}
+
+/// How a case ends now, and how it was expected to end: by its status, or by its fault if only that differs.
+fn changed_words(
+    expect: &Expect,
+    status: ExpectedStatus,
+    signature: Option<&str>,
+) -> (String, String) {
+    if status != expect.status {
+        return (status.word().to_owned(), expect.status.word().to_owned());
+    }
+    let fault = |signature: Option<&str>| match signature {
+        Some(signature) => format!("{} by `{signature}`", status.word()),
+        None => status.word().to_owned(),
+    };
+    (fault(signature), fault(expect.fault.signature.as_deref()))
 }
 
 /// What is expected of a case; None: that it passes.
@@ -186,12 +214,13 @@ impl Wanted {
         for case in matrix.cases.iter().filter(|case| case.expect.is_none()) {
             let id = case.id();
             // A refusal by the vendor's tool fails no run, so nothing need be expected.
-            let (status, stage, own) = match end(case) {
+            let (status, stage, own, signature) = match end(case) {
                 End::Failed {
                     status,
                     stage,
                     reason,
-                } if status != ExpectedStatus::Unsupported => (status, stage, reason),
+                    signature,
+                } if status != ExpectedStatus::Unsupported => (status, stage, reason, signature),
                 _ => {
                     wanted.meant.insert(id, None);
                     continue;
@@ -209,6 +238,10 @@ impl Wanted {
                 stage,
                 reason,
                 since,
+                fault: Fault {
+                    signature,
+                    ..Fault::default()
+                },
                 strict: true,
             }));
         }
@@ -220,32 +253,46 @@ impl Wanted {
         let loc = &expect.rule.loc;
         let mut rows: Vec<Option<Row>> = Vec::new();
         for (id, end) in cases {
-            let kept = |status, stage, since| Row {
+            let kept = |status, stage, since, fault: &Fault| Row {
                 case: id.clone(),
                 status,
                 stage,
                 reason: expect.rule.reason.clone(),
                 since,
+                fault: fault.clone(),
                 strict: expect.strict,
             };
             rows.push(match end {
-                End::Unknown | End::AsExpected => {
-                    Some(kept(expect.status, expect.stage, expect.since.clone()))
-                }
+                End::Unknown | End::AsExpected => Some(kept(
+                    expect.status,
+                    expect.stage,
+                    expect.since.clone(),
+                    &expect.fault,
+                )),
                 End::Passed => {
                     self.told
                         .push(format!("expects {id} to pass again ({loc})"));
                     None
                 }
-                End::Failed { status, stage, .. } => {
-                    let was = expect.status.word();
-                    let is = status.word();
+                End::Failed {
+                    status,
+                    stage,
+                    signature,
+                    ..
+                } => {
+                    let (is, was) = changed_words(expect, *status, signature.as_deref());
                     self.told
                         .push(format!("expects of {id}: {is}, no longer {was} ({loc})"));
+                    // What was known of another fault is not known of this one.
+                    let fault = Fault {
+                        signature: signature.clone(),
+                        ..Fault::default()
+                    };
                     Some(kept(
                         *status,
                         expect.stage.and(*stage),
                         Some(today.to_owned()),
+                        &fault,
                     ))
                 }
             });
@@ -260,15 +307,17 @@ impl Wanted {
                 .map(|(id, _)| id.clone())
                 .zip(ends.iter().copied()),
         );
-        if ends
-            .iter()
-            .all(|end| *end == Some((expect.status, expect.stage)))
+        let is_same_fault = rows.iter().flatten().all(|row| row.fault == expect.fault);
+        if is_same_fault
+            && ends
+                .iter()
+                .all(|end| *end == Some((expect.status, expect.stage)))
         {
             return;
         }
         self.changes.push(match ends[0] {
             // The row stays, with all that is said beside it.
-            Some((status, stage)) if ends.iter().all(|end| *end == ends[0]) => {
+            Some((status, stage)) if is_same_fault && ends.iter().all(|end| *end == ends[0]) => {
                 Change::Status(loc.line, loc.column, status, stage)
             }
             _ => Change::Replace(loc.line, loc.column, rows.into_iter().flatten().collect()),

@@ -9,7 +9,7 @@ use crate::base::{glob, suggest};
 use crate::spec::error::{Sink, Span};
 use crate::spec::raw;
 use crate::spec::shape::{At, Field, List, Rows};
-use crate::spec::{Expect, MatrixSpec, Precision, Rule};
+use crate::spec::{Expect, ExpectedStatus, Fault, MatrixSpec, Precision, Rule};
 
 /// The rows that rules can match. Wrong rows are among them, so that one mistake is reported once.
 pub(super) struct Names<'a> {
@@ -253,14 +253,43 @@ fn expect(at: &At<raw::Expect>, names: &Names<'_>, sink: &mut Sink) -> Option<Ex
             "write it as `2026-01-31`",
         );
     }
+    let url = raw.url.given();
+    let is_address = |text: &str| {
+        let rest = text
+            .strip_prefix("https://")
+            .or_else(|| text.strip_prefix("http://"));
+        rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(char::is_whitespace))
+    };
+    if let Some(url) = url.filter(|url| !is_address(&url.value)) {
+        sink.error_hint(
+            url.span,
+            format!("`{}` is not the address of a page", url.value),
+            "write it as `https://github.com/microsoft/onnxruntime/issues/24737`",
+        );
+    }
+    let status = raw.status.value().copied();
+    if let Some(signature) = raw.signature.given()
+        && status.is_some_and(|status| status != ExpectedStatus::Numerics)
+    {
+        sink.error_hint(
+            signature.span,
+            "only wrong outputs have a signature",
+            "leave it out, or expect `status: NUMERICS`",
+        );
+    }
     let globs = [&raw.model, &raw.family, &raw.target];
     let (rule, _) = matching(globs, &raw.precision, at.span, &raw.reason, names, sink);
     Some(Expect {
         rule,
         case: raw.case.cloned(),
-        status: *raw.status.value()?,
+        status: status?,
         stage: raw.stage.cloned(),
         since: raw.since.cloned(),
+        fault: Fault {
+            cause: raw.cause.cloned(),
+            url: raw.url.cloned(),
+            signature: raw.signature.cloned(),
+        },
         strict: raw.strict.or(true),
     })
 }

@@ -10,6 +10,7 @@ fn row(case: &str) -> Row {
         status: ExpectedStatus::Fail,
         stage: Some(ExpectedStage::Run),
         reason: "a \"quoted\" word".into(),
+        fault: Fault::default(),
         since: Some("2026-01-31".into()),
         strict: true,
     }
