@@ -8,11 +8,11 @@ import subprocess
 import sys
 import tempfile
 import unittest
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from orch_py.blame.search import Search
+from orch_py.blame.search import Answer, Search
 from orch_py.worker.protocol import Job
 
 HAS_ONNX = all(importlib.util.find_spec(name) for name in ("numpy", "onnx", "onnxruntime", "safetensors"))
@@ -22,9 +22,14 @@ if HAS_ONNX:
     from orch_py.worker import trees
 
 
+def planted(*faults: set[int]) -> Callable[[Sequence[int]], Answer]:
+    """Nodes are wrong if they hold all of one fault."""
+    return lambda nodes: Answer.WRONG if any(fault <= set(nodes) for fault in faults) else Answer.RIGHT
+
+
 class Searching(unittest.TestCase):
     def found(self, total: int, *faults: set[int]) -> tuple[list[int] | None, int]:
-        search = Search(lambda nodes: any(fault <= set(nodes) for fault in faults))
+        search = Search(planted(*faults))
         return search.smallest(range(total)), search.tries
 
     def test_one_node_is_found_by_halving(self) -> None:
@@ -41,22 +46,51 @@ class Searching(unittest.TestCase):
         self.assertEqual(self.found(50), (None, 1))
 
     def test_further_places_are_found_before_and_behind(self) -> None:
-        faults = [{5}, {40, 41}, {90}]
-        search = Search(lambda nodes: any(fault <= set(nodes) for fault in faults))
+        search = Search(planted({5}, {40, 41}, {90}))
         first = search.smallest(range(100))
-        self.assertIsNotNone(first)
         assert first is not None
         self.assertEqual(sorted([first, *search.others(100, first)]), [[5], [40, 41], [90]])
 
+    def test_a_place_within_the_span_of_another_is_found(self) -> None:
+        for faults in (({10, 80}, {40}), ({40}, {10, 80}), ({10, 50}, {30, 80})):
+            search = Search(planted(*faults))
+            first = search.smallest(range(100))
+            assert first is not None
+            self.assertEqual(
+                sorted([first, *search.others(100, first)]),
+                sorted(sorted(fault) for fault in faults),
+            )
+
+    def test_a_search_that_used_up_its_tries_says_so(self) -> None:
+        search = Search(planted({3, 60}), max_tries=5)
+        nodes = search.smallest(range(64))
+        assert nodes is not None
+        self.assertLessEqual({3, 60}, set(nodes))
+        self.assertGreater(len(nodes), 2)
+        self.assertEqual((search.tries, search.is_stopped), (5, True))
+        ended = Search(planted({3, 60}))
+        ended.smallest(range(64))
+        self.assertFalse(ended.is_stopped)
+
+    def test_windows_without_an_answer_do_not_hide_a_smaller_wrong_one(self) -> None:
+        """Of the windows between 8 and 60 nodes none runs."""
+
+        def answer(nodes: Sequence[int]) -> Answer:
+            return Answer.UNRESOLVED if 8 < len(nodes) < 60 else planted({37})(nodes)
+
+        search = Search(answer)
+        self.assertEqual(search.smallest(range(64)), [37])
+        self.assertGreater(search.unresolved, 0)
+
     def test_no_set_of_nodes_is_tried_twice(self) -> None:
-        asked: list[Sequence[int]] = []
+        tried: list[Sequence[int]] = []
 
-        def is_wrong(nodes: Sequence[int]) -> bool:
-            asked.append(tuple(nodes))
-            return {7, 30} <= set(nodes)
+        def answer(nodes: Sequence[int]) -> Answer:
+            tried.append(tuple(nodes))
+            return planted({7, 30})(nodes)
 
-        Search(is_wrong).smallest(range(64))
-        self.assertEqual(len(asked), len(set(asked)))
+        Search(answer).smallest(range(64))
+        self.assertEqual(len(tried), len(set(tried)))
 
 
 @unittest.skipUnless(HAS_ONNX, "onnxruntime is not installed")
@@ -92,7 +126,7 @@ class Blaming(unittest.TestCase):
         )
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
-    def blamed(self, model: Any, reference: np.ndarray | None = None) -> dict[str, Any]:
+    def blamed(self, model: Any, reference: np.ndarray | None = None, **params: Any) -> dict[str, Any]:
         import onnx
 
         from orch_py.blame.windows import Graph
@@ -106,7 +140,7 @@ class Blaming(unittest.TestCase):
         trees.write_tensors(artefact, trees.INPUTS, inputs)
         outputs = {"y": Graph(model, inputs).values["y"] if reference is None else reference}
         trees.write_tensors(right, trees.REFERENCE, outputs)
-        blame.run(Job({}, {"artefact": artefact, "reference": right}, out, lambda _: None))
+        blame.run(Job(params, {"artefact": artefact, "reference": right}, out, lambda _: None))
         finding: dict[str, Any] = json.loads((out / blame.FINDING).read_text("utf-8"))
         return finding
 
@@ -118,11 +152,18 @@ class Blaming(unittest.TestCase):
         self.assertAlmostEqual(finding["injected"], finding["observed"], places=5)
         self.assertIn("| Pad_Fusion | Pad>MaxPool | float32", finding["signature"])
         self.assertIsNone(finding["file_is_wrong"])
+        self.assertNotIn("stopped", finding)
 
         repro = self.folder / "out" / "repro"
         shown = subprocess.run([sys.executable, "run.py"], cwd=repro, capture_output=True, text=True, check=False)
         self.assertEqual(shown.returncode, 1, shown.stdout + shown.stderr)
         self.assertIn("Pad, MaxPool", (repro / "README.md").read_text("utf-8"))
+
+    def test_a_finding_of_a_search_that_was_stopped_says_so(self) -> None:
+        finding = self.blamed(self.model(pads=True), max_tries=1)
+        self.assertEqual(finding["verdict"], "runtime")
+        self.assertEqual(len(finding["nodes"]), 4)
+        self.assertEqual(finding["stopped"], "stopped after 1 windows; 4 nodes left")
 
     def test_another_answer_that_changes_no_output_is_cleared(self) -> None:
         """The order of equal values, which a runtime may choose: a reduction behind it does not see it."""

@@ -8,43 +8,72 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 
-# A window is tried no more often than this in one search.
+# The most windows that one search tries.
 MAX_TRIES = 2000
 
-IsWrong = Callable[[Sequence[int]], bool]
+
+class Answer(Enum):
+    """What a window shows about its nodes."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    # The window cannot be cut, or fails in another way than the whole graph.
+    UNRESOLVED = "unresolved"
 
 
 @dataclass
 class Search:
-    """A search among the nodes of one graph. It asks about no set of nodes twice."""
+    """A search among the nodes of one graph. It tries no set of nodes twice."""
 
-    is_wrong: IsWrong
+    answer: Callable[[Sequence[int]], Answer]
+    max_tries: int = MAX_TRIES
     tries: int = 0
-    _known: dict[tuple[int, ...], bool] = field(default_factory=dict)
+    # Whether a window was left untried because `max_tries` windows had been tried before it.
+    is_stopped: bool = False
+    _known: dict[tuple[int, ...], Answer] = field(default_factory=dict)
 
-    def asks(self, nodes: Sequence[int]) -> bool:
+    @property
+    def unresolved(self) -> int:
+        """The number of tried windows that gave no answer."""
+        return sum(answer is Answer.UNRESOLVED for answer in self._known.values())
+
+    def is_wrong(self, nodes: Sequence[int]) -> bool:
+        """Whether these nodes are wrong together; False for a window that is left untried."""
         key = tuple(nodes)
-        if not key or self.tries >= MAX_TRIES:
+        if not key:
             return False
         if key not in self._known:
+            if self.tries >= self.max_tries:
+                self.is_stopped = True
+                return False
             self.tries += 1
-            self._known[key] = self.is_wrong(key)
-        return self._known[key]
+            self._known[key] = self.answer(key)
+        return self._known[key] is Answer.WRONG
 
     def smallest(self, nodes: Sequence[int]) -> list[int] | None:
-        """The least nodes of a range that are wrong together; None if the range is right."""
+        """The least nodes of a range that are wrong together; None if the range is not wrong."""
         found = list(nodes)
-        if not self.asks(found):
+        if not self.is_wrong(found):
             return None
-        return self._without(self._halved(found))
+        return self._part(self._without(self._halved(found)))
+
+    def others(self, total: int, found: Sequence[int]) -> list[list[int]]:
+        """Further wrong windows among the nodes of a graph of `total` nodes, beside one that was found."""
+        places: list[list[int]] = []
+        left = [at for at in range(total) if at not in set(found)]
+        while (place := self.smallest(left)) is not None:
+            places.append(place)
+            left = [at for at in left if at not in set(place)]
+        return sorted(places)
 
     def _halved(self, nodes: list[int]) -> list[int]:
         """Halves the range while one half is wrong by itself, then takes nodes from its ends while it stays wrong."""
         while len(nodes) > 1:
             middle = len(nodes) // 2
             halves = (nodes[:middle], nodes[middle:])
-            wrong = next((half for half in halves if self.asks(half)), None)
+            wrong = next((half for half in halves if self.is_wrong(half)), None)
             if wrong is None:
                 break
             nodes = wrong
@@ -56,7 +85,7 @@ class Search:
         size = len(nodes) // 2
         while size > 0:
             rest = shorter(nodes, size)
-            if rest and self.asks(rest):
+            if rest and self.is_wrong(rest):
                 nodes = rest
                 size = min(size, len(nodes) // 2)
             else:
@@ -67,29 +96,29 @@ class Search:
         """Leaves out what the fault does not need, wherever it stands (delta debugging)."""
         size = max(1, len(nodes) // 2)
         while True:
-            at, is_shorter = 0, False
+            at = 0
+            is_shorter = False
             while at < len(nodes):
                 rest = nodes[:at] + nodes[at + size :]
-                if rest and self.asks(rest):
-                    nodes, is_shorter = rest, True
+                if rest and self.is_wrong(rest):
+                    nodes = rest
+                    is_shorter = True
                 else:
                     at += size
             if size == 1 and not is_shorter:
                 return nodes
             size = max(1, size // 2) if not is_shorter else min(size, max(1, len(nodes) // 2))
 
-    def others(self, total: int, found: Sequence[int]) -> list[list[int]]:
-        """Further wrong windows, before and behind one that was found."""
-        places = []
-        ranges = [list(range(found[0])), list(range(found[-1] + 1, total))]
-        while ranges:
-            nodes = ranges.pop()
-            other = self.smallest(nodes)
-            if other is None:
-                continue
-            places.append(other)
-            ranges += [
-                [at for at in nodes if at < other[0]],
-                [at for at in nodes if at > other[-1]],
-            ]
-        return sorted(places)
+    def _part(self, nodes: list[int]) -> list[int]:
+        """Tries parts of the window on their own, where windows without an answer stopped halving and leaving out."""
+        if not self.unresolved:
+            return nodes
+        size = len(nodes) // 2
+        while size > 0:
+            starts = range(0, len(nodes), size)
+            parts = (nodes[at : at + size] for at in starts)
+            wrong = next((part for part in parts if self.is_wrong(part)), None)
+            if wrong is not None:
+                return self._part(self._without(wrong))
+            size //= 2
+        return nodes

@@ -14,10 +14,11 @@ from typing import Any
 
 import onnx
 
+from orch_py.blame import finding as findings
 from orch_py.blame import judged, noise, repro
 from orch_py.blame.accused import Accused, OnnxRuntime, OpenVino
-from orch_py.blame.passes import Pass
-from orch_py.blame.search import Search
+from orch_py.blame.faults import Fault, WrongValues
+from orch_py.blame.search import MAX_TRIES, Answer, Search
 from orch_py.blame.windows import MAX_BYTES, Graph, Window
 from orch_py.export import onnx_weights
 from orch_py.judge import judge
@@ -147,11 +148,13 @@ def _of_runtime(job: Job, graph: Graph, oracle: trees.Tensors, accused: Accused)
             return {"verdict": "varies", "difference": varies}
     if (is_off := judged.difference(whole[0], oracle)) is None:
         return None
-    search = Search(lambda nodes: _difference(accused, graph.window(nodes)) is not None)
+    fault = WrongValues()
+    search = Search(lambda nodes: _answer(accused, graph.window(nodes), fault), job.param("max_tries", MAX_TRIES))
     first = search.smallest(range(len(graph.nodes)))
     if first is None:
-        return {"verdict": "no_window", "tries": search.tries, "difference": is_off}
+        return {"verdict": "no_window", "difference": is_off} | findings.extent(search, len(graph.nodes), False)
     job.progress(f"found {len(first)} wrong nodes after {search.tries} windows; looking beside them")
+    is_smallest = not search.is_stopped
     places = sorted([first, *search.others(len(graph.nodes), first)])
     observed = judged.error(whole[0], oracle)
     found = [window for nodes in places if (window := graph.window(nodes)) is not None]
@@ -162,35 +165,31 @@ def _of_runtime(job: Job, graph: Graph, oracle: trees.Tensors, accused: Accused)
     kept = {window.nodes for window in windows}
     cleared = [window for window in found if window.nodes not in kept]
     window = min(windows, key=lambda window: len(window.nodes))
-    difference = _difference(accused, window)
+    difference = judged.difference(accused.run(window.model, window.feeds)[0], window.expected)
     assert difference is not None, "BUG: a window that was wrong is right"
     guilty = accused.guilty(window)
-    nodes = [_node(graph, at) for at in window.nodes]
+    by = "unknown pass" if guilty is None else guilty.name or guilty.stage
+    nodes = [findings.node(graph, at) for at in window.nodes]
     return {
         "verdict": "runtime",
         "nodes": nodes,
-        "places": [_operators(graph, each) for each in windows],
-        "cleared": [_operators(graph, each) for each in cleared],
+        "places": [findings.operators(graph, each) for each in windows],
+        "cleared": [findings.operators(graph, each) for each in cleared],
         "difference": difference,
         "pass": None if guilty is None else {"stage": guilty.stage, "name": guilty.name},
         "observed": observed,
         "injected": _injected(graph, windows, oracle, accused),
-        "tries": search.tries,
-        "signature": _signature(accused, nodes, guilty, window),
+        "signature": findings.signature(f"{accused.name} {accused.version}", by, nodes, window),
         "window": window,
+        **findings.extent(search, len(window.nodes), is_smallest),
     }
 
 
-def _difference(accused: Accused, window: Window | None) -> dict[str, Any] | None:
-    """How a window is wrong; None if it is right, or cannot be cut or run: an error is no proof of wrong values."""
+def _answer(accused: Accused, window: Window | None, fault: Fault) -> Answer:
+    """What a window shows; no answer from one that cannot be cut."""
     if window is None:
-        return None
-    try:
-        (ours,) = accused.run(window.model, window.feeds)
-    except Exception as error:  # noqa: BLE001 - runtimes raise errors of many types.
-        print(f"a window of {len(window.nodes)} nodes does not run: {first_line(error)}", flush=True)
-        return None
-    return judged.difference(ours, window.expected)
+        return Answer.UNRESOLVED
+    return fault.answer(lambda: accused.run(window.model, window.feeds)[0], window.expected)
 
 
 def _injected(graph: Graph, windows: list[Window], oracle: trees.Tensors, accused: Accused) -> float | None:
@@ -200,24 +199,7 @@ def _injected(graph: Graph, windows: list[Window], oracle: trees.Tensors, accuse
         replaced |= accused.run(window.model, window.feeds)[0]
     try:
         outputs = graph.rest(replaced, [at for window in windows for at in window.nodes])
-    except Exception as error:  # noqa: BLE001 - see above.
+    except Exception as error:  # noqa: BLE001 - runtimes raise errors of many types.
         print(f"the windows' values cannot be put into the graph: {first_line(error)}", flush=True)
         return None
     return judged.error({name: outputs[name] for name in oracle}, oracle)
-
-
-def _operators(graph: Graph, window: Window) -> list[str]:
-    return [graph.nodes[at].op_type for at in window.nodes]
-
-
-def _node(graph: Graph, at: int) -> dict[str, Any]:
-    node = graph.nodes[at]
-    return {"place": at, "operator": node.op_type, "name": node.name, "outputs": list(node.output)}
-
-
-def _signature(accused: Accused, nodes: list[dict[str, Any]], guilty: Pass | None, window: Window) -> str:
-    """What cases with the same cause have in common."""
-    by = (guilty.name or guilty.stage) if guilty is not None else "unknown pass"
-    operators = ">".join(node["operator"] for node in nodes)
-    types = sorted({str(value.dtype) for value in window.feeds.values()})
-    return f"{accused.name} {accused.version} | {by} | {operators} | {', '.join(types)}"
