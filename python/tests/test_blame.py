@@ -219,7 +219,7 @@ class Blaming(unittest.TestCase):
         self.addCleanup(accused.close)
         model, feeds = self.model(pads=False), {"x": np.ones(3, np.float32)}
         with self.assertRaisesRegex(RuntimeError, "ended with 139"):
-            accused._run(model, feeds, "crash")
+            accused._process.run(model, feeds, "crash")
         (outputs,) = accused.run(model, feeds)
         np.testing.assert_array_equal(outputs["x"], feeds["x"])
 

@@ -1,20 +1,21 @@
-"""The runtimes that may be to blame: how each runs a window, and which of its passes makes one wrong."""
+"""The runtimes that may be to blame: how each runs a window, and which of its passes makes one fail."""
 
 from __future__ import annotations
 
-import json
-import subprocess
+import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
 import onnx
 import onnxruntime
 
-from orch_py.blame import judged, passes
+from orch_py.blame import onnxruntime_process, passes
+from orch_py.blame.faults import Fault
 from orch_py.blame.passes import Pass
+from orch_py.blame.processes import Process
+from orch_py.blame.search import Answer
 from orch_py.blame.windows import Window, open_session, run
 from orch_py.worker.trees import Tensors
 
@@ -30,12 +31,18 @@ class Accused(ABC):
         """The outputs by name, of each of some inferences in a row."""
 
     @abstractmethod
-    def guilty(self, window: Window) -> Pass | None:
-        """The pass that makes a wrong window wrong; None where that cannot be told."""
+    def guilty(self, window: Window, fault: Fault) -> Pass | None:
+        """The pass by which a window has the fault; None where that cannot be found out."""
 
     @abstractmethod
     def close(self) -> None:
         """Ends what runs for it."""
+
+    def answer(self, window: Window | None, fault: Fault) -> Answer:
+        """Whether a window has the fault; a window that cannot be cut, None, gives no answer."""
+        if window is None:
+            return Answer.UNRESOLVED
+        return fault.answer(lambda: self.run(window.model, window.feeds)[0], window.expected)
 
 
 class OnnxRuntime(Accused):
@@ -51,16 +58,53 @@ class OnnxRuntime(Accused):
         session = open_session(model)
         return [run(session, feeds) for _ in range(times)]
 
-    def guilty(self, window: Window) -> Pass | None:
-        def is_wrong(level: str, names: Sequence[str]) -> bool:
-            ours = run(open_session(window.model, disabled=names, level=level), window.feeds)
-            return judged.difference(ours, window.expected) is not None
+    def guilty(self, window: Window, fault: Fault) -> Pass | None:
+        def answer(level: str, names: Sequence[str]) -> Answer:
+            def compute() -> Tensors:
+                return run(open_session(window.model, disabled=names, level=level), window.feeds)
 
-        return passes.guilty(window.model, is_wrong, self._folder)
+            return fault.answer(compute, window.expected)
+
+        return passes.guilty(window.model, answer, self._folder)
 
     def close(self) -> None:
         # It runs in this process.
         pass
+
+
+class SeparateOnnxRuntime(Accused):
+    """ONNX Runtime on the CPU, in a process that a window may end. `folder` holds what both exchange."""
+
+    name = "onnxruntime"
+
+    def __init__(self, package: Path, folder: Path) -> None:
+        folder = folder / "onnxruntime"
+        folder.mkdir()
+        command = [sys.executable, "-m", onnxruntime_process.__name__]
+        env = os.environ | {"PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"}
+        self._process = Process("ONNX Runtime", command, env, folder)
+        self.version = self._process.version
+
+    def run(self, model: onnx.ModelProto, feeds: Tensors, times: int = 1) -> list[Tensors]:
+        return [self._process.run(model, feeds, onnxruntime_process.way()) for _ in range(times)]
+
+    def oracle(self, model: onnx.ModelProto, feeds: Tensors) -> Tensors:
+        """The outputs by name, computed without optimisers."""
+        return self._process.run(model, feeds, onnxruntime_process.PLAIN)
+
+    def guilty(self, window: Window, fault: Fault) -> Pass | None:
+        def answer(level: str, names: Sequence[str]) -> Answer:
+            how = onnxruntime_process.way(level, tuple(names))
+            return fault.answer(lambda: self._process.run(window.model, window.feeds, how), window.expected)
+
+        plain = fault.answer(lambda: self.oracle(window.model, window.feeds), window.expected)
+        if plain is Answer.WRONG:
+            return Pass("kernels or loading, without graph optimisation too", None)
+        return passes.guilty(window.model, answer, None)
+
+    def close(self) -> None:
+        self._process.end()
+        self._process.remove_files()
 
 
 class OpenVino(Accused):
@@ -69,80 +113,29 @@ class OpenVino(Accused):
     name = "openvino"
 
     def __init__(self, python: str, package: Path, folder: Path) -> None:
-        self._folder = folder / "openvino"
-        self._folder.mkdir()
-        self._python = python
-        self._package = package
-        self._start()
-
-    def _start(self) -> None:
-        self._process = subprocess.Popen(
-            [self._python, "-m", "orch_py.blame.openvino_process"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=self._folder,
-            env={"PYTHONPATH": str(self._package), "HOME": str(self._folder), "TMPDIR": str(self._folder)},
-        )
-        self.version = str(self._answer()["version"])
+        folder = folder / "openvino"
+        folder.mkdir()
+        command = [python, "-m", "orch_py.blame.openvino_process"]
+        env = {"PYTHONPATH": str(package), "HOME": str(folder), "TMPDIR": str(folder)}
+        self._process = Process("OpenVINO", command, env, folder)
+        self.version = self._process.version
 
     def run(self, model: onnx.ModelProto, feeds: Tensors, times: int = 1) -> list[Tensors]:
-        return [self._run(model, feeds, "plugin") for _ in range(times)]
+        return [self._process.run(model, feeds, "plugin") for _ in range(times)]
 
-    def guilty(self, window: Window) -> Pass | None:
-        # What is wrong by the reference too was wrong before any plugin had it.
-        is_wrong = self._is_wrong(window, "reference")
-        if is_wrong:
+    def guilty(self, window: Window, fault: Fault) -> Pass | None:
+        # What fails by the reference too had failed before any plugin had it. The reference lacks operators, and gives
+        # no answer for them.
+        reference = self._answer(window, fault, "reference")
+        if reference is Answer.WRONG:
             return Pass("front end", None)
-        if self._is_wrong(window, "without snippets") is False:
+        if self._answer(window, fault, "without snippets") is Answer.RIGHT:
             return Pass("CPU plugin", "snippets (SNIPPETS_MODE)")
-        return Pass("CPU plugin", None) if is_wrong is False else None
+        return Pass("CPU plugin", None) if reference is Answer.RIGHT else None
 
-    def _is_wrong(self, window: Window, how: str) -> bool | None:
-        """Whether it computes the window wrongly in this way; None where it cannot: its reference lacks operators."""
-        try:
-            ours = self._run(window.model, window.feeds, how)
-        except RuntimeError as error:
-            print(f"OpenVINO does not compute the window {how}: {error}", flush=True)
-            return None
-        return judged.difference(ours, window.expected) is not None
+    def _answer(self, window: Window, fault: Fault, how: str) -> Answer:
+        return fault.answer(lambda: self._process.run(window.model, window.feeds, how), window.expected)
 
     def close(self) -> None:
-        self._end()
-        for path in self._folder.iterdir():
-            if path.is_file():
-                path.unlink()
-
-    def _end(self) -> None:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        with suppress(BrokenPipeError):
-            self._process.stdin.close()
-        self._process.wait()
-        self._process.stdout.close()
-
-    def _run(self, model: onnx.ModelProto, feeds: Tensors, how: str) -> Tensors:
-        paths = {name: str(self._folder / file) for name, file in _FILES.items()}
-        Path(paths["model"]).write_bytes(model.SerializeToString())
-        np.savez(paths["feeds"], **feeds)  # type: ignore[arg-type]  # numpy takes any name.
-        if self._process.poll() is not None:
-            # It crashed on another window, which says nothing of this one.
-            self._end()
-            self._start()
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({**paths, "how": how}) + "\n")
-        self._process.stdin.flush()
-        if error := self._answer()["error"]:
-            raise RuntimeError(error)
-        with np.load(paths["out"]) as found:
-            return dict(found)
-
-    def _answer(self) -> dict[str, str | None]:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"OpenVINO's process ended with {self._process.wait()}")
-        answer: dict[str, str | None] = json.loads(line)
-        return answer
-
-
-_FILES = {"model": "model.onnx", "feeds": "feeds.npz", "out": "out.npz"}
+        self._process.end()
+        self._process.remove_files()

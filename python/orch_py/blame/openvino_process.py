@@ -18,6 +18,8 @@ from openvino import _offline_transformations
 
 # As orch's runs in fp32 have it.
 PROPERTIES = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
+# An error's text beyond this length is left out.
+MAX_TEXT = 2000
 # Without the pass that merges subgraphs into generated kernels. OpenVINO takes it, and lists it nowhere.
 WITHOUT_SNIPPETS = {"SNIPPETS_MODE": "DISABLE"}
 
@@ -53,7 +55,7 @@ def main() -> None:
             answer(core, json.loads(line))
             print(json.dumps({"error": None}), flush=True)
         except Exception as error:  # noqa: BLE001 - OpenVINO raises plain errors of many kinds.
-            print(json.dumps({"error": f"{type(error).__name__}: {error}"[:500]}), flush=True)
+            print(json.dumps({"error": f"{type(error).__name__}: {error}"[:MAX_TEXT]}), flush=True)
 
 
 if __name__ == "__main__":

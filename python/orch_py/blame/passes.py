@@ -11,6 +11,8 @@ from pathlib import Path
 import onnx
 import onnxruntime
 
+from orch_py.blame.search import Answer
+
 # Levels, each with those before it.
 LEVELS = {"basic": "ORT_ENABLE_BASIC", "extended": "ORT_ENABLE_EXTENDED", "layout": "ORT_ENABLE_ALL"}
 
@@ -49,23 +51,25 @@ class Pass:
     name: str | None
 
 
-def guilty(model: onnx.ModelProto, is_wrong_without: Callable[[str, Sequence[str]], bool], folder: Path) -> Pass | None:
-    """The pass that makes the window wrong; None where it is wrong at no level. `is_wrong_without` runs the window at a
-    level, and without some optimisers. `folder`: where a file may be written for a moment."""
-    level = next((name for name, level in LEVELS.items() if is_wrong_without(level, ())), None)
+def guilty(
+    model: onnx.ModelProto, answer_without: Callable[[str, Sequence[str]], Answer], folder: Path | None
+) -> Pass | None:
+    """The pass that makes the window wrong; None where it is wrong at no level. `answer_without` runs the window at a
+    level, and without some optimisers. `folder`: where a file may be written for a moment; None for a window that may
+    end the process, of which rules alone are tried, because the names of the others come from a session in it."""
+    level = next((name for name, level in LEVELS.items() if answer_without(level, ()) is Answer.WRONG), None)
     if level is None:
         return None
     ask = LEVELS[level]
     # A rule is more telling than the transformer that applies all of them.
-    names = next(
-        (names for names in (list(RULES), _that_ran(model, ask, folder)) if not is_wrong_without(ask, names)), []
-    )
+    lists = [list(RULES)] if folder is None else [list(RULES), _that_ran(model, ask, folder)]
+    names = next((names for names in lists if answer_without(ask, names) is Answer.RIGHT), [])
     if not names:
         return Pass(_stage(level), None)
     while len(names) > 1:
         middle = len(names) // 2
         halves = (names[:middle], names[middle:])
-        mending = next((half for half in halves if not is_wrong_without(ask, half)), None)
+        mending = next((half for half in halves if answer_without(ask, half) is Answer.RIGHT), None)
         if mending is None:
             return Pass(_stage(level), None)
         names = mending

@@ -7,7 +7,7 @@ wrong.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,6 +48,10 @@ SHAPES: dict[str, tuple[int, ...]] = {
 MAX_BYTES = 1 << 30
 
 
+# Computes the outputs of a model by name, given its inputs.
+Oracle = Callable[[onnx.ModelProto, Tensors], Tensors]
+
+
 @dataclass(frozen=True)
 class Window:
     """A part of a graph that runs on its own."""
@@ -61,15 +65,17 @@ class Window:
 
 
 class Graph:
-    """A model and the value of each of its tensors on one set of inputs."""
+    """A model and the value of each of its tensors on one set of inputs, which an oracle computes."""
 
-    def __init__(self, model: onnx.ModelProto, inputs: Tensors) -> None:
+    def __init__(self, model: onnx.ModelProto, inputs: Tensors, oracle: Oracle | None = None) -> None:
+        """Without `oracle`, ONNX Runtime computes the values without optimisers."""
         self.model = model
         self.nodes = list(model.graph.node)
         self.inputs = inputs
         self._weights = {tensor.name: tensor for tensor in model.graph.initializer}
         self.outputs = [value.name for value in model.graph.output]
-        self.values = {**inputs, **_values(model, inputs)}
+        self.oracle = oracle or plain
+        self.values = {**inputs, **_values(model, inputs, self.oracle)}
         self._fixed = self._independent()
 
     def window(self, nodes: Iterable[int]) -> Window | None:
@@ -178,7 +184,21 @@ def run(session: onnxruntime.InferenceSession, feeds: Tensors) -> Tensors:
     return {name: np.asarray(value) for name, value in found if not isinstance(value, (list, dict))}
 
 
-def _values(model: onnx.ModelProto, inputs: Tensors) -> Tensors:
+def plain(model: onnx.ModelProto, feeds: Tensors) -> Tensors:
+    """All outputs that are tensors, computed by ONNX Runtime without optimisers."""
+    return run(open_session(model, optimised=False), feeds)
+
+
+def by_reference(model: onnx.ModelProto, feeds: Tensors) -> Tensors:
+    """All outputs that are tensors, computed by the reference implementation of ONNX, which is slow."""
+    from onnx.reference import ReferenceEvaluator
+
+    names = [value.name for value in model.graph.output]
+    found = zip(names, ReferenceEvaluator(model).run(names, feeds), strict=True)
+    return {name: value for name, value in found if isinstance(value, np.ndarray | np.generic)}
+
+
+def _values(model: onnx.ModelProto, inputs: Tensors, oracle: Oracle) -> Tensors:
     """Every value of the graph that is a tensor, computed node by node."""
     shown = onnx.ModelProto()
     shown.CopyFrom(model)
@@ -188,7 +208,7 @@ def _values(model: onnx.ModelProto, inputs: Tensors) -> Tensors:
             if name and name not in known:
                 known.add(name)
                 shown.graph.output.append(helper.make_empty_tensor_value_info(name))
-    return run(open_session(shown, optimised=False), inputs)
+    return oracle(shown, inputs)
 
 
 def _reads(node: onnx.NodeProto) -> list[str]:

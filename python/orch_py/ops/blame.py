@@ -4,6 +4,9 @@ The graph of the artefact is computed node by node, without optimisers, as the o
 is. Else windows of the graph are fed with the oracle's values and run as the case runs; the smallest that is wrong is
 cut out, and the optimiser is found that makes it wrong. Whether it explains the case is proven by putting its wrong
 values into the oracle's run.
+
+The parameter `mode` is `values` for a case with wrong outputs, and `refusal` for one that the runtime refuses or that
+ends its process. The windows of the latter are searched for one that fails with the same error.
 """
 
 from __future__ import annotations
@@ -15,10 +18,10 @@ from typing import Any
 import onnx
 
 from orch_py.blame import finding as findings
-from orch_py.blame import judged, noise, repro
-from orch_py.blame.accused import Accused, OnnxRuntime, OpenVino
-from orch_py.blame.faults import Fault, WrongValues
-from orch_py.blame.search import MAX_TRIES, Answer, Search
+from orch_py.blame import judged, noise, refusals, repro
+from orch_py.blame.accused import Accused, OnnxRuntime, OpenVino, SeparateOnnxRuntime
+from orch_py.blame.faults import WrongValues
+from orch_py.blame.search import MAX_TRIES, Search
 from orch_py.blame.windows import MAX_BYTES, Graph, Window
 from orch_py.export import onnx_weights
 from orch_py.judge import judge
@@ -37,6 +40,7 @@ SETS = (
     (trees.INPUTS, trees.REFERENCE, OUTPUTS),
     (trees.CONTROL_INPUTS, trees.CONTROL_REFERENCE, CONTROL_OUTPUTS),
 )
+MODES = ("values", "refusal")
 # How often the whole case is run, to see whether it gives the same each time.
 TIMES = 3
 
@@ -50,15 +54,23 @@ def run(job: Job) -> Output:
     tree = artefact if artefact in graphs else graphs[0]
     # The graph before its numbers were rounded.
     plain = next((tree for tree in graphs if tree != artefact), None)
-    accused = _accused(job)
+    mode = job.param("mode", "values")
+    if mode not in MODES:
+        raise Refused("error", f"`mode` is `{mode}`; known: {', '.join(MODES)}")
+    has_windows = job.param("has_windows", True)
+    precision = job.param("precision", "fp32")
+    if mode == "refusal" and not has_windows:
+        raise Refused("unsupported", f"orch cuts no windows of {precision}")
+    accused = _accused(job, mode)
     try:
         model = _model(tree)
-        has_windows = job.param("has_windows", True)
-        finding = _finding(job, model, tree, accused) if has_windows else {"verdict": "file"}
+        if mode == "refusal":
+            finding = _refusal(job, model, tree, accused)
+        else:
+            finding = _finding(job, model, tree, accused) if has_windows else {"verdict": "file"}
         finding |= {"runtime": accused.name, "version": accused.version, "nodes_in_graph": len(model.graph.node)}
     finally:
         accused.close()
-    precision = job.param("precision", "fp32")
     if finding["verdict"] == "file" and plain is not None and noise.is_known(precision):
         finding |= _rounding(job, _model(plain), plain, precision)
     elif not has_windows:
@@ -107,12 +119,25 @@ def _rounding(job: Job, model: onnx.ModelProto, tree: Path, precision: str) -> d
     return worst or {"verdict": "not_reproduced"}
 
 
-def _accused(job: Job) -> Accused:
+def _accused(job: Job, mode: str) -> Accused:
     """The runtime of the case; one that has an environment of its own is started there."""
+    package = Path(__file__).resolve().parents[2]
     python = job.param("interpreter")
-    if python is None:
-        return OnnxRuntime(job.out)
-    return OpenVino(python, Path(__file__).resolve().parents[2], job.out)
+    if python is not None:
+        return OpenVino(python, package, job.out)
+    return SeparateOnnxRuntime(package, job.out) if mode == "refusal" else OnnxRuntime(job.out)
+
+
+def _refusal(job: Job, model: onnx.ModelProto, tree: Path, accused: Accused) -> dict[str, Any]:
+    """The finding on the first set of inputs that the runtime does not run."""
+    for name, _, _ in SETS:
+        inputs = trees.read_if_present(tree, name)
+        if inputs is None:
+            continue
+        found = refusals.of_graph(model, inputs, accused, job.param("max_tries", MAX_TRIES), job.progress)
+        if found is not None:
+            return found | {"inputs": name}
+    return {"verdict": "not_reproduced"}
 
 
 def _finding(job: Job, model: onnx.ModelProto, tree: Path, accused: Accused) -> dict[str, Any]:
@@ -149,7 +174,7 @@ def _of_runtime(job: Job, graph: Graph, oracle: trees.Tensors, accused: Accused)
     if (is_off := judged.difference(whole[0], oracle)) is None:
         return None
     fault = WrongValues()
-    search = Search(lambda nodes: _answer(accused, graph.window(nodes), fault), job.param("max_tries", MAX_TRIES))
+    search = Search(lambda nodes: accused.answer(graph.window(nodes), fault), job.param("max_tries", MAX_TRIES))
     first = search.smallest(range(len(graph.nodes)))
     if first is None:
         return {"verdict": "no_window", "difference": is_off} | findings.extent(search, len(graph.nodes), False)
@@ -167,7 +192,7 @@ def _of_runtime(job: Job, graph: Graph, oracle: trees.Tensors, accused: Accused)
     window = min(windows, key=lambda window: len(window.nodes))
     difference = judged.difference(accused.run(window.model, window.feeds)[0], window.expected)
     assert difference is not None, "BUG: a window that was wrong is right"
-    guilty = accused.guilty(window)
+    guilty = accused.guilty(window, fault)
     by = "unknown pass" if guilty is None else guilty.name or guilty.stage
     nodes = [findings.node(graph, at) for at in window.nodes]
     return {
@@ -183,13 +208,6 @@ def _of_runtime(job: Job, graph: Graph, oracle: trees.Tensors, accused: Accused)
         "window": window,
         **findings.extent(search, len(window.nodes), is_smallest),
     }
-
-
-def _answer(accused: Accused, window: Window | None, fault: Fault) -> Answer:
-    """What a window shows; no answer from one that cannot be cut."""
-    if window is None:
-        return Answer.UNRESOLVED
-    return fault.answer(lambda: accused.run(window.model, window.feeds)[0], window.expected)
 
 
 def _injected(graph: Graph, windows: list[Window], oracle: trees.Tensors, accused: Accused) -> float | None:
