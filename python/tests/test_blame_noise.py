@@ -159,6 +159,29 @@ class Noise(unittest.TestCase):
         with self.assertRaises(Refused):
             self.blamed(model, self.outputs(model, self.weights), "int4")
 
+    def test_rounding_that_many_nodes_amplify_is_no_fault(self) -> None:
+        from onnx import helper
+
+        from orch_py.blame import noise
+        from orch_py.blame.windows import Graph
+
+        model = self.model("Abs")
+        last = model.graph.node[2]
+        # Doubling ten times the angle makes its sine another number by rounding alone.
+        model.graph.node.insert(2, helper.make_node("Sin", ["large_scores"], ["turned0"], "turned0"))
+        for at in range(10):
+            model.graph.node.insert(3 + at, helper.make_node("Add", [f"turned{at}"] * 2, [f"turned{at + 1}"]))
+        last.input[0] = "turned10"
+        graph = Graph(model, {"x": self.x})
+        window = graph.window(range(len(graph.nodes)))
+        assert window is not None
+        noisy = {"y": window.expected["y"] * np.float32(1 + 1e-6)}
+        self.assertTrue(noise.is_single_precision(window, noisy))
+        self.assertFalse(noise.is_single_precision(window, {"y": -window.expected["y"]}))
+        few = graph.window([0, 1])
+        assert few is not None
+        self.assertFalse(noise.is_single_precision(few, few.expected))
+
 
 if __name__ == "__main__":
     unittest.main()

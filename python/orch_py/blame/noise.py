@@ -14,7 +14,7 @@ import onnx
 from onnx import TensorProto, numpy_helper
 
 from orch_py.blame import judged
-from orch_py.blame.windows import Graph, open_session, shapes_of
+from orch_py.blame.windows import Graph, Window, open_session, plain, shapes_of
 from orch_py.judge import judge
 from orch_py.worker.protocol import Refused, first_line
 from orch_py.worker.trees import Tensors
@@ -33,6 +33,45 @@ _CHANNELS = {"Conv": (1, 0), "ConvTranspose": (1, 1), "Gather": (0, 0), "MatMul"
 _CHOICES = {"ArgMax": 0, "ArgMin": 0, "NonMaxSuppression": 0, "NonZero": 0, "TopK": 1}
 # Values that rounding moves by less than this share of their scale say nothing about an operator that amplifies.
 _TINY = 1e-7
+
+
+# No right window of so few nodes is off by its own rounding beyond the bounds of a window.
+_FEW_NODES = 8
+# The relative error of inputs and weights that stands for the rounding of all nodes in single precision.
+_SINGLE = np.float32(2.0**-22)
+# An error of at most so many times the one that this makes is single precision's.
+_SINGLE_FACTOR = 4.0
+
+
+def is_single_precision(window: Window, ours: Tensors) -> bool:
+    """Whether a window of many nodes amplifies the rounding of single precision to an error such as that of `ours`."""
+    if len(window.nodes) <= _FEW_NODES:
+        return False
+    noises = []
+    for seed in range(SEEDS):
+        random = np.random.default_rng(seed)
+        model = onnx.ModelProto()
+        model.CopyFrom(window.model)
+        for tensor in model.graph.initializer:
+            if tensor.data_type == TensorProto.FLOAT:
+                value = _moved_at_random(numpy_helper.to_array(tensor), random)
+                tensor.CopyFrom(numpy_helper.from_array(value, tensor.name))
+        feeds = {name: _moved_at_random(value, random) for name, value in window.feeds.items()}
+        try:
+            noises.append(judged.error(plain(model, feeds), window.expected))
+        except Exception as error:  # noqa: BLE001 - ONNX Runtime raises errors of many types.
+            print(f"a window does not run with moved values: {first_line(error)}", flush=True)
+            return False
+    return judged.error(ours, window.expected) <= _SINGLE_FACTOR * max(noises)
+
+
+def _moved_at_random(value: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """Values of single precision, more than one, each off by some units in the last place; all others as they are."""
+    if value.dtype != np.float32 or value.size < 2:
+        return value
+    signs = random.choice(np.array([-1, 1], np.float32), value.shape)
+    moved: np.ndarray = value * (1 + signs * _SINGLE)
+    return moved
 
 
 def is_known(precision: str) -> bool:

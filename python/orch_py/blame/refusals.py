@@ -51,7 +51,7 @@ def of_graph(
         "places": [findings.operators(graph, each) for each in windows],
         "pass": None if guilty is None else {"stage": guilty.stage, "name": guilty.name},
         "signature": findings.signature(f"{accused.name} {accused.version}", by, nodes, window),
-        "window": window,
+        "windows": sorted(windows, key=lambda window: len(window.nodes)),
         **findings.extent(search, len(window.nodes), is_smallest),
     }
 

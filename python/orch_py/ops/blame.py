@@ -15,6 +15,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 
 from orch_py.blame import finding as findings
@@ -29,8 +30,8 @@ from orch_py.worker import trees
 from orch_py.worker.protocol import Job, Output, Refused, first_line
 
 FINDING = "finding.json"
-# The share of the case's error that a window must make by itself, to be more than another right answer: TopK may give
-# equal values in any order.
+# The share of the case's error below which a window is small. A small one that no output shows is another right answer:
+# TopK may give equal values in any order.
 MATTERS = 0.01
 # The files in which a run leaves its outputs, and those for the control's inputs.
 OUTPUTS = "outputs.safetensors"
@@ -75,9 +76,9 @@ def run(job: Job) -> Output:
         finding |= _rounding(job, _model(plain), plain, precision)
     elif not has_windows:
         raise Refused("unsupported", f"orch cuts no windows of {precision}, and does not know what it rounds")
-    window = finding.pop("window", None)
-    if window is not None:
-        repro.write(job.out / "repro", window, finding)
+    windows = finding.pop("windows", [])
+    if windows:
+        repro.write(job.out / "repro", windows[0], finding)
     (job.out / FINDING).write_text(json.dumps(finding, indent=2) + "\n", "utf-8")
     facts = {
         "verdict": finding["verdict"],
@@ -182,36 +183,52 @@ def _of_runtime(job: Job, graph: Graph, oracle: trees.Tensors, accused: Accused)
     is_smallest = not search.is_stopped
     places = sorted([first, *search.others(len(graph.nodes), first)])
     observed = judged.error(whole[0], oracle)
-    found = [window for nodes in places if (window := graph.window(nodes)) is not None]
+    every = [window for nodes in places if (window := graph.window(nodes)) is not None]
+    rounded = [
+        window for window in every if noise.is_single_precision(window, accused.run(window.model, window.feeds)[0])
+    ]
+    of_rounding = {window.nodes for window in rounded}
+    found = [window for window in every if window.nodes not in of_rounding]
+    if not found:
+        return {
+            "verdict": "no_window",
+            "difference": is_off,
+            "cleared": [findings.operators(graph, each) for each in rounded],
+            **findings.extent(search, len(first), is_smallest),
+        }
     alone = [_injected(graph, [window], oracle, accused) for window in found]
-    is_cleared = [error is not None and error < MATTERS * observed for error in alone]
+    errors = [np.inf if outputs is None else judged.error(outputs, oracle) for outputs in alone]
+    is_small = {window.nodes: error < MATTERS * observed for window, error in zip(found, errors, strict=True)}
+    is_seen = [outputs is None or judged.difference(outputs, oracle) is not None for outputs in alone]
+    kept = [window for window, seen in zip(found, is_seen, strict=True) if seen or not is_small[window.nodes]]
     # Small ones may make the error together.
-    windows = [window for window, cleared in zip(found, is_cleared, strict=True) if not cleared] or found
-    kept = {window.nodes for window in windows}
-    cleared = [window for window in found if window.nodes not in kept]
-    window = min(windows, key=lambda window: len(window.nodes))
+    windows = sorted(kept or found, key=lambda window: (is_small[window.nodes], len(window.nodes)))
+    to_blame = {window.nodes for window in windows}
+    cleared = [window for window in every if window.nodes not in to_blame]
+    window = windows[0]
     difference = judged.difference(accused.run(window.model, window.feeds)[0], window.expected)
     assert difference is not None, "BUG: a window that was wrong is right"
     guilty = accused.guilty(window, fault)
     by = "unknown pass" if guilty is None else guilty.name or guilty.stage
     nodes = [findings.node(graph, at) for at in window.nodes]
+    injected = _injected(graph, windows, oracle, accused)
     return {
         "verdict": "runtime",
         "nodes": nodes,
-        "places": [findings.operators(graph, each) for each in windows],
+        "places": [findings.operators(graph, each) for each in found if each.nodes in to_blame],
         "cleared": [findings.operators(graph, each) for each in cleared],
         "difference": difference,
         "pass": None if guilty is None else {"stage": guilty.stage, "name": guilty.name},
         "observed": observed,
-        "injected": _injected(graph, windows, oracle, accused),
+        "injected": None if injected is None else judged.error(injected, oracle),
         "signature": findings.signature(f"{accused.name} {accused.version}", by, nodes, window),
-        "window": window,
+        "windows": windows,
         **findings.extent(search, len(window.nodes), is_smallest),
     }
 
 
-def _injected(graph: Graph, windows: list[Window], oracle: trees.Tensors, accused: Accused) -> float | None:
-    """The error of the outputs if only these windows are wrong; None where they cannot be put into the graph."""
+def _injected(graph: Graph, windows: list[Window], oracle: trees.Tensors, accused: Accused) -> trees.Tensors | None:
+    """The outputs if only these windows are wrong; None where their values cannot be put into the graph."""
     replaced: trees.Tensors = {}
     for window in windows:
         replaced |= accused.run(window.model, window.feeds)[0]
@@ -220,4 +237,4 @@ def _injected(graph: Graph, windows: list[Window], oracle: trees.Tensors, accuse
     except Exception as error:  # noqa: BLE001 - runtimes raise errors of many types.
         print(f"the windows' values cannot be put into the graph: {first_line(error)}", flush=True)
         return None
-    return judged.error({name: outputs[name] for name in oracle}, oracle)
+    return {name: outputs[name] for name in oracle}
