@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import onnx
@@ -25,6 +26,9 @@ class Accused(ABC):
 
     name: str
     version: str
+    # The interpreter that has the runtime, and the environment variables of a new process of it.
+    python: str = sys.executable
+    env: Mapping[str, str] = os.environ
 
     @abstractmethod
     def run(self, model: onnx.ModelProto, feeds: Tensors, times: int = 1) -> list[Tensors]:
@@ -43,6 +47,13 @@ class Accused(ABC):
         if window is None:
             return Answer.UNRESOLVED
         return fault.answer(lambda: self.run(window.model, window.feeds)[0], window.expected)
+
+    def shows(self, folder: Path) -> bool:
+        """Whether the program of a folder shows the fault in a new process."""
+        command = [self.python, "run.py"]
+        ended = subprocess.run(command, cwd=folder, env=self.env, capture_output=True, text=True, check=False)
+        print(ended.stdout + ended.stderr, flush=True)
+        return ended.returncode == 1
 
 
 class OnnxRuntime(Accused):
@@ -116,8 +127,9 @@ class OpenVino(Accused):
         folder = folder / "openvino"
         folder.mkdir()
         command = [python, "-m", "orch_py.blame.openvino_process"]
-        env = {"PYTHONPATH": str(package), "HOME": str(folder), "TMPDIR": str(folder)}
-        self._process = Process("OpenVINO", command, env, folder)
+        self.python = python
+        self.env = {"PYTHONPATH": str(package), "HOME": str(folder), "TMPDIR": str(folder)}
+        self._process = Process("OpenVINO", command, self.env, folder)
         self.version = self._process.version
 
     def run(self, model: onnx.ModelProto, feeds: Tensors, times: int = 1) -> list[Tensors]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,7 +21,7 @@ _FILES = {"model": "model.onnx", "feeds": "feeds.npz", "out": "out.npz"}
 class Process:
     """The process of a runtime, which is started again after it ended by a window."""
 
-    def __init__(self, runtime: str, command: list[str], env: dict[str, str], folder: Path) -> None:
+    def __init__(self, runtime: str, command: list[str], env: Mapping[str, str], folder: Path) -> None:
         """`folder` exists, is the process's own, and holds what both exchange."""
         self._runtime = runtime
         self._command = command

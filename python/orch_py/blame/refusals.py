@@ -12,8 +12,10 @@ from typing import Any
 import onnx
 
 from orch_py.blame import finding as findings
+from orch_py.blame import shown
 from orch_py.blame.accused import Accused, SeparateOnnxRuntime
 from orch_py.blame.faults import Failure
+from orch_py.blame.reduce import Reduction
 from orch_py.blame.search import Search
 from orch_py.blame.windows import Graph, Oracle, by_reference, plain
 from orch_py.worker.protocol import MAX_REASON, Refused, first_line
@@ -51,7 +53,7 @@ def of_graph(
         "places": [findings.operators(graph, each) for each in windows],
         "pass": None if guilty is None else {"stage": guilty.stage, "name": guilty.name},
         "signature": findings.signature(f"{accused.name} {accused.version}", by, nodes, window),
-        "windows": sorted(windows, key=lambda window: len(window.nodes)),
+        "reduction": Reduction(window, graph.oracle, shown.fails_alike(accused, window, fault, guilty)),
         **findings.extent(search, len(window.nodes), is_smallest),
     }
 

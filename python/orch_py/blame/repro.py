@@ -58,7 +58,7 @@ def _readme(window: Window, finding: dict[str, Any]) -> str:
 
 `model.onnx` has {len(window.model.graph.node)} nodes ({all_operators}), `inputs.npz` its inputs, and `expected.npz` the
 outputs of an unoptimised computation. {shown}.
-It ends with 125 if it cannot run the model at all.
+It ends with 125 if it cannot run the model at all.{_reduction(finding)}
 
 ## System
 
@@ -66,6 +66,14 @@ It ends with 125 if it cannot run the model at all.
 - {platform.system()} {platform.machine()}, Python {platform.python_version()}
 - opsets: {opsets}
 """
+
+
+def _reduction(finding: dict[str, Any]) -> str:
+    reduced = finding.get("reduced")
+    if reduced is None:
+        return ""
+    what = " and ".join(reduced["what"])
+    return f" The {what} were reduced, from {reduced['bytes_before']} bytes to {reduced['bytes_after']}."
 
 
 def _failure(finding: dict[str, Any]) -> tuple[str, str, str]:

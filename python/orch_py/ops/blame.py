@@ -19,9 +19,10 @@ import numpy as np
 import onnx
 
 from orch_py.blame import finding as findings
-from orch_py.blame import judged, noise, refusals, repro
+from orch_py.blame import judged, noise, refusals, shown
 from orch_py.blame.accused import Accused, OnnxRuntime, OpenVino, SeparateOnnxRuntime
 from orch_py.blame.faults import WrongValues
+from orch_py.blame.reduce import Reduction
 from orch_py.blame.search import MAX_TRIES, Search
 from orch_py.blame.windows import MAX_BYTES, Graph, Window
 from orch_py.export import onnx_weights
@@ -70,15 +71,17 @@ def run(job: Job) -> Output:
         else:
             finding = _finding(job, model, tree, accused) if has_windows else {"verdict": "file"}
         finding |= {"runtime": accused.name, "version": accused.version, "nodes_in_graph": len(model.graph.node)}
+        finding.pop("windows", None)
+        reduction = finding.pop("reduction", None)
+        if reduction is not None:
+            job.progress("reducing the window")
+            shown.write(job.out / "repro", reduction, finding, accused)
     finally:
         accused.close()
     if finding["verdict"] == "file" and plain is not None and noise.is_known(precision):
         finding |= _rounding(job, _model(plain), plain, precision)
     elif not has_windows:
         raise Refused("unsupported", f"orch cuts no windows of {precision}, and does not know what it rounds")
-    windows = finding.pop("windows", [])
-    if windows:
-        repro.write(job.out / "repro", windows[0], finding)
     (job.out / FINDING).write_text(json.dumps(finding, indent=2) + "\n", "utf-8")
     facts = {
         "verdict": finding["verdict"],
@@ -223,6 +226,7 @@ def _of_runtime(job: Job, graph: Graph, oracle: trees.Tensors, accused: Accused)
         "injected": None if injected is None else judged.error(injected, oracle),
         "signature": findings.signature(f"{accused.name} {accused.version}", by, nodes, window),
         "windows": windows,
+        "reduction": Reduction(window, graph.oracle, shown.fails_alike(accused, window, fault, guilty)),
         **findings.extent(search, len(window.nodes), is_smallest),
     }
 
