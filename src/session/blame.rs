@@ -1,7 +1,7 @@
 //! `orch blame`: what makes cases wrong. Each search is a step that is added to the plan: it is performed like any other, and
 //! a second request finds it in the store. The records of the cases stay as they are.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -15,7 +15,7 @@ use crate::record::Outcome;
 use crate::report::{CaseResult, ReportDoc};
 use crate::session::one_case::maker_of;
 use crate::session::{Ask, Planned, Request, Session, Settings, Tell, UsageError};
-use crate::step::blame::{BlameParams, FINDING, REPRO, is_searched, step_name};
+use crate::step::blame::{BlameParams, FINDING, Mode, REPRO, is_searched, step_name};
 use crate::step::{BLAME, Inputs, JudgeParams, Source, Stage, Step};
 use crate::store::{LaidAs, Scratch};
 
@@ -30,7 +30,7 @@ const LONGER: u64 = 10;
 pub struct Suspects<'a> {
     /// Globs of cases; none means all.
     pub globs: &'a [String],
-    /// Whether only those count that ended with wrong outputs when they ran last.
+    /// Whether only those count that the runtime computed wrongly, refused or died by when they ran last.
     pub only_wrong: bool,
 }
 
@@ -68,10 +68,10 @@ impl Session {
         let plan = &planned.project.plan;
         let searches: Vec<_> = chosen
             .iter()
-            .map(|case| search(plan, case, &self.host.computing))
+            .map(|suspect| search(plan, suspect, &self.host.computing))
             .collect::<Result<_, _>>()?;
-        if let ([case], [Err(why)]) = (&chosen[..], &searches[..]) {
-            let id = case.case.id();
+        if let ([suspect], [Err(why)]) = (&chosen[..], &searches[..]) {
+            let id = suspect.case.case.id();
             return Err(UsageError(format!("nothing can be found out about `{id}`: {why}")).into());
         }
         let steps = searches
@@ -90,7 +90,7 @@ impl Session {
         let scratch = self.store.scratch()?;
         let mut added = added.into_iter();
         let mut blamed = Vec::new();
-        for (case, search) in chosen.iter().zip(searches) {
+        for (Suspect { case, .. }, search) in chosen.iter().zip(searches) {
             let name = case.case.id();
             let answer = match search {
                 Err(why) => Err(why),
@@ -115,33 +115,25 @@ impl Session {
         Ok(blamed)
     }
 
-    /// The cases of the plan that are suspect.
+    /// The cases of the plan that are suspect, each with how it failed when it ran last.
     fn chosen(
         &self,
         planned: &Planned,
         suspects: &Suspects<'_>,
         listener: &dyn Listener,
-    ) -> anyhow::Result<Vec<PlannedCase>> {
-        let all = planned.project.plan.cases.iter();
-        if !suspects.only_wrong {
-            return Ok(all.cloned().collect());
-        }
+    ) -> anyhow::Result<Vec<Suspect>> {
         let held = self.held(&planned.project, &planned.options, listener)?;
-        let wrong: BTreeSet<String> = held
+        let failures: BTreeMap<String, Failure> = held
             .cases
-            .into_iter()
-            .filter(|case| {
-                let expected = case.expected.as_ref().map(|expected| expected.status);
-                let ended = expected
-                    .filter(|_| case.status == Outcome::Xfail)
-                    .unwrap_or(case.status);
-                ended == Outcome::Numerics
-            })
-            .map(|case| case.case)
+            .iter()
+            .filter_map(|case| Some((case.case.clone(), Failure::of(case)?)))
             .collect();
+        let all = planned.project.plan.cases.iter().map(|case| Suspect {
+            case: case.clone(),
+            failure: failures.get(&case.case.id()).copied(),
+        });
         Ok(all
-            .filter(|case| wrong.contains(&case.case.id()))
-            .cloned()
+            .filter(|suspect| !suspects.only_wrong || suspect.failure.is_some())
             .collect())
     }
 
@@ -169,10 +161,49 @@ impl Session {
     }
 }
 
-/// The cases of a report with wrong outputs of which `orch blame` may find the cause.
+/// How a runtime failed a case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Failure {
+    /// Its outputs are wrong.
+    Wrong,
+    /// The runtime refused to run it, or ended.
+    AtRun,
+    /// The runtime's converter refused it, or ended.
+    AtConversion,
+}
+
+impl Failure {
+    /// How a case failed, whether that was expected or not; None if it did not, or by nothing that windows could show.
+    fn of(case: &CaseResult) -> Option<Self> {
+        let expected = case.expected.as_ref().map(|expected| expected.status);
+        let ended = expected
+            .filter(|_| case.status == Outcome::Xfail)
+            .unwrap_or(case.status);
+        match ended {
+            Outcome::Numerics => Some(Self::Wrong),
+            Outcome::Fail | Outcome::Crash | Outcome::SkipUnsupported => {
+                match Stage::named(case.stage.as_deref()?)? {
+                    Stage::Run => Some(Self::AtRun),
+                    Stage::Convert => Some(Self::AtConversion),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+}
+
+struct Suspect {
+    case: PlannedCase,
+    /// None where it did not fail when it ran last, or did not run.
+    failure: Option<Failure>,
+}
+
+/// The failed cases of a report of which `orch blame` may find the cause.
 pub fn suspects(doc: &ReportDoc) -> Vec<&str> {
     let may_be = |case: &&CaseResult| {
-        case.status == Outcome::Numerics
+        case.is_failure()
+            && matches!(Failure::of(case), Some(Failure::Wrong | Failure::AtRun))
             && case
                 .runtime
                 .as_deref()
@@ -183,15 +214,25 @@ pub fn suspects(doc: &ReportDoc) -> Vec<&str> {
 }
 
 /// The step that searches for what makes a case wrong, or why none can.
-fn search(plan: &Plan, case: &PlannedCase, host: &str) -> anyhow::Result<Result<Step, String>> {
+fn search(plan: &Plan, suspect: &Suspect, host: &str) -> anyhow::Result<Result<Step, String>> {
+    let case = &suspect.case;
+    let mode = match suspect.failure {
+        None | Some(Failure::Wrong) => Mode::Values,
+        Some(Failure::AtRun | Failure::AtConversion) => Mode::Refusal,
+    };
     let run = plan.step(case.run);
     let judge = plan.step(case.judge);
     let JudgeParams { tolerance, .. } = judge.params.parse()?;
-    let params = match BlameParams::of(run, tolerance, host) {
+    let params = match BlameParams::of(run, mode, tolerance, host) {
         Ok(params) => params,
         Err(why) => return Ok(Err(why)),
     };
-    let artefact = maker_of(run, "artefact")?;
+    let mut artefact = maker_of(run, "artefact")?;
+    if suspect.failure == Some(Failure::AtConversion) {
+        // The graph that the runtime refuses is what its converter reads.
+        let read = plan.dependencies(artefact).next();
+        artefact = read.context(Bug::new("a conversion reads nothing"))?;
+    }
     let mut inputs: Inputs = vec![
         ("artefact".into(), Source::Step(artefact)),
         ("reference".into(), Source::Step(maker_of(judge, "model")?)),

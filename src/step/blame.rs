@@ -66,6 +66,18 @@ pub struct Finding {
     /// How the error compares with what rounding alone makes, where the case has less than single precision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounding: Option<Rounding>,
+    /// The error by which the runtime refuses the graph or ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<RuntimeError>,
+    /// What was made smaller in the window that shows the fault.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reduced: Option<Reduced>,
+    /// Why the search ended before its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<String>,
+    /// The number of windows that ended in another way than the graph, so that they answer nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unresolved: Option<u32>,
     /// The number of windows that were tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tries: Option<u32>,
@@ -89,6 +101,10 @@ pub enum Verdict {
     Rounding,
     /// The case has less than single precision, and is off by more than rounding makes.
     BeyondRounding,
+    /// The runtime refuses some nodes.
+    Refused,
+    /// The runtime ends its process at some nodes.
+    Crashed,
     /// Nothing is wrong by these inputs.
     NotReproduced,
 }
@@ -100,6 +116,22 @@ pub struct Node {
     pub operator: String,
     pub name: String,
     pub outputs: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuntimeError {
+    /// Its first line without numbers, paths and addresses.
+    pub class: String,
+    pub message: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reduced {
+    /// `sizes`, `constants`, or both.
+    pub what: Vec<String>,
+    /// Bytes of the model and its inputs.
+    pub bytes_before: u64,
+    pub bytes_after: u64,
 }
 
 /// How an output differs from the right one.
@@ -159,6 +191,16 @@ impl Finding {
     }
 }
 
+/// What a case failed by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Its outputs are wrong.
+    Values,
+    /// The runtime refuses the graph, or ends its process.
+    Refusal,
+}
+
 /// The parameters of a search for what is to blame, all of them in its key.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct BlameParams {
@@ -169,6 +211,7 @@ pub struct BlameParams {
     /// Whether windows of the graph run as the case does. The conversion of a model at less than single precision is not that
     /// of a window, so all that can be said there is what rounding makes.
     has_windows: bool,
+    mode: Mode,
     /// What of this machine can change what a runtime computes.
     host: String,
 }
@@ -181,7 +224,7 @@ pub fn is_searched(runtime: &str, device: &str) -> bool {
 
 impl BlameParams {
     /// The parameters for a run, or why nothing can be found out about it.
-    pub fn of(run: &Step, tolerance: Tolerance, host: &str) -> Result<Self, String> {
+    pub fn of(run: &Step, mode: Mode, tolerance: Tolerance, host: &str) -> Result<Self, String> {
         let params = run.run();
         let name = params.runtime.name;
         let is_searched = is_searched(name, &params.device);
@@ -192,6 +235,9 @@ impl BlameParams {
             ));
         };
         let has_windows = windows.env == CUTTER || params.precision == Precision::Fp32;
+        if !has_windows && mode == Mode::Refusal {
+            return Err(format!("orch cuts windows for `{name}` in fp32 alone"));
+        }
         if !has_windows && !ROUNDED.contains(&params.precision) {
             return Err(format!(
                 "orch cuts windows for `{name}` in fp32 alone, and does not know what {} rounds",
@@ -203,6 +249,7 @@ impl BlameParams {
             tolerance,
             precision: params.precision,
             has_windows,
+            mode,
             host: host.to_owned(),
         })
     }
@@ -287,6 +334,7 @@ impl StepKind for Blame {
                     "tolerance": asked.tolerance,
                     "precision": asked.precision,
                     "has_windows": asked.has_windows,
+                    "mode": asked.mode,
                 }),
             )
         }))
@@ -314,6 +362,10 @@ mod tests {
             observed: Some(observed),
             injected,
             rounding: None,
+            error: None,
+            reduced: None,
+            stopped: None,
+            unresolved: None,
             tries: None,
             signature: None,
         };

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::onnx::{RIGHT, expected, expected_padded, padded};
+use crate::onnx::{RIGHT, determinant, expected, expected_padded, padded};
 use crate::ready_onnx::{SPEC, sandbox};
 use crate::support::Sandbox;
 
@@ -149,6 +149,32 @@ fn an_expected_failure_by_another_fault_is_not_expected() {
     );
     assert!(!spec.contains("example.org"), "{spec}");
     sandbox.run(run).success();
+}
+
+#[test]
+fn what_a_runtime_refuses_is_found_and_expected_by_its_error() {
+    let sandbox = sandbox(RIGHT);
+    sandbox.write("models/linear.onnx", determinant());
+    let inputs = "inputs: {x: {dtype: float32, shape: [1, 2, 2], data: [1, 2, 3, 4]}}";
+    let (head, _) = SPEC.split_once("    inputs:").unwrap();
+    let head = head.replace("    expected: ../models/expected\n", "");
+    sandbox.write("specs/all.yaml", format!("{head}    {inputs}\n"));
+    sandbox.run(["run", "specs/all.yaml"]).success();
+    let found = sandbox.run(["blame", "--all", "--json"]).success().json();
+    let [case] = &found["cases"].as_array().unwrap()[..] else {
+        panic!("{found:#}");
+    };
+    assert_eq!(case["case"], "linear:openvino-fp32");
+    assert_eq!(case["finding"]["verdict"], "refused", "{case:#}");
+    assert_eq!(case["finding"]["nodes"][0]["operator"], "Det", "{case:#}");
+    let class = case["finding"]["error"]["class"].as_str().unwrap();
+    assert!(class.contains("No conversion rule found"), "{class}");
+    let repro = sandbox.path(case["repro"].as_str().unwrap());
+    assert!(repro.join("run.py").exists());
+    let held = ["report", "specs/all.yaml", "--format", "json"];
+    let cases = sandbox.run(held).success().json()["cases"].clone();
+    let facts = &cases[1]["facts"]["blame:linear:openvino-fp32"];
+    assert_eq!(facts["verdict"], "refused", "{cases:#}");
 }
 
 #[test]

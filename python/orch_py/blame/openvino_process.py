@@ -15,6 +15,7 @@ import numpy as np
 
 import openvino
 from openvino import _offline_transformations
+from orch_py.export.openvino_words import telling
 
 # As orch's runs in fp32 have it.
 PROPERTIES = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
@@ -47,6 +48,13 @@ def answer(core: Any, request: dict[str, str]) -> None:
     np.savez(request["out"], **{output.any_name: value for output, value in zip(model.outputs, values, strict=True)})
 
 
+def described(error: Exception) -> str:
+    """The reason of an error in its first line, and then the whole of its text."""
+    # What follows is advice.
+    report = str(error).split("\nTo facilitate the conversion", 1)[0]
+    return f"{telling(report)}\n{type(error).__name__}: {error}"
+
+
 def main() -> None:
     core = openvino.Core()
     print(json.dumps({"version": openvino.get_version().split("-")[0]}), flush=True)
@@ -55,7 +63,7 @@ def main() -> None:
             answer(core, json.loads(line))
             print(json.dumps({"error": None}), flush=True)
         except Exception as error:  # noqa: BLE001 - OpenVINO raises plain errors of many kinds.
-            print(json.dumps({"error": f"{type(error).__name__}: {error}"[:MAX_TEXT]}), flush=True)
+            print(json.dumps({"error": described(error)[:MAX_TEXT]}), flush=True)
 
 
 if __name__ == "__main__":

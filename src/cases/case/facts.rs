@@ -44,21 +44,42 @@ impl Ended<'_> {
             by_step.insert(self.name(*id), record.facts.clone());
         }
         by_step.insert("versions".into(), Value::Object(versions).into());
-        if matches!(status, Outcome::Numerics | Outcome::Xfail) {
+        let may_be_blamed = matches!(
+            status,
+            Outcome::Numerics
+                | Outcome::Xfail
+                | Outcome::Fail
+                | Outcome::Crash
+                | Outcome::SkipUnsupported
+        );
+        if may_be_blamed {
             by_step.extend(self.blamed());
         }
         by_step
     }
 
-    /// What `orch blame` found out about the artefact that the case loaded last, on the version that it ran on.
+    /// What `orch blame` found out about the artefact that the case loaded last, or about the file that its conversion
+    /// failed to read, on the runtime's version of that time.
     pub(super) fn blamed(&self) -> Option<(String, Arc<Value>)> {
         const ARTEFACT: &str = "input.artefact";
         let name = step_name(&self.planned.case.id());
         let found = self.context.store.latest(&name).ok()??;
-        let run = self.record(self.planned.run)?;
-        let is_of_it = found.key.value(ARTEFACT) == run.key.value(ARTEFACT);
+        let run = self.record(self.planned.run);
+        let (ended, graph) = match run {
+            Some(run) => (run, run.key.value(ARTEFACT)?.into_owned()),
+            None => {
+                let conversion = self.of(self.planned.judge).blamed?;
+                let read = self.context.plan.dependencies(conversion).next()?;
+                let graph = self.of(read).output()?;
+                (self.record(conversion)?, graph.to_string())
+            }
+        };
+        let is_of_it = found
+            .key
+            .value(ARTEFACT)
+            .is_some_and(|looked_into| looked_into == graph);
         let text = |facts: &Value, name: &str| facts.get(name)?.as_str().map(str::to_owned);
-        let ran_on = text(&found.facts, "runtime").and_then(|runtime| text(&run.facts, &runtime));
+        let ran_on = text(&found.facts, "runtime").and_then(|runtime| text(&ended.facts, &runtime));
         let is_of_version = ran_on.is_none_or(|ran_on| {
             let looked_into = text(&found.facts, "version").unwrap_or_default();
             ran_on.starts_with(&looked_into) || looked_into.starts_with(&ran_on)

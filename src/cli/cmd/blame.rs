@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
-use crate::base::figures::counted;
+use crate::base::figures::{bytes, counted};
 use crate::base::fs as bfs;
 use crate::cli::args::SPEC;
 use crate::cli::cmd::run::{command_line, on_interrupt};
@@ -25,7 +25,8 @@ pub(in crate::cli) struct BlameArgs {
     /// Cases, such as `bit:cpu-fp32`, or globs of them
     #[arg(value_name = "CASE", required_unless_present = "all")]
     cases: Vec<String>,
-    /// Every case whose outputs were wrong when it ran last, or those of them that CASE matches
+    /// Every case that the runtime computed wrongly, refused or crashed by when it ran last, or those of them that CASE
+    /// matches
     #[arg(long)]
     all: bool,
     #[arg(long, default_value = SPEC, value_name = "SPEC")]
@@ -190,6 +191,14 @@ fn text(case: &str, finding: &Finding, repro: Option<&str>) -> String {
                 "{case}: {runtime} {version} is wrong beyond rounding to {precision}; orch cuts windows of it in fp32 alone\n"
             )
         }
+        Verdict::Refused => {
+            let error = error_class(finding);
+            format!("{case}: {runtime} {version} refuses the graph: {error}\n")
+        }
+        Verdict::Crashed => {
+            let error = error_class(finding);
+            format!("{case}: {runtime} {version} ends its process: {error}\n")
+        }
         Verdict::NotReproduced => format!(
             "{case}: nothing is wrong: {runtime} {version} is within the case's tolerance on both inputs\n"
         ),
@@ -240,6 +249,18 @@ fn text(case: &str, finding: &Finding, repro: Option<&str>) -> String {
     if let Some(rounding) = &finding.rounding {
         out += &rounded(rounding);
     }
+    if let Some(stopped) = &finding.stopped {
+        let _ = writeln!(out, "  {stopped}");
+    }
+    if let Some(reduced) = &finding.reduced {
+        let _ = writeln!(
+            out,
+            "  reduced in {}: {} to {}",
+            reduced.what.join(" and "),
+            bytes(reduced.bytes_before),
+            bytes(reduced.bytes_after)
+        );
+    }
     if let Some(signature) = &finding.signature {
         let _ = writeln!(out, "  signature: {signature}");
     }
@@ -247,6 +268,13 @@ fn text(case: &str, finding: &Finding, repro: Option<&str>) -> String {
         let _ = writeln!(out, "  without orch: {repro} (`python run.py`)");
     }
     out
+}
+
+fn error_class(finding: &Finding) -> &str {
+    finding
+        .error
+        .as_ref()
+        .map_or("without a message", |error| &error.class)
 }
 
 fn precision(finding: &Finding) -> &str {

@@ -269,12 +269,12 @@ fn expect(at: &At<raw::Expect>, names: &Names<'_>, sink: &mut Sink) -> Option<Ex
     }
     let status = raw.status.value().copied();
     if let Some(signature) = raw.signature.given()
-        && status.is_some_and(|status| status != ExpectedStatus::Numerics)
+        && matches!(status, Some(ExpectedStatus::Oom | ExpectedStatus::Timeout))
     {
         sink.error_hint(
             signature.span,
-            "only wrong outputs have a signature",
-            "leave it out, or expect `status: NUMERICS`",
+            "`orch blame` finds no fault of cases that end in this way",
+            "leave `signature` out",
         );
     }
     let globs = [&raw.model, &raw.family, &raw.target];

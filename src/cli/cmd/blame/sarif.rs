@@ -21,6 +21,11 @@ fn rule(verdict: Verdict) -> Option<(&'static str, &'static str)> {
             "beyond-rounding",
             "A runtime is wrong by more than rounding makes",
         )),
+        Verdict::Refused => Some(("runtime-refuses", "A runtime refuses some nodes")),
+        Verdict::Crashed => Some((
+            "runtime-crashes",
+            "A runtime ends its process at some nodes",
+        )),
         // The precision was the user's choice, and nobody is at fault.
         Verdict::Rounding | Verdict::NotReproduced => None,
     }
@@ -34,6 +39,8 @@ pub(super) fn log(found: &[Blamed]) -> Value {
         Verdict::Varies,
         Verdict::NoWindow,
         Verdict::BeyondRounding,
+        Verdict::Refused,
+        Verdict::Crashed,
     ];
     let rules: Vec<_> = verdicts
         .into_iter()
