@@ -161,6 +161,50 @@ fn each_case_has_a_page_that_says_how_it_ended() {
 }
 
 #[test]
+fn failures_of_one_cause_stand_together_with_their_report() {
+    let mut doc = doc();
+    let known = |url: &str| orch::report::Expected {
+        status: orch::record::Outcome::Numerics,
+        stage: None,
+        reason: "merges a padding".into(),
+        since: Some("2026-01-31".into()),
+        cause: Some("runtime".into()),
+        url: Some(url.into()),
+        signature: None,
+        strict: true,
+    };
+    for (case, url) in doc.cases.iter_mut().zip([
+        "https://example.org/1",
+        "https://example.org/1",
+        "javascript:alert(1)",
+    ]) {
+        case.status = orch::record::Outcome::Xfail;
+        case.expected = Some(known(url));
+    }
+    let finding = json!({"verdict": "refused", "signature": "r 1 | front end | Det | float32"});
+    let unexpected = &mut doc.cases[3];
+    unexpected.status = orch::record::Outcome::Fail;
+    unexpected
+        .facts
+        .insert("blame:a".into(), std::sync::Arc::new(finding));
+    let ids: Vec<String> = doc.cases.iter().map(|case| case.case.clone()).collect();
+    let files = site(&doc, None, &Trends::new()).unwrap();
+    let faults: Value = serde_json::from_str(&files["faults.json"]).unwrap();
+    let [shared, found] = &faults["faults"].as_array().unwrap()[..] else {
+        panic!("{faults:#}");
+    };
+    assert_eq!(shared["url"], "https://example.org/1");
+    assert_eq!(shared["cases"][1]["case"], ids[1].as_str());
+    assert_eq!(found["name"], "r 1 | front end | Det | float32");
+    assert_eq!(found["cases"][0]["case"], ids[3].as_str());
+    let page = files["faults.html"].replace("&#x2f;", "/");
+    assert!(page.contains("<a href=\"https://example.org/1\""), "{page}");
+    assert!(!page.contains("javascript:"), "{page}");
+    let index = &files["index.html"];
+    assert!(index.contains("href=\"faults.html\""), "{index}");
+}
+
+#[test]
 fn what_a_spec_says_is_text_on_every_page() {
     let mut doc = doc();
     let evil = "<img src=x onerror=alert(1)>\"'&";

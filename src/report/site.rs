@@ -4,6 +4,7 @@
 //! so a site of 20,000 cases is as fast as one of twenty.
 
 mod changes;
+mod faults;
 mod names;
 
 use std::collections::BTreeMap;
@@ -101,11 +102,16 @@ pub fn site(
     };
     // The first and the last day of the measurements.
     let days = days().min().zip(days().max());
+    let faults = faults::page(&view);
+    let has_faults = faults["faults"]
+        .as_array()
+        .is_some_and(|all| !all.is_empty());
     // `root`: the way up to the site's folder. The frame is what every page shows around its content.
     let rendered = |template: &str, root: &str, title: &str, page: Value| {
         let frame = json!({
             "root": root, "title": title, "spec": doc.spec, "scope": doc.scope, "machine": machine, "run": run,
             "weights": weights, "not_quiet": not_quiet, "days": days, "has_changes": changes.is_some(),
+            "has_faults": has_faults,
         });
         template::render(template, BTreeMap::from([("frame", frame), ("page", page)]))
     };
@@ -173,6 +179,13 @@ pub fn site(
                 rendered(template, "", "What changed", page)?,
             );
         }
+    }
+    if has_faults {
+        files.insert("faults.json".to_owned(), format!("{faults:#}\n"));
+        files.insert(
+            "faults.html".to_owned(),
+            rendered("site/faults.html.j2", "", "Known faults", faults)?,
+        );
     }
     files.insert(
         "how.html".to_owned(),
