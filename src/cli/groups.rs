@@ -7,7 +7,7 @@ use clap::{Command, CommandFactory as _, FromArgMatches as _};
 use crate::cli::args::Args;
 
 /// The commands of each group, in the order in which they are shown.
-const GROUPS: &[(&str, &[&str])] = &[
+pub(super) const GROUPS: &[(&str, &[&str])] = &[
     ("Start", &["init", "add", "setup", "devices", "doctor"]),
     ("Run", &["run", "bench", "verify"]),
     (

@@ -8,6 +8,8 @@ mod exit;
 mod github;
 mod groups;
 mod printer;
+#[cfg(test)]
+mod reference;
 mod serving;
 mod table;
 

@@ -17,6 +17,7 @@ pub(in crate::cli) struct BisectArgs {
     /// The case, such as `bit:cpu-fp32`, or a glob that matches one
     #[arg(value_name = "CASE")]
     case: String,
+    /// The spec
     #[arg(long, default_value = SPEC, value_name = "SPEC")]
     spec: PathBuf,
     /// A release that is right; else the oldest that can be tried

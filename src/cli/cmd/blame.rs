@@ -29,6 +29,7 @@ pub(in crate::cli) struct BlameArgs {
     /// matches
     #[arg(long)]
     all: bool,
+    /// The spec
     #[arg(long, default_value = SPEC, value_name = "SPEC")]
     spec: PathBuf,
     /// The folder in which `blame/CASE` shows the fault without orch

@@ -33,6 +33,7 @@ pub(in crate::cli) struct CompareArgs {
     /// revision
     #[arg(long, value_name = "REVISION")]
     confirm: Option<String>,
+    /// How it is printed
     #[arg(long, value_enum, default_value_t = CompareFormat::Text)]
     format: CompareFormat,
     /// Shorthand for --format json

@@ -53,6 +53,7 @@ pub(in crate::cli) enum HistoryCommand {
     Rebuild,
     /// Import runs of other machines: `matrix.json`, runs' files, or the folder of a history
     Import {
+        /// Files or folders to import
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },

@@ -113,7 +113,10 @@ pub(in crate::cli) enum Command {
     /// Add a model of your own to a spec
     Add(init::AddArgs),
     /// Print a completion script for a shell; it completes commands, options, and the names in this folder's spec
-    Completions { shell: Shell },
+    Completions {
+        /// The shell that reads the script
+        shell: Shell,
+    },
     /// Now a part of `orch history`
     #[command(hide = true)]
     WhatRan(Former),

@@ -19,6 +19,7 @@ pub(in crate::cli) struct ProfileArgs {
     /// The case, such as `bert:cpu-fp32`, or a glob that matches exactly one
     #[arg(value_name = "CASE")]
     case: String,
+    /// The spec
     #[arg(default_value = SPEC)]
     spec: PathBuf,
     /// How many inferences to profile

@@ -20,6 +20,7 @@ pub(in crate::cli) struct QueryArgs {
     /// One query in DuckDB's SQL; - reads it from stdin
     #[arg(allow_hyphen_values = true)]
     sql: String,
+    /// How it is printed
     #[arg(long, value_enum, default_value_t = QueryFormat::Table)]
     format: QueryFormat,
     /// Shorthand for --format json

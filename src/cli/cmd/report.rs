@@ -19,6 +19,7 @@ use crate::session::{Ask, Session, UsageError, trends};
 pub(in crate::cli) struct ReportArgs {
     #[command(flatten)]
     spec: SpecArgs,
+    /// How it is printed
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     format: ReportFormat,
     /// Merge these `matrix.json` files, from shards or several machines, into one report

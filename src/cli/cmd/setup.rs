@@ -14,6 +14,7 @@ use crate::toolchain::EnvName;
 pub(in crate::cli) struct SetupArgs {
     #[arg(value_name = "WHAT", help = format!("What to install: {} [default: what the spec needs]", Self::names().join(", ")))]
     what: Vec<String>,
+    /// The spec
     #[arg(long, default_value = SPEC, value_name = "FILE")]
     spec: PathBuf,
     /// Also copy the torch worker into this folder, where an orch beside it will find it (for packagers)
