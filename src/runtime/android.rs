@@ -68,8 +68,8 @@ pub struct Params {
     pub measure: Option<MeasureParams>,
 }
 
-/// What a target asks of its phone.
-struct Asked {
+/// The options of a target that runs on a phone.
+struct PhoneOptions {
     serial: Option<String>,
     /// The generation of the HTP, `V73`: names the libraries to bring.
     htp: String,
@@ -80,7 +80,7 @@ struct Asked {
     checked: Vec<(String, String)>,
 }
 
-impl Asked {
+impl PhoneOptions {
     fn of(options: &Map<String, Value>) -> Result<Self> {
         let (own, rest): (Vec<_>, Vec<_>) = options
             .clone()
@@ -174,11 +174,11 @@ fn run(
         "QNN on a phone has no device `{}`: write `device: htp`",
         params.device
     );
-    let asked = Asked::of(&params.options)?;
+    let options = PhoneOptions::of(&params.options)?;
     let artefact = job.artefact()?;
     let manifest = Manifest::read(artefact)?;
     let prepared = context::read(artefact, &manifest)?;
-    let libraries = libraries(&params.sdk, &asked.htp)?;
+    let libraries = libraries(&params.sdk, &options.htp)?;
     let inputs = tensors::read(&artefact.join("inputs.safetensors"))?;
     let scratch = tempfile::Builder::new()
         .prefix("android-")
@@ -187,10 +187,10 @@ fn run(
 
     let mut adb = Adb {
         program: params.adb.to_path_buf(),
-        serial: asked.serial.clone(),
+        serial: options.serial.clone(),
         deadline,
     };
-    let (properties, chip) = phone(&mut adb, &asked)?;
+    let (properties, chip) = phone(&mut adb, &options)?;
     let (sdk, mut items) = bundle(&libraries)?;
     let binary = Item::content(&prepared.binary)?;
     let (list, tensors) = lay_out(&prepared, &inputs, scratch.path(), "input")?;
@@ -232,7 +232,7 @@ fn run(
     let brought = run.put(&items)?;
     progress("running on the phone");
     for (on_phone, count) in &runs {
-        runner::execute(&adb, &run, on_phone, *count, asked.performance.as_deref())?;
+        runner::execute(&adb, &run, on_phone, *count, options.performance.as_deref())?;
         adb.pull(&format!("{}/{}", run.folder, on_phone.out), scratch.path())
             .context("failed to fetch the outputs")?;
     }
@@ -256,7 +256,7 @@ fn run(
     } = &properties;
     let mut facts = json!({
         "phone": {"serial": adb.serial, "model": model, "soc": soc, "android": release},
-        "options": asked.checked.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
+        "options": options.checked.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
         "qnn_sdk": found::version(&params.sdk),
         "runner": "qnn-net-run, profiling level basic",
         "files": {"needed": items.len(), "brought": brought},
@@ -268,7 +268,7 @@ fn run(
     if let Some(left) = left {
         facts["left_on_phone"] = json!(left);
     }
-    let htp = chip.map_or(asked.htp.as_str(), |chip| chip.htp);
+    let htp = chip.map_or(options.htp.as_str(), |chip| chip.htp);
     Ok(JobOutput::ok(
         facts,
         Some(measured(profile, params.measure, htp, &properties.soc)),
@@ -276,12 +276,12 @@ fn run(
 }
 
 /// Chooses the phone; all later commands go to it.
-fn phone(adb: &mut Adb, asked: &Asked) -> Result<(Properties, Option<&'static Chip>)> {
+fn phone(adb: &mut Adb, options: &PhoneOptions) -> Result<(Properties, Option<&'static Chip>)> {
     let named = adb
         .serial
         .take()
         .or_else(|| variable::text(found::SERIAL).filter(|serial| !serial.is_empty()));
-    let (good, list, said) =
+    let (good, list, stderr) =
         adb.call(&["devices", "-l"])
             .map_err(|error| match error.downcast_ref::<Late>() {
                 Some(_) => error,
@@ -290,14 +290,14 @@ fn phone(adb: &mut Adb, asked: &Asked) -> Result<(Properties, Option<&'static Ch
     if !good {
         return Err(Refusal::unavailable(format!(
             "adb does not list its devices: {}",
-            said.trim()
+            stderr.trim()
         )));
     }
     let phones = found::phones(&list);
     let phone = found::choose(&phones, named.as_deref()).map_err(Refusal::unavailable)?;
     adb.serial = Some(phone.serial.clone());
     let properties = Properties::of(&adb.do_shell(found::PROPERTIES)?);
-    let chip = asked.fits(&properties)?;
+    let chip = options.fits(&properties)?;
     Ok((properties, chip))
 }
 
@@ -368,11 +368,11 @@ fn profile(sdk: &Path, out: &Path, deadline: Instant) -> Result<Profile> {
         .arg("--output")
         .arg(&table);
     viewer.env("LD_LIBRARY_PATH", sdk.join("lib/x86_64-linux-clang"));
-    let (good, text, said) = bounded(&mut viewer, deadline)?;
+    let (good, text, stderr) = bounded(&mut viewer, deadline)?;
     ensure!(
         good,
         "qnn-profile-viewer failed: {}",
-        said.lines().last().unwrap_or_default()
+        stderr.lines().last().unwrap_or_default()
     );
     let table = std::fs::read_to_string(&table).context("qnn-profile-viewer left no table")?;
     Profile::of(&text, &table)
@@ -438,8 +438,8 @@ mod tests {
     use super::*;
     use crate::runtime::JobStatus;
 
-    fn asked(options: Value) -> Result<Asked> {
-        Asked::of(options.as_object().unwrap())
+    fn options_of(options: Value) -> Result<PhoneOptions> {
+        PhoneOptions::of(options.as_object().unwrap())
     }
 
     fn phone(soc: &str) -> Properties {
@@ -448,7 +448,7 @@ mod tests {
 
     #[test]
     fn the_chip_is_named_by_the_options_and_the_phone_must_have_it() {
-        let known = asked(json!({"soc_model": 43, "htp_performance_mode": "burst"})).unwrap();
+        let known = options_of(json!({"soc_model": 43, "htp_performance_mode": "burst"})).unwrap();
         assert_eq!(
             (
                 known.htp.as_str(),
@@ -469,7 +469,7 @@ mod tests {
         );
         assert!(known.fits(&phone("SM1")).is_err());
 
-        let error = |options: Value| asked(options).err().unwrap().to_string();
+        let error = |options: Value| options_of(options).err().unwrap().to_string();
         assert!(
             error(json!({"soc_model": 9998})).contains("state the option `htp_arch`, e.g. `V73`")
         );
@@ -485,7 +485,8 @@ mod tests {
         assert!(
             error(json!({"soc_model": 43, "seriel": "x"})).contains("QNN has no option `seriel`")
         );
-        let own = asked(json!({"soc_model": 9998, "htp_arch": "v90", "soc": "SM9999"})).unwrap();
+        let own =
+            options_of(json!({"soc_model": 9998, "htp_arch": "v90", "soc": "SM9999"})).unwrap();
         assert_eq!(own.htp, "V90");
         assert!(own.fits(&phone("SM9999")).is_ok() && own.fits(&phone("SM9998")).is_err());
     }

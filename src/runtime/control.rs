@@ -53,7 +53,7 @@ pub fn reference<'m>(
             .with_context(|| format!("failed to copy {name} of the model"))?;
     }
     let is_given = artefact.join(REFERENCE).is_file();
-    let told = match tensors::control_inputs(artefact)? {
+    let second = match tensors::control_inputs(artefact)? {
         None if is_given => Err("the model came without a second input".to_owned()),
         other => match start(&manifest) {
             Ok(mut infer) => answered(artefact, out, other, (by, declared), &mut infer)?,
@@ -64,7 +64,7 @@ pub fn reference<'m>(
             Err(error) => return Err(error),
         },
     };
-    match &told {
+    match &second {
         Ok(Found { kept, idle }) => {
             let by = if by.is_tested {
                 format!("{}, which is tested itself", by.name)
@@ -81,7 +81,7 @@ pub fn reference<'m>(
     }
     manifest.write(out)?;
     let facts =
-        json!({"no_control": told.err(), "inputs": manifest.inputs, "outputs": manifest.outputs});
+        json!({"no_control": second.err(), "inputs": manifest.inputs, "outputs": manifest.outputs});
     let Value::Object(mut facts) = facts else {
         unreachable!()
     };
@@ -184,12 +184,12 @@ fn steady(first: &Tensors, second: &Tensors, declared: &Declared) -> anyhow::Res
     } else {
         ("the outputs", "differ")
     };
-    let told = format!(
+    let message = format!(
         "{outputs} {} {differ} between two runs of the reference on the same inputs: {cause}, so no target can be compared with \
          it; export the model in evaluation mode, without the random part, or with inputs that switch it off (a noise scale of 0)",
         names.join(", ")
     );
-    Err(Refusal::because(JobStatus::Indecisive, told))
+    Err(Refusal::because(JobStatus::Indecisive, message))
 }
 
 /// An error where the reference holds NaN.
@@ -208,8 +208,8 @@ fn numbers(reference: &Tensors, is_given: bool) -> anyhow::Result<()> {
             "give inputs that no mask hides as a whole, or say with `expected` what is right",
         )
     };
-    let told = format!("in {whose} {nan}, so no target can be compared with it; {what}");
-    Err(Refusal::because(JobStatus::Indecisive, told))
+    let message = format!("in {whose} {nan}, so no target can be compared with it; {what}");
+    Err(Refusal::because(JobStatus::Indecisive, message))
 }
 
 /// The first output with NaN, and how many there are.
@@ -338,8 +338,8 @@ mod tests {
         );
         let error = error.unwrap_err();
         assert_eq!(Refusal::status_of(&error), JobStatus::Indecisive);
-        let told = "the output `y` differs between two runs of the reference on the same inputs: `Multinomial` draws random";
-        assert!(error.to_string().starts_with(told), "{error}");
+        let expected = "the output `y` differs between two runs of the reference on the same inputs: `Multinomial` draws random";
+        assert!(error.to_string().starts_with(expected), "{error}");
         let nan = named([("y", floats(&[f64::NAN, 1.0]))]);
         let error = numbers(&nan, false).unwrap_err();
         assert_eq!(Refusal::status_of(&error), JobStatus::Indecisive);
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_that_the_model_computes_may_be_others_and_a_refusal_is_told() {
+    fn shapes_that_the_model_computes_may_be_others_and_a_refusal_is_reported() {
         let many = named([
             ("x", floats(&[1.0, 2.0])),
             ("scale", floats(&[1.0])),

@@ -63,9 +63,9 @@ impl Decoded {
     }
 }
 
-/// What the model's manifest asks for.
+/// What the model's manifest says is to be generated.
 #[derive(Debug, Deserialize)]
-struct Asked {
+struct GenerationRequest {
     /// The token ids (row, place) that grow, and their mask.
     input: String,
     mask: Option<String>,
@@ -76,7 +76,7 @@ struct Asked {
     prompts: Vec<usize>,
 }
 
-impl Asked {
+impl GenerationRequest {
     fn of(job: &Job) -> anyhow::Result<Option<Self>> {
         let Some(model) = job
             .inputs
@@ -85,20 +85,20 @@ impl Asked {
         else {
             return Ok(None);
         };
-        let asked = Manifest::read(model)?
+        let value = Manifest::read(model)?
             .rest
             .remove("generation")
             .unwrap_or(Value::Null);
-        serde_json::from_value(asked).context("the model's manifest does not say what to generate")
+        serde_json::from_value(value).context("the model's manifest does not say what to generate")
     }
 }
 
 /// Generates by whole inferences, where the model asks for it, and writes the tokens beside the outputs.
 pub fn run(job: &Job, artefact: &Path, infer: &mut Infer<'_>) -> anyhow::Result<()> {
-    let Some(asked) = Asked::of(job)? else {
+    let Some(request) = GenerationRequest::of(job)? else {
         return Ok(());
     };
-    whole_inferences(job, artefact, &asked, OF_FIXED_LENGTH.to_owned(), infer)
+    whole_inferences(job, artefact, &request, OF_FIXED_LENGTH.to_owned(), infer)
 }
 
 /// [`run`] with the cache of the artefact's decoder if `open` can open that; otherwise it says why not. Times are taken
@@ -110,22 +110,23 @@ pub fn run_with_cache<T: Take>(
     open: impl FnOnce(Decoder) -> anyhow::Result<Result<T, String>>,
     infer: &mut Infer<'_>,
 ) -> anyhow::Result<Option<Decoding>> {
-    let Some(asked) = Asked::of(job)? else {
+    let Some(request) = GenerationRequest::of(job)? else {
         return Ok(None);
     };
     let inputs = tensors::read(&artefact.join(tensors::INPUTS))?;
-    ids(&asked, &inputs)?;
+    ids(&request, &inputs)?;
     let opened = match Decoder::of(artefact, &inputs)? {
         Ok(decoder) => open(decoder)?,
         Err(why) => Err(why),
     };
     let mut decoder = match opened {
         Ok(decoder) => decoder,
-        Err(why) => return whole_inferences(job, artefact, &asked, why, infer).map(|()| None),
+        Err(why) => return whole_inferences(job, artefact, &request, why, infer).map(|()| None),
     };
-    let ids = &inputs[&asked.input];
-    let (made, times) = cached::decode(&mut decoder, ids, &asked.prompts, asked.tokens, measure)
-        .context("right so far, but it fails to generate with a cache")?;
+    let ids = &inputs[&request.input];
+    let (made, times) =
+        cached::decode(&mut decoder, ids, &request.prompts, request.tokens, measure)
+            .context("right so far, but it fails to generate with a cache")?;
     write(
         &job.out,
         made,
@@ -140,12 +141,12 @@ pub fn run_with_cache<T: Take>(
 fn whole_inferences(
     job: &Job,
     artefact: &Path,
-    asked: &Asked,
+    request: &GenerationRequest,
     why: String,
     infer: &mut Infer<'_>,
 ) -> anyhow::Result<()> {
     let inputs = tensors::read(&artefact.join(tensors::INPUTS))?;
-    let made = greedy(asked, inputs, infer).context("right so far, but it fails to generate")?;
+    let made = greedy(request, inputs, infer).context("right so far, but it fails to generate")?;
     write(&job.out, made, &Decoded::without_cache(why))
 }
 
@@ -161,53 +162,64 @@ pub fn write(out: &Path, tokens: Tensor, decoded: &Decoded) -> anyhow::Result<()
         .context("failed to write how the tokens were decoded")
 }
 
-fn ids<'t>(asked: &Asked, inputs: &'t Tensors) -> anyhow::Result<(&'t Tensor, [usize; 2])> {
+fn ids<'t>(
+    request: &GenerationRequest,
+    inputs: &'t Tensors,
+) -> anyhow::Result<(&'t Tensor, [usize; 2])> {
     let ids = inputs
-        .get(&asked.input)
-        .with_context(|| format!("the artefact has no input `{}`", asked.input))?;
+        .get(&request.input)
+        .with_context(|| format!("the artefact has no input `{}`", request.input))?;
     let &[rows, length] = ids.shape() else {
-        anyhow::bail!("`{}` has the shape {:?}", asked.input, ids.shape())
+        anyhow::bail!("`{}` has the shape {:?}", request.input, ids.shape())
     };
-    let fits = |prompt: &usize| *prompt > 0 && prompt + asked.tokens <= length + 1;
+    let fits = |prompt: &usize| *prompt > 0 && prompt + request.tokens <= length + 1;
     ensure!(
-        asked.tokens > 0 && asked.prompts.len() == rows && asked.prompts.iter().all(fits),
+        request.tokens > 0 && request.prompts.len() == rows && request.prompts.iter().all(fits),
         "{} tokens do not fit into `{}` of {:?} after prompts of {:?}",
-        asked.tokens,
-        asked.input,
+        request.tokens,
+        request.input,
         ids.shape(),
-        asked.prompts
+        request.prompts
     );
     Ok((ids, [rows, length]))
 }
 
-fn greedy(asked: &Asked, mut inputs: Tensors, infer: &mut Infer<'_>) -> anyhow::Result<Tensor> {
-    if let Some(mask) = asked.mask.as_ref().and_then(|mask| inputs.get_mut(mask)) {
+fn greedy(
+    request: &GenerationRequest,
+    mut inputs: Tensors,
+    infer: &mut Infer<'_>,
+) -> anyhow::Result<Tensor> {
+    if let Some(mask) = request.mask.as_ref().and_then(|mask| inputs.get_mut(mask)) {
         *mask = Tensor::of(
             mask.element(),
             mask.shape(),
             &vec![1.0; mask.shape().iter().product()],
         )?;
     }
-    let (ids, shape) = ids(asked, &inputs)?;
+    let (ids, shape) = ids(request, &inputs)?;
     let [rows, length] = shape;
     let element = ids.element();
     let mut values = ids.to_f64();
-    let mut found = vec![0.0; rows * asked.tokens];
-    for step in 0..asked.tokens {
+    let mut found = vec![0.0; rows * request.tokens];
+    for step in 0..request.tokens {
         let outputs = infer(&inputs)?;
         let scores = outputs
-            .get(&asked.output)
-            .with_context(|| format!("there is no output `{}`", asked.output))?;
-        let last: Vec<usize> = asked.prompts.iter().map(|known| known - 1 + step).collect();
+            .get(&request.output)
+            .with_context(|| format!("there is no output `{}`", request.output))?;
+        let last: Vec<usize> = request
+            .prompts
+            .iter()
+            .map(|known| known - 1 + step)
+            .collect();
         for (row, token) in likeliest(scores, &shape, &last)?.into_iter().enumerate() {
-            found[row * asked.tokens + step] = token;
-            if step + 1 < asked.tokens {
+            found[row * request.tokens + step] = token;
+            if step + 1 < request.tokens {
                 values[row * length + last[row] + 1] = token;
             }
         }
-        inputs.insert(asked.input.clone(), Tensor::of(element, &shape, &values)?);
+        inputs.insert(request.input.clone(), Tensor::of(element, &shape, &values)?);
     }
-    Tensor::of(Element::Int64, &[rows, asked.tokens], &found)
+    Tensor::of(Element::Int64, &[rows, request.tokens], &found)
 }
 
 /// The first greatest score of each row at its place. Scores may be those of the last places alone.
@@ -254,8 +266,8 @@ fn likeliest(scores: &Tensor, ids: &[usize], places: &[usize]) -> anyhow::Result
 mod tests {
     use super::*;
 
-    fn asked(tokens: usize) -> Asked {
-        Asked {
+    fn request_of(tokens: usize) -> GenerationRequest {
+        GenerationRequest {
             input: "ids".to_owned(),
             mask: Some("mask".to_owned()),
             output: "logits".to_owned(),
@@ -288,7 +300,7 @@ mod tests {
 
     #[test]
     fn each_token_is_seen_by_the_next_step_and_padding_by_none() {
-        let made = greedy(&asked(3), inputs(), &mut sums).unwrap();
+        let made = greedy(&request_of(3), inputs(), &mut sums).unwrap();
         assert_eq!(
             (made.shape(), made.to_f64()),
             (&[2, 3][..], vec![3.0, 6.0, 2.0, 8.0, 6.0, 2.0])
@@ -297,9 +309,9 @@ mod tests {
 
     #[test]
     fn the_whole_length_may_be_generated_and_no_more() {
-        let whole = greedy(&asked(4), inputs(), &mut sums).unwrap();
+        let whole = greedy(&request_of(4), inputs(), &mut sums).unwrap();
         assert_eq!(whole.to_f64(), [1.0, 2.0, 4.0, 8.0, 3.0, 6.0, 2.0, 4.0]);
-        let error = greedy(&asked(5), inputs(), &mut sums)
+        let error = greedy(&request_of(5), inputs(), &mut sums)
             .unwrap_err()
             .to_string();
         assert_eq!(
@@ -322,9 +334,9 @@ mod tests {
                 Tensor::of(Element::Float32, &[2, 3, 10], &scores)?,
             )]))
         };
-        let made = greedy(&asked(3), inputs(), &mut last).unwrap();
+        let made = greedy(&request_of(3), inputs(), &mut last).unwrap();
         assert_eq!(made.to_f64(), [3.0, 6.0, 2.0, 8.0, 6.0, 2.0]);
-        let error = greedy(&asked(4), inputs(), &mut last)
+        let error = greedy(&request_of(4), inputs(), &mut last)
             .unwrap_err()
             .to_string();
         assert_eq!(
@@ -335,11 +347,11 @@ mod tests {
 
     #[test]
     fn rows_have_prompts_of_their_own_lengths() {
-        let asked = Asked {
+        let request = GenerationRequest {
             prompts: vec![2, 1],
-            ..asked(3)
+            ..request_of(3)
         };
-        let made = greedy(&asked, inputs(), &mut sums).unwrap();
+        let made = greedy(&request, inputs(), &mut sums).unwrap();
         assert_eq!(made.to_f64(), [3.0, 6.0, 2.0, 3.0, 6.0, 2.0]);
     }
 
@@ -351,7 +363,7 @@ mod tests {
                 Tensor::of(Element::Float32, &[2, 4, 1], &[f64::NAN; 2 * 4])?,
             )]))
         };
-        let error = greedy(&asked(1), inputs(), &mut nan)
+        let error = greedy(&request_of(1), inputs(), &mut nan)
             .unwrap_err()
             .to_string();
         assert_eq!(error, "a score is NaN at place 3 of row 0");

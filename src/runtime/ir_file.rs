@@ -163,14 +163,14 @@ mod tests {
     }
 
     #[test]
-    fn what_no_tensor_holds_is_told_by_its_name() {
+    fn what_no_tensor_holds_is_listed_by_its_name() {
         let layers = [
             parameter(0, " names='words'", "string"),
             result(1, " output_names='y'", "U4"),
         ];
-        let told = of(&layers.concat(), "").unwrap().inexpressible;
+        let inexpressible = of(&layers.concat(), "").unwrap().inexpressible;
         assert_eq!(
-            told,
+            inexpressible,
             [
                 "its input `words` is a tensor of string",
                 "its output `y` is a tensor of u4"

@@ -141,10 +141,10 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
             .get("precision")
             .is_some_and(|precision| precision == "fp16")
         {
-            let told = format!(
+            let note = format!(
                 "LiteRT {version} widens the fp16 weights, and computed all operators in fp32"
             );
-            facts.insert("cast_to_fp32".to_owned(), told.into());
+            facts.insert("cast_to_fp32".to_owned(), note.into());
         }
     }
     let mut raw = timings.on(SYNC, &params.device, DEVICE);
@@ -379,16 +379,16 @@ mod tests {
     fn a_library_of_another_version_is_not_called() {
         let site = tempfile::tempdir().unwrap();
         let library = site.path().join("ai_edge_litert/libLiteRt.so");
-        let said = || version(&library).map_err(|error| error.to_string());
+        let result = || version(&library).map_err(|error| error.to_string());
         assert!(
-            said()
+            result()
                 .unwrap_err()
                 .ends_with("cannot be used: it is not there")
         );
         std::fs::create_dir(library.parent().unwrap()).unwrap();
         std::fs::write(&library, "").unwrap();
         assert!(
-            said()
+            result()
                 .unwrap_err()
                 .contains("no `ai_edge_litert-….dist-info`")
         );
@@ -398,12 +398,12 @@ mod tests {
         };
         std::fs::create_dir(metadata("2.1.4")).unwrap();
         assert!(
-            said()
+            result()
                 .unwrap_err()
                 .contains("it is version 2.1.4, and orch knows how to call 2.3.0")
         );
         std::fs::rename(metadata("2.1.4"), metadata("2.3.0")).unwrap();
-        assert_eq!(said(), Ok("2.3.0".to_owned()));
+        assert_eq!(result(), Ok("2.3.0".to_owned()));
     }
 
     #[test]
@@ -417,7 +417,7 @@ mod tests {
             let measure = json!({"warmup": 0, "samples": 1, "max_seconds": 1.0});
             json!({"library": "/nowhere/libLiteRt.so", "device": device, "options": options, "measure": measure})
         };
-        for (device, options, said) in [
+        for (device, options, expected) in [
             ("cpu", json!({"threads": 2}), "unknown field `threads`"),
             (
                 "cpu",
@@ -428,7 +428,10 @@ mod tests {
         ] {
             let output = execute(&job(params(device, options)), &|_| ());
             assert_eq!(output.status, JobStatus::Error);
-            assert!(output.reason.as_ref().unwrap().contains(said), "{output:?}");
+            assert!(
+                output.reason.as_ref().unwrap().contains(expected),
+                "{output:?}"
+            );
         }
     }
 }

@@ -29,7 +29,7 @@ pub struct MeasureParams {
 
 /// The `measure` of a job's parameters as serde writes and reads it: `none` if the run is not to be timed.
 pub mod wanted {
-    pub use super::asked as deserialize;
+    pub use super::deserialize_measure as deserialize;
     use super::{MeasureParams, Serialize};
 
     pub fn serialize<S: serde::Serializer>(
@@ -44,7 +44,9 @@ pub mod wanted {
 }
 
 /// Reads the `measure` of a job's params. `none`: the run is not to be timed.
-pub fn asked<'de, D: Deserializer<'de>>(given: D) -> Result<Option<MeasureParams>, D::Error> {
+pub fn deserialize_measure<'de, D: Deserializer<'de>>(
+    given: D,
+) -> Result<Option<MeasureParams>, D::Error> {
     let value = Value::deserialize(given)?;
     if value == "none" {
         Ok(None)
@@ -210,12 +212,12 @@ fn sample<O>(
         let share =
             |all: u32| (u64::from(all) * u64::from(moment)).div_ceil(MOMENTS.into()) as usize;
         let begin = Instant::now();
-        let is_asked = |count: usize| {
+        let is_wanted = |count: usize| {
             count < share(params.samples)
                 || (count < share(ENOUGH) && begin.elapsed() < SAMPLED / MOMENTS)
         };
         let is_in_time = || spent + begin.elapsed() < most / MOMENTS * moment;
-        while taken.wall.is_empty() || (is_asked(taken.wall.len()) && is_in_time()) {
+        while taken.wall.is_empty() || (is_wanted(taken.wall.len()) && is_in_time()) {
             let (ms, cpu_ms) = timed(infer)?;
             taken.wall.push(ms);
             taken.cpu.extend(cpu_ms);
@@ -453,14 +455,14 @@ mod tests {
         let (count, first, timings) = run(None, || Ok(0), infer).unwrap();
         assert_eq!((count, first, &timings.times), (1, 1, &None));
         let raw = serde_json::to_value(timings.on("call", "cpu", "cpu")).unwrap();
-        let told: Vec<_> = raw
+        let fields: Vec<_> = raw
             .as_object()
             .unwrap()
             .keys()
             .map(String::as_str)
             .collect();
         assert_eq!(
-            told,
+            fields,
             [
                 "peak_rss_bytes",
                 "requested_device",
@@ -478,7 +480,7 @@ mod tests {
 
     #[test]
     fn params_are_strict() {
-        let read = |text: &str| asked(&mut serde_json::Deserializer::from_str(text));
+        let read = |text: &str| deserialize_measure(&mut serde_json::Deserializer::from_str(text));
         assert_eq!(
             read(r#"{"warmup": 1, "samples": 2, "max_seconds": 3.0}"#)
                 .unwrap()

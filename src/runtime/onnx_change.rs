@@ -51,14 +51,14 @@ pub fn closed(path: &Path, inputs: &Tensors) -> anyhow::Result<Closed> {
         let Some(tensor) = inputs.get(&name) else {
             continue;
         };
-        let Some(told) = input
+        let Some(kind) = input
             .r#type
             .as_mut()
-            .and_then(|told| told.tensor_type.as_mut())
+            .and_then(|kind| kind.tensor_type.as_mut())
         else {
             continue;
         };
-        changed |= told.shape.is_none();
+        changed |= kind.shape.is_none();
         let unknown = || {
             tensor
                 .shape()
@@ -66,7 +66,7 @@ pub fn closed(path: &Path, inputs: &Tensors) -> anyhow::Result<Closed> {
                 .map(|_| Dimension::default())
                 .collect()
         };
-        let shape = told
+        let shape = kind
             .shape
             .get_or_insert_with(|| TensorShape { dim: unknown() });
         for (dim, size) in shape.dim.iter_mut().zip(tensor.shape()) {
@@ -118,7 +118,7 @@ fn forget(value: &mut ValueInfoProto) {
     let shape = value
         .r#type
         .as_mut()
-        .and_then(|told| told.tensor_type.as_mut()?.shape.as_mut());
+        .and_then(|kind| kind.tensor_type.as_mut()?.shape.as_mut());
     for dim in shape.into_iter().flat_map(|shape| &mut shape.dim) {
         if matches!(open(dim), Open::Unknown) {
             *dim = Dimension::default();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     fn shapes(bytes: &[u8]) -> Vec<Vec<String>> {
-        let told = |dim: &Dimension| {
+        let written = |dim: &Dimension| {
             dim.dim_value
                 .map_or_else(|| dim.dim_param().to_owned(), |size| size.to_string())
         };
@@ -209,7 +209,7 @@ mod tests {
                 .shape
                 .iter()
                 .flat_map(|shape| &shape.dim)
-                .map(told)
+                .map(written)
                 .collect()
         };
         graph.input.iter().chain(&graph.output).map(shape).collect()
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_are_those_that_are_asked_for_and_a_given_initializer_is_an_input() {
+    fn outputs_are_those_that_are_requested_and_a_given_initializer_is_an_input() {
         let graph = GraphProto {
             initializer: vec![TensorProto::of("w", 1, &[], vec![])],
             input: vec![value("x", None), value("w", None)],

@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_tensor_holds_is_told_by_its_name() {
+    fn what_no_tensor_holds_is_listed_by_its_name() {
         let value = |name, number| ValueInfoProto::of(name, number, None);
         let sequence = TypeProto {
             sequence_type: Some(vec![]),

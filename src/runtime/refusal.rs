@@ -85,12 +85,12 @@ mod tests {
     }
 
     #[test]
-    fn an_adapter_without_half_precision_is_told_from_a_broken_model() {
-        let said = "shader_helper.cc:416 GenerateSourceCode Program Gather requires f16 but the device does not support it.";
-        let reason = without_f16(said).unwrap();
+    fn an_adapter_without_half_precision_is_distinguished_from_a_broken_model() {
+        let message = "shader_helper.cc:416 GenerateSourceCode Program Gather requires f16 but the device does not support it.";
+        let reason = without_f16(message).unwrap();
         assert!(
             reason.starts_with("the WebGPU adapter does not compute in fp16")
-                && reason.ends_with(said),
+                && reason.ends_with(message),
             "{reason}"
         );
         assert_eq!(without_f16("Program Gather failed to compile"), None);

@@ -41,7 +41,7 @@ fn ended(served: Result<()>) -> ExitCode {
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // If even the log is closed, nobody can be told.
+            // If even the log is closed, the error cannot be reported.
             let _ = writeln!(io::stderr(), "error: {error:#}");
             ExitCode::from(BROKEN_PROTOCOL)
         }
@@ -127,7 +127,7 @@ fn perform(
         catch_unwind(AssertUnwindSafe(|| execute(&job, &progress))).unwrap_or_else(|panic| {
             JobOutput::failed(
                 JobStatus::Error,
-                format!("worker panicked: {}", said(&*panic)),
+                format!("worker panicked: {}", panic_message(&*panic)),
             )
         });
     send(channel, &Reply::Result { id: job.id, output })
@@ -148,7 +148,7 @@ fn send(mut channel: &File, reply: &Reply) -> Result<()> {
 }
 
 /// The message of a panic, if it has one.
-pub fn said(panic: &(dyn Any + Send)) -> &str {
+pub fn panic_message(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()
         .copied()

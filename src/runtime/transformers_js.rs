@@ -31,7 +31,7 @@ pub const ORT_FILES: [&str; 3] = [
 
 const PAGE: &str = include_str!("transformers_js/page.mjs");
 /// Transformers.js imports by bare names what a bundler would put in their place. Both are one bundle here, because tensors
-/// are told by their class.
+/// are recognised by their class.
 const IMPORTS: &[(&str, &str)] = &[
     ("onnxruntime-web/webgpu", "ort/ort.webgpu.min.mjs"),
     ("onnxruntime-common", "ort/ort.webgpu.min.mjs"),
@@ -179,8 +179,8 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_what_was_asked_for_and_the_cpu_is_no_fallback() {
-        for (backend, asked, device, provider) in [
+    fn a_device_is_what_was_requested_and_the_cpu_is_no_fallback() {
+        for (backend, requested, device, provider) in [
             (
                 "webgpu-browser",
                 "webgpu",
@@ -190,7 +190,7 @@ mod tests {
             ("webnn", "cpu", "webnn-cpu", "WebNNExecutionProvider"),
             ("cpu", "wasm", "wasm", "CPUExecutionProvider"),
         ] {
-            let options = super::options(&params(backend, asked, json!({}))).unwrap();
+            let options = super::options(&params(backend, requested, json!({}))).unwrap();
             assert_eq!(
                 (options.device(), options.provider_name()),
                 (device, provider)

@@ -10,7 +10,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::base::Bug;
-use crate::runtime::serve::said;
+use crate::runtime::serve::panic_message;
 use crate::store::DiskStore;
 use crate::worker::Cancel;
 
@@ -112,7 +112,7 @@ fn watched<T>(work: impl FnOnce() -> T) -> (Result<T, String>, Option<Place>) {
     let result = catch_unwind(AssertUnwindSafe(work));
     IS_WATCHED.set(outer);
     (
-        result.map_err(|panic| said(&*panic).to_owned()),
+        result.map_err(|panic| panic_message(&*panic).to_owned()),
         PANICKED.take(),
     )
 }

@@ -30,7 +30,7 @@ pub(super) struct Late;
 pub(super) struct Gone(pub(super) String);
 
 /// What a command in the phone's shell printed, and how it ended.
-pub(super) struct Said {
+pub(super) struct ShellOutput {
     pub(super) code: i32,
     pub(super) text: String,
 }
@@ -44,7 +44,7 @@ pub(super) struct Adb {
 }
 
 impl Adb {
-    pub(super) fn shell(&self, script: &str) -> Result<Said> {
+    pub(super) fn shell(&self, script: &str) -> Result<ShellOutput> {
         let (_, stdout, stderr) = self.call(&[
             "shell",
             &format!("({script}); ended=$?; echo; echo {ENDED}$ended"),
@@ -58,7 +58,7 @@ impl Adb {
                 .unwrap_or("adb's shell ended without a word");
             return Err(Gone(last.to_owned()).into());
         };
-        Ok(Said {
+        Ok(ShellOutput {
             code,
             text: text.trim_end().replace('\r', ""),
         })
@@ -66,7 +66,7 @@ impl Adb {
 
     /// [`Adb::shell`] for what must end well.
     pub(super) fn do_shell(&self, script: &str) -> Result<String> {
-        let Said { code, text } = self.shell(script)?;
+        let ShellOutput { code, text } = self.shell(script)?;
         if code != 0 {
             bail!(
                 "`{script}` ended with {code} on the phone: {}",
@@ -130,12 +130,12 @@ pub(super) fn bounded(command: &mut Command, deadline: Instant) -> Result<(bool,
     let ended = process::run_within(command, left, false);
     let ended =
         ended.with_context(|| format!("failed to run `{}`", command.get_program().display()))?;
-    let Some(said) = ended else {
+    let Some(output) = ended else {
         return Err(Late.into());
     };
     let [stdout, stderr] =
-        [said.stdout, said.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     // The log is for people; a closed one changes nothing.
     let _ = writeln!(std::io::stderr(), "$ {command:?}\n{stdout}{stderr}");
-    Ok((said.status.success(), stdout, stderr))
+    Ok((output.status.success(), stdout, stderr))
 }

@@ -95,11 +95,11 @@ pub(super) fn read(artefact: &Path, manifest: &Manifest) -> Result<Prepared> {
 fn described(value: &ValueInfoProto) -> Result<Described> {
     let name = value.name().to_owned();
     let tensor = value.tensor();
-    let told = tensor
+    let number = tensor
         .and_then(|tensor| tensor.elem_type)
         .unwrap_or_default();
-    let element = Element::of_onnx(told)
-        .with_context(|| format!("output `{name}` has ONNX's element type {told}"))?;
+    let element = Element::of_onnx(number)
+        .with_context(|| format!("output `{name}` has ONNX's element type {number}"))?;
     let dims = tensor
         .and_then(|tensor| tensor.shape.as_ref())
         .map(|shape| &shape.dim);

@@ -134,10 +134,10 @@ impl<'a> Run<'a> {
     fn missing<'i>(&self, items: &'i [Item]) -> Result<Vec<&'i Item>> {
         let paths: Vec<_> = items.iter().map(|item| quoted(&item.to)).collect();
         // Its code is that of the last file; what matters is which lines come.
-        let said = self
+        let listing = self
             .adb
             .shell(&format!("sha256sum {} 2>/dev/null", paths.join(" ")))?;
-        let lines = said
+        let lines = listing
             .text
             .lines()
             .filter_map(|line| line.split_once(char::is_whitespace));

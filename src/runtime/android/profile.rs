@@ -54,17 +54,17 @@ impl Profile {
 
     /// Checks that there are as many inferences as were requested, each on the accelerator for some time: QNN's CPU and
     /// GPU backends have no such figure.
-    pub(super) fn check(&self, asked: usize) -> Result<()> {
+    pub(super) fn check(&self, expected: usize) -> Result<()> {
         let runs = self.runs_ms.len();
         let on_it = self.accelerator_ms.len();
         ensure!(
-            runs == asked,
-            "{asked} inferences were asked for, and the profile tells of {runs}"
+            runs == expected,
+            "{expected} inferences were asked for, and the profile tells of {runs}"
         );
         let count = self.accelerator_ms.iter().filter(|ms| **ms > 0.0).count();
         ensure!(
-            on_it == asked && count == asked,
-            "the profile shows time on the accelerator for {count} of {asked} inferences: the rest ran elsewhere"
+            on_it == expected && count == expected,
+            "the profile shows time on the accelerator for {count} of {expected} inferences: the rest ran elsewhere"
         );
         Ok(())
     }

@@ -67,9 +67,9 @@ pub(super) fn execute(
         script.push_str(&format!(" {name} {}", quoted(value)));
     }
     script.push_str(" --use_native_input_files --use_native_output_files 2>&1");
-    let said = adb.shell(&script)?;
-    let last = last_line(&said.text).unwrap_or("it said nothing");
-    match said.code {
+    let output = adb.shell(&script)?;
+    let last = last_line(&output.text).unwrap_or("it said nothing");
+    match output.code {
         0 => Ok(()),
         137 if adb.deadline.saturating_duration_since(Instant::now()) < Duration::from_secs(3) => {
             Err(Late.into())

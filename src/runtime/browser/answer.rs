@@ -252,7 +252,7 @@ mod tests {
             all.actual_device,
             "webgpu-browser:google swiftshader (software)"
         );
-        for (placement, adapter, told) in [
+        for (placement, adapter, expected) in [
             (
                 json!({"WebGpuExecutionProvider": 9, "CPUExecutionProvider": 1}),
                 swiftshader(),
@@ -266,7 +266,7 @@ mod tests {
             ),
         ] {
             let error = judged(placement, adapter).unwrap_err().to_string();
-            assert!(error.contains(told), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
         let none = Answer {
             placed_all: true,

@@ -31,17 +31,17 @@ const partitions = {};
 const lacking = new Map();
 let why = null;
 let listed = null;
-/// It said where the nodes are, so that nothing after this means that there are none.
+/// ONNX Runtime logged where the nodes are, so that no lines after this mean that there are none.
 let placed_all = false;
 
 /// Before the line that a node is not taken, WebNN's provider says what is wrong with a tensor of it.
 function reasonIn(line) {
-  const said = /\[V:onnxruntime:[^\]]*\b(?:helper|\w+_op_builder)\.cc:\d+ \w+\] (.*)/.exec(line)?.[1].trim();
-  if (!said) return null;
-  const dynamic = /^Dynamic shape is not supported\b.*: (.*)$/.exec(said);
+  const reason = /\[V:onnxruntime:[^\]]*\b(?:helper|\w+_op_builder)\.cc:\d+ \w+\] (.*)/.exec(line)?.[1].trim();
+  if (!reason) return null;
+  const dynamic = /^Dynamic shape is not supported\b.*: (.*)$/.exec(reason);
   if (dynamic) return `\`${dynamic[1]}\` has a dynamic shape`;
-  const zero = /^The shape of \[(.*)\] has 0 dimension/.exec(said);
-  return zero ? `the shape of \`${zero[1]}\` has a zero` : said;
+  const zero = /^The shape of \[(.*)\] has 0 dimension/.exec(reason);
+  return zero ? `the shape of \`${zero[1]}\` has a zero` : reason;
 }
 
 function heard(line) {
@@ -61,10 +61,10 @@ function heard(line) {
   if (missing) {
     lacking.set(`${missing[1]} \`${missing[2].trim()}\``, null);
   }
-  // A part that it took already is a node by now, of which it is asked again.
-  const asked = /Operator type: \[WEBNN_/.test(line) ? null : /Operator type: \[(\w+)\] index: \[\d+\] name: \[(.*)\] supported: \[([01])\]/.exec(line);
-  if (asked) {
-    if (asked[3] === "0") lacking.set(`${asked[1]} \`${asked[2]}\``, why);
+  // A part that it took already is a node by now, about which ONNX Runtime calls the provider again.
+  const query = /Operator type: \[WEBNN_/.test(line) ? null : /Operator type: \[(\w+)\] index: \[\d+\] name: \[(.*)\] supported: \[([01])\]/.exec(line);
+  if (query) {
+    if (query[3] === "0") lacking.set(`${query[1]} \`${query[2]}\``, why);
     why = null;
   } else {
     why ??= reasonIn(line);
@@ -137,7 +137,7 @@ export async function send(outputs) {
 
 // --- The device ---
 
-/// A device that is lost answers nothing any more, and nobody who waits for it is told.
+/// A device that is lost answers nothing any more, and no promise that waits for it is settled.
 function watch(lost, what) {
   lost.then((info) => {
     if (info?.reason !== "destroyed") fail(new Refusal("crash", `${what} was lost while the page worked: ${message(info)}`));
@@ -153,8 +153,8 @@ export async function webgpu() {
     throw new Refusal("unavailable", "WebGPU gives no adapter here");
   }
   const request = GPUAdapter.prototype.requestDevice;
-  GPUAdapter.prototype.requestDevice = async function (...asked) {
-    const device = await request.apply(this, asked);
+  GPUAdapter.prototype.requestDevice = async function (...args) {
+    const device = await request.apply(this, args);
     watch(device.lost, "the WebGPU device");
     return device;
   };
@@ -175,7 +175,7 @@ export async function webnn() {
   }
 }
 
-/// What executed: asked of the very device that ONNX Runtime used.
+/// What executed, as read from the very device that ONNX Runtime used.
 export async function used(ort) {
   if (params.provider !== "webgpu") {
     return {};
@@ -215,7 +215,7 @@ export async function refusedInSilence(patience_ms) {
 
 // --- The run ---
 
-/// As many inferences as are asked for, in milliseconds each, with `atLeast` of them however long they take.
+/// As many inferences as are requested, in milliseconds each, with `atLeast` of them however long they take.
 export async function repeat(infer, count, atLeast) {
   const until = performance.now() + params.measure.max_seconds * 1e3;
   const taken = [];
@@ -239,9 +239,9 @@ function left() {
   }
   const lacks = groups.get(null);
   groups.delete(null);
-  const told = [...groups].map(([reason, nodes]) => `${some(nodes, 3)} (${reason})`);
+  const refused = [...groups].map(([reason, nodes]) => `${some(nodes, 3)} (${reason})`);
   const parts = [];
-  if (told.length > 0) parts.push(`does not take ${some(told, 3)}`);
+  if (refused.length > 0) parts.push(`does not take ${some(refused, 3)}`);
   if (lacks) parts.push(`has no kernel for ${some(lacks, 8)}`);
   if (lacking.values().next().value === null) parts.reverse();
   return `${params.provider_name} ${parts.join("; it ")}`;

@@ -151,7 +151,7 @@ mod tests {
                 .adapter,
             Adapter::Hardware
         );
-        for (backend, device, options, told) in [
+        for (backend, device, options, expected) in [
             (
                 "webgpu-browser",
                 "webgpu",
@@ -173,8 +173,11 @@ mod tests {
             ("webnn", "tpu", json!({}), "known: cpu, gpu, npu"),
         ] {
             assert!(
-                of(backend, device, options).err().unwrap().contains(told),
-                "{told}"
+                of(backend, device, options)
+                    .err()
+                    .unwrap()
+                    .contains(expected),
+                "{expected}"
             );
         }
     }

@@ -100,7 +100,7 @@ mod tests {
             .axes_hold(&given, &tensors([("y", &[1, 6])]))
             .unwrap_err()
             .to_string();
-        let told = "the declared axis `batch` of the output `y` (axis 0) is 3 by the input `x`, and 1 came; ";
-        assert!(error.starts_with(told), "{error}");
+        let expected = "the declared axis `batch` of the output `y` (axis 0) is 3 by the input `x`, and 1 came; ";
+        assert!(error.starts_with(expected), "{error}");
     }
 }

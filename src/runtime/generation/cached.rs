@@ -60,9 +60,9 @@ pub enum Source {
     Constant(usize),
 }
 
-/// What the artefact's manifest says.
+/// The `decoder` field of the artefact's manifest.
 #[derive(Deserialize)]
-struct Told {
+struct DecoderField {
     folder: Option<String>,
     why_not: Option<String>,
 }
@@ -83,14 +83,14 @@ struct Constant {
 impl Decoder {
     /// An artefact's decoder, or why it has none. `inputs` are the artefact's.
     pub(super) fn of(artefact: &Path, inputs: &Tensors) -> anyhow::Result<Result<Self, String>> {
-        let told = Manifest::read(artefact)?.rest.remove("decoder");
-        let Some(told) = told else {
+        let field = Manifest::read(artefact)?.rest.remove("decoder");
+        let Some(field) = field else {
             return Ok(Err(OF_FIXED_LENGTH.to_owned()));
         };
-        let told: Told = serde_json::from_value(told)
+        let field: DecoderField = serde_json::from_value(field)
             .context("the artefact's manifest does not say what its decoder is")?;
-        let Some(folder) = told.folder else {
-            return Ok(Err(told
+        let Some(folder) = field.folder else {
+            return Ok(Err(field
                 .why_not
                 .context("the artefact has no decoder, and does not say why")?));
         };
@@ -248,10 +248,10 @@ pub(super) fn decode(
         next_token_ms: Vec::new(),
     };
     let begin = Instant::now();
-    let is_asked = |count: usize| {
+    let is_wanted = |count: usize| {
         count < params.samples as usize && begin.elapsed().as_secs_f64() < params.max_seconds
     };
-    while times.first_token_ms.is_empty() || is_asked(times.first_token_ms.len()) {
+    while times.first_token_ms.is_empty() || is_wanted(times.first_token_ms.len()) {
         let (_, taken) = text(decoder, &prompt, steps)?;
         times.first_token_ms.extend(taken.first());
         times
@@ -398,8 +398,8 @@ mod tests {
     #[test]
     fn an_artefact_without_a_decoder_says_why() {
         let folder = tempfile::tempdir().unwrap();
-        let with = |told: &str| {
-            let text = format!(r#"{{"inputs":[],"outputs":[]{told}}}"#);
+        let with = |field: &str| {
+            let text = format!(r#"{{"inputs":[],"outputs":[]{field}}}"#);
             std::fs::write(folder.path().join("manifest.json"), text).unwrap();
             Decoder::of(folder.path(), &Tensors::new())
                 .map(|found| found.unwrap_err())

@@ -63,10 +63,10 @@ fn loops_give_what_the_table_says() {
         .run(&named(&case["values"]), doubled);
         match case.get("fails") {
             Some(why) => {
-                let told = format!("{:#}", made.unwrap_err());
+                let message = format!("{:#}", made.unwrap_err());
                 assert!(
-                    told.contains(why.as_str().unwrap()),
-                    "{}: {told}",
+                    message.contains(why.as_str().unwrap()),
+                    "{}: {message}",
                     case["name"]
                 );
             }

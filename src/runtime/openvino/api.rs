@@ -273,7 +273,7 @@ impl Blob {
                 // The C API has no shape without sizes: it refuses to make one, and says no more than that.
                 Err(failure)
                     if failure.status == Status::INVALID_C_PARAM && self.holds_one()? => {}
-                told => told?,
+                result => result?,
             }
             let rank = usize::try_from(shape.rank)?;
             let dims = if rank == 0 {

@@ -115,30 +115,33 @@ pub(super) fn is_auto(device: &str) -> bool {
     device == "AUTO" || device.starts_with("AUTO:")
 }
 
-/// What AUTO is told besides: left to itself it infers on the CPU until another device has compiled the model, and the
+/// Further properties that AUTO gets: left to itself it infers on the CPU until another device has compiled the model, and the
 /// first figures would be of the one and the last of the other.
 pub(super) const AUTO: &[(&str, &str)] = &[
     ("ENABLE_STARTUP_FALLBACK", "NO"),
     ("ENABLE_RUNTIME_FALLBACK", "NO"),
 ];
 
-/// Refuses what OpenVINO took without an error and did not do; a property that the device cannot tell is let pass.
-pub(super) fn check_in_force(asked: &[(String, String)], found: &Map<String, Value>) -> Result<()> {
-    for (name, asked) in asked.iter().filter(|(name, _)| name != THREADS) {
+/// Refuses what OpenVINO took without an error and did not do; a property that the device cannot report is let pass.
+pub(super) fn check_in_force(
+    requested: &[(String, String)],
+    found: &Map<String, Value>,
+) -> Result<()> {
+    for (name, requested) in requested.iter().filter(|(name, _)| name != THREADS) {
         let Some(found) = found.get(name).and_then(Value::as_str) else {
             continue;
         };
         ensure!(
-            found.eq_ignore_ascii_case(asked),
-            "{name} was asked to be {asked}, and OpenVINO compiled with {found}"
+            found.eq_ignore_ascii_case(requested),
+            "{name} was asked to be {requested}, and OpenVINO compiled with {found}"
         );
     }
     Ok(())
 }
 
 /// `GPU` is OpenVINO's short name of `GPU.0`; nothing else counts as the same device.
-pub(super) fn is_placed(devices: &[String], asked: &str) -> bool {
-    matches!(devices, [device] if device == asked || device.strip_suffix(".0") == Some(asked))
+pub(super) fn is_placed(devices: &[String], requested: &str) -> bool {
+    matches!(devices, [device] if device == requested || device.strip_suffix(".0") == Some(requested))
 }
 
 /// The status that OpenVINO's message names, where it names one.
@@ -163,7 +166,7 @@ fn status_in(message: &str) -> Option<JobStatus> {
     {
         return Some(JobStatus::Oom);
     }
-    // The plugins' and frontends' sentences about operators; "not supported" alone is also said of properties.
+    // The plugins' and frontends' sentences about operators; "not supported" alone also occurs in messages about properties.
     let operator = says(&[
         "unsupported operation",
         "unsupported op",
@@ -197,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_precision_is_always_set_and_the_rest_as_asked() {
+    fn the_precision_is_always_set_and_the_rest_as_requested() {
         assert_eq!(
             of(json!({}), None).unwrap(),
             [pair("INFERENCE_PRECISION_HINT", "f32")]
@@ -241,12 +244,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_is_in_force_or_an_error() {
-        let asked = of(json!({"num_streams": 9}), Some(3)).unwrap();
+    fn what_was_requested_is_in_force_or_an_error() {
+        let requested = of(json!({"num_streams": 9}), Some(3)).unwrap();
         let found =
             |streams: &str| json!({"NUM_STREAMS": streams, "INFERENCE_PRECISION_HINT": "f32"});
-        check_in_force(&asked, found("9").as_object().unwrap()).unwrap();
-        let error = check_in_force(&asked, found("2").as_object().unwrap())
+        check_in_force(&requested, found("9").as_object().unwrap()).unwrap();
+        let error = check_in_force(&requested, found("2").as_object().unwrap())
             .unwrap_err()
             .to_string();
         assert_eq!(
@@ -254,15 +257,15 @@ mod tests {
             "NUM_STREAMS was asked to be 9, and OpenVINO compiled with 2"
         );
         let bf16 = json!({"INFERENCE_PRECISION_HINT": "bf16"});
-        assert!(check_in_force(&asked, bf16.as_object().unwrap()).is_err());
+        assert!(check_in_force(&requested, bf16.as_object().unwrap()).is_err());
     }
 
     #[test]
-    fn only_the_asked_device_counts_as_placed() {
-        let on = |devices: &[&str], asked| {
+    fn only_the_requested_device_counts_as_placed() {
+        let on = |devices: &[&str], requested| {
             is_placed(
                 &devices.iter().map(|d| (*d).to_owned()).collect::<Vec<_>>(),
-                asked,
+                requested,
             )
         };
         assert!(on(&["CPU"], "CPU") && on(&["GPU.0"], "GPU") && on(&["GPU.1"], "GPU.1"));

@@ -39,7 +39,7 @@ fn check(compiled: &Compiled, manifest: &Manifest, inputs: &Tensors) -> Result<(
         );
     }
     let ports: Vec<_> = compiled.outputs()?.iter().map(|port| port.name()).collect();
-    // Of a ready file's outputs some may be compared; then each is told by its name.
+    // Of a ready file's outputs some may be compared; then its name identifies each.
     let is_part = manifest
         .outputs
         .iter()

@@ -67,7 +67,7 @@ impl Bench {
 
 #[test]
 #[ignore = "needs OpenVINO: ORCH_TEST_OPENVINO names libopenvino_c"]
-fn a_model_runs_where_and_how_it_was_asked() {
+fn a_model_runs_where_and_how_it_was_requested() {
     let bench = Bench::new();
     let output = bench.run(json!({"threads": 1}));
     assert_eq!(output.status, JobStatus::Ok, "{:?}", output.reason);
@@ -83,7 +83,7 @@ fn a_model_runs_where_and_how_it_was_asked() {
 
 #[test]
 #[ignore = "needs OpenVINO: ORCH_TEST_OPENVINO names libopenvino_c"]
-fn what_cannot_be_done_as_asked_is_not_done() {
+fn what_cannot_be_done_as_requested_is_not_done() {
     let bench = Bench::new();
     let refused = |own: Value| {
         let output = bench.run(own);

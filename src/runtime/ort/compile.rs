@@ -220,11 +220,11 @@ fn whole(options: &mut Vec<(String, String)>) {
 
 /// The SDK that prepared the model, by the model's own word: `v2:6:2.51.0:…`.
 fn sdk(session: &Session) -> Option<String> {
-    let told = session
+    let information = session
         .metadata()
         .ok()?
         .custom("ep_compatibility_info.QNNExecutionProvider")?;
-    told.split(':').nth(2).map(str::to_owned)
+    information.split(':').nth(2).map(str::to_owned)
 }
 
 /// Puts beside the compiled model what a run of it needs.

@@ -1,7 +1,7 @@
 //! Providers that come with a build of ONNX Runtime of their own: CUDA and TensorRT, MIGraphX and ROCm, CoreML.
 //!
 //! None falls back: a session gets the one provider, and the nodes that it leaves are an error (`place.rs`). One process
-//! has one device (`device/lease.rs`, `device/shown.rs`), so each provider is told number 0 of what it is shown.
+//! has one device (`device/lease.rs`, `device/shown.rs`), so each provider is passed number 0 of what it is shown.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -96,8 +96,8 @@ const COREML_UNITS: &[(&str, &str)] = &[
 
 /// A CUDA device, or TensorRT on one.
 pub(super) fn cuda(params: &Params) -> Result<Place> {
-    let asked = params.device.as_deref().unwrap_or("cuda");
-    let tensorrt = asked.split(':').next() == Some("tensorrt");
+    let device = params.device.as_deref().unwrap_or("cuda");
+    let tensorrt = device.split(':').next() == Some("tensorrt");
     let (provider, table) = if tensorrt {
         (TENSORRT, &TENSORRT_TABLE)
     } else {
@@ -118,7 +118,7 @@ pub(super) fn cuda(params: &Params) -> Result<Place> {
     };
     let place = Place {
         options,
-        ..on_lease(params, provider, asked)?
+        ..on_lease(params, provider, device)?
     };
     Ok(place
         .with_fact("cuda_libraries", json!(loaded))
@@ -129,11 +129,11 @@ pub(super) fn cuda(params: &Params) -> Result<Place> {
 /// cuDNN and TensorRT ask this variable before their programs.
 pub(super) fn settle_tf32(params: &Params) -> Result<()> {
     const OVERRIDE: &str = "NVIDIA_TF32_OVERRIDE";
-    let asked = params
+    let options = params
         .options
         .iter()
         .map(|(name, value)| (name.clone(), value.to_string().replace('"', "")));
-    if !allows_tf32(&asked.collect::<Vec<_>>()) {
+    if !allows_tf32(&options.collect::<Vec<_>>()) {
         // SAFETY: the worker has read its job, and no other thread of it runs yet.
         unsafe { std::env::set_var(OVERRIDE, "0") };
     } else if variable::text(OVERRIDE).is_some_and(|value| value == "0") {
@@ -171,11 +171,11 @@ pub(super) fn coreml(params: &Params) -> Result<Place> {
     if !cfg!(target_os = "macos") {
         return Err(Refusal::unavailable("CoreML needs macOS"));
     }
-    let asked = params.device.as_deref().unwrap_or("all");
-    let asked = asked.strip_prefix("coreml:").unwrap_or(asked);
-    let Some((_, units)) = COREML_UNITS.iter().find(|(name, _)| *name == asked) else {
-        let hint = crate::base::suggest::hint(asked, COREML_UNITS.iter().map(|(name, _)| *name));
-        bail!("CoreML has no device `{asked}`; {hint}");
+    let device = params.device.as_deref().unwrap_or("all");
+    let device = device.strip_prefix("coreml:").unwrap_or(device);
+    let Some((_, units)) = COREML_UNITS.iter().find(|(name, _)| *name == device) else {
+        let hint = crate::base::suggest::hint(device, COREML_UNITS.iter().map(|(name, _)| *name));
+        bail!("CoreML has no device `{device}`; {hint}");
     };
     let mut options = COREML_TABLE
         .checked(&params.options)
@@ -184,21 +184,21 @@ pub(super) fn coreml(params: &Params) -> Result<Place> {
     // Not `gpu`: which of the units it used CoreML does not tell.
     Ok(Place {
         options,
-        ..Place::new(COREML, asked, format!("coreml:{units}"))
+        ..Place::new(COREML, device, format!("coreml:{units}"))
     })
 }
 
 /// The leased device, by its own name.
-fn on_lease(params: &Params, provider: &'static str, asked: &str) -> Result<Place> {
+fn on_lease(params: &Params, provider: &'static str, device: &str) -> Result<Place> {
     let Some(lease) = &params.lease else {
         return Err(Refusal::unavailable(format!(
-            "no device `{asked}` was found for this process"
+            "no device `{device}` was found for this process"
         )));
     };
     lease.check().map_err(anyhow::Error::msg)?;
     let place = Place {
         lease: Some(lease.clone()),
-        ..Place::new(provider, asked, lease.id.clone())
+        ..Place::new(provider, device, lease.id.clone())
     };
     Ok(place.with_fact(
         "device",
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_told_from_what_failed() {
+    fn what_is_not_there_is_distinguished_from_what_failed() {
         for absent in [
             "libcudart.so.13: cannot open shared object file: No such file or directory",
             "CUDA failure 100: no CUDA-capable device is detected",

@@ -166,22 +166,22 @@ pub(super) fn listening(
 /// An error of the crate in its own words, without the builder that some of them carry; a model that ONNX Runtime has no
 /// code for is refused, whatever was being done with it.
 pub(super) fn plain<R>(error: ort::Error<R>) -> anyhow::Error {
-    told(
+    refusal_or_error(
         error.code() == ort::ErrorCode::NotImplemented,
         error.message(),
     )
 }
 
-pub(super) fn told(not_implemented: bool, reason: &str) -> anyhow::Error {
+pub(super) fn refusal_or_error(not_implemented: bool, reason: &str) -> anyhow::Error {
     if exhausts_memory(reason) {
         return Refusal::because(JobStatus::Oom, reason);
     }
     if not_implemented || refuses(reason) {
         // Of a failed assertion the place in the sources comes first.
-        let said = reason
+        let message = reason
             .rsplit_once(" was false. ")
-            .map_or(reason, |(_, said)| said);
-        return Refusal::because(JobStatus::Unsupported, said.trim());
+            .map_or(reason, |(_, message)| message);
+        return Refusal::because(JobStatus::Unsupported, message.trim());
     }
     anyhow::anyhow!("{reason}")
 }

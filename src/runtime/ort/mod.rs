@@ -138,10 +138,10 @@ mod tests {
 
     #[test]
     fn an_unknown_operation_names_the_known_ones() {
-        let told = "ort has no operation `compyle`; did you mean `compile`?";
+        let message = "ort has no operation `compyle`; did you mean `compile`?";
         assert_eq!(
             refused("compyle", json!({})),
-            (JobStatus::Error, told.to_owned())
+            (JobStatus::Error, message.to_owned())
         );
     }
 
@@ -173,7 +173,8 @@ mod tests {
         ];
         let status = |not_implemented, words: &str| {
             Refusal::status_of(
-                &host::told(not_implemented, words).context("failed to load model.onnx"),
+                &host::refusal_or_error(not_implemented, words)
+                    .context("failed to load model.onnx"),
             )
         };
         for words in words {
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn exhausted_memory_is_told_from_other_errors() {
+    fn exhausted_memory_is_distinguished_from_other_errors() {
         for (text, status) in [
             (
                 "BFCArena: Failed to allocate memory for requested buffer of size 9",
@@ -210,7 +211,7 @@ mod tests {
             ("no such node", JobStatus::Error),
         ] {
             assert_eq!(
-                Refusal::status_of(&host::told(false, text)),
+                Refusal::status_of(&host::refusal_or_error(false, text)),
                 status,
                 "{text}"
             );

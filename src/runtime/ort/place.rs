@@ -93,10 +93,10 @@ impl Place {
 
     /// Loads the libraries that the params name.
     fn open(params: &Params) -> Result<(Host, Self)> {
-        let asked = params.ep.as_deref().unwrap_or("cpu");
-        let Some((_, open)) = PLACES.iter().find(|(name, _)| *name == asked) else {
-            let hint = crate::base::suggest::hint(asked, PLACES.iter().map(|(name, _)| *name));
-            bail!("ort has no execution provider `{asked}`; {hint}");
+        let provider = params.ep.as_deref().unwrap_or("cpu");
+        let Some((_, open)) = PLACES.iter().find(|(name, _)| *name == provider) else {
+            let hint = crate::base::suggest::hint(provider, PLACES.iter().map(|(name, _)| *name));
+            bail!("ort has no execution provider `{provider}`; {hint}");
         };
         open(params)
     }

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn elsewhere_is_whoever_was_not_asked() {
+    fn elsewhere_is_every_provider_that_was_not_requested() {
         let node = |name: &str| Node {
             name: name.to_owned(),
             operator: "Erf".to_owned(),

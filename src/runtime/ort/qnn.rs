@@ -59,31 +59,31 @@ pub fn options(declared: &Map<String, Value>) -> Result<Vec<(String, String)>, S
 
 /// The kernel's number of this machine's chip; None where the emulator runs, which takes every chip's contexts.
 pub fn soc_here() -> Option<String> {
-    let told = || std::fs::read_to_string("/sys/devices/soc0/soc_id").ok();
+    let soc_id_of_the_kernel = || std::fs::read_to_string("/sys/devices/soc0/soc_id").ok();
     if cfg!(target_arch = "x86_64") {
         None
     } else {
-        told()
+        soc_id_of_the_kernel()
     }
 }
 
 /// Whether a context for the target's `soc_model` is one for this chip, as far as both are known. The vendor's library
 /// does not refuse every context of another chip.
 pub fn fits(declared: &Map<String, Value>, soc_id: Option<&str>) -> Result<(), String> {
-    let asked = match declared.get("soc_model") {
+    let requested = match declared.get("soc_model") {
         Some(Value::String(text)) => text.parse().ok(),
         other => other.and_then(Value::as_u64),
     };
     let here = soc_id.and_then(|id| snapdragon::by_id(id.trim().parse().ok()?));
     match (
-        asked,
+        requested,
         here.and_then(|chip| Some((chip, u64::from(chip.soc_model?)))),
     ) {
-        (Some(asked), Some((chip, model))) if asked != model => {
-            let other =
-                snapdragon::by_model(asked).map_or_else(|| "another chip".to_owned(), Chip::name);
+        (Some(requested), Some((chip, model))) if requested != model => {
+            let other = snapdragon::by_model(requested)
+                .map_or_else(|| "another chip".to_owned(), Chip::name);
             Err(format!(
-                "the target's soc_model {asked} is {other}; this is {}: soc_model {model}",
+                "the target's soc_model {requested} is {other}; this is {}: soc_model {model}",
                 chip.name()
             ))
         }

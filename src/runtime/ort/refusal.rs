@@ -1,6 +1,6 @@
 //! Why a provider did not take a whole model: the nodes that it left, with its own reasons.
 //!
-//! Asked only after a strict session failed. The same model is loaded once more with fallback allowed and the provider's
+//! Examined only after a strict session failed. The same model is loaded once more with fallback allowed and the provider's
 //! log at its loudest, because the strict error itself names no node.
 
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ pub(super) fn examine(
         .unwrap_or_default();
     Ok(match session {
         Ok(session) => judge(&Placement::of(&session)?, provider, &messages),
-        // Of a node that it left even the CPU's provider says that it lacks what is asked for.
+        // Even the CPU's provider reports that it lacks what a node needs that this provider left.
         Err(error) if Refusal::status_of(&error) == JobStatus::Unsupported => {
             Verdict::Refused(format!("{error:#}"))
         }

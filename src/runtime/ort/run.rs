@@ -84,8 +84,8 @@ pub(super) fn run_at(job: &Job, bench: &Bench<'_>) -> Result<JobOutput> {
             .get("precision")
             .is_some_and(|precision| precision == "fp16")
         {
-            let told = half::cast_to_fp32(bench, &model)?;
-            facts.extend(told.map(|told| ("cast_to_fp32".to_owned(), json!(told))));
+            let note = half::cast_to_fp32(bench, &model)?;
+            facts.extend(note.map(|note| ("cast_to_fp32".to_owned(), json!(note))));
         }
     }
     if let Some(held) = held {
@@ -133,11 +133,11 @@ fn run_loop(job: &Job, bench: &Bench<'_>, looped: &Loop) -> Result<JobOutput> {
             .is_some_and(|precision| precision == "fp16");
         if place.provider == CPU
             && is_half
-            && let Some(told) = half::cast_to_fp32(bench, &model)?
+            && let Some(note) = half::cast_to_fp32(bench, &model)?
         {
             facts.insert(
                 "cast_to_fp32".to_owned(),
-                json!(format!("{}: {told}", component.name)),
+                json!(format!("{}: {note}", component.name)),
             );
         }
     }
@@ -221,14 +221,18 @@ fn explained(error: anyhow::Error, bench: &Bench<'_>, model: &Path) -> anyhow::E
         return error;
     }
     let status = Refusal::status_of(&error);
-    let said = format!("{error:#}");
-    if let Some(reason) = without_f16(&said) {
+    let message = format!("{error:#}");
+    if let Some(reason) = without_f16(&message) {
         return Refusal::because(JobStatus::Unsupported, reason);
     }
-    if gpu::is_absence(&said) {
+    if gpu::is_absence(&message) {
         // ONNX Runtime puts a source location before its message.
-        let said = said.rsplit(" : FAIL : ").next().unwrap_or_default().trim();
-        return Refusal::unavailable(format!("{provider} does not start: {said}"));
+        let message = message
+            .rsplit(" : FAIL : ")
+            .next()
+            .unwrap_or_default()
+            .trim();
+        return Refusal::unavailable(format!("{provider} does not start: {message}"));
     }
     let examined = || examine(bench.lenient()?, provider, &std::fs::read(model)?);
     match examined() {
@@ -236,9 +240,9 @@ fn explained(error: anyhow::Error, bench: &Bench<'_>, model: &Path) -> anyhow::E
         Ok(Verdict::Refused(why)) if provider != QNN => {
             Refusal::because(JobStatus::Unsupported, why)
         }
-        Ok(Verdict::Refused(why)) => Refusal::because(status, format!("{why} ({said})")),
-        Ok(Verdict::Broken(why)) if !said.contains(&why) => {
-            Refusal::because(status, format!("{said}: {why}"))
+        Ok(Verdict::Refused(why)) => Refusal::because(status, format!("{why} ({message})")),
+        Ok(Verdict::Broken(why)) if !message.contains(&why) => {
+            Refusal::because(status, format!("{message}: {why}"))
         }
         _ => error,
     }

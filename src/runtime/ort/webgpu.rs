@@ -44,19 +44,19 @@ const TABLE: Table = Table {
 /// Must be called before ONNX Runtime is loaded: drivers and providers read the environment when they start.
 pub(super) fn place(params: &Params) -> Result<Place> {
     let options = TABLE.checked(&params.options).map_err(anyhow::Error::msg)?;
-    let asked = params.device.as_deref().unwrap_or("webgpu");
-    if !DEVICES.contains(&asked) {
-        let hint = crate::base::suggest::hint(asked, DEVICES);
-        bail!("WebGPU has no device `{asked}`; {hint}");
+    let device = params.device.as_deref().unwrap_or("webgpu");
+    if !DEVICES.contains(&device) {
+        let hint = crate::base::suggest::hint(device, DEVICES);
+        bail!("WebGPU has no device `{device}`; {hint}");
     }
     if !cfg!(target_os = "linux") {
         // Metal and Direct3D have one adapter by default, and it is a GPU.
         return Ok(Place {
             options,
-            ..Place::new(WEBGPU, asked, "webgpu")
+            ..Place::new(WEBGPU, device, "webgpu")
         });
     }
-    let adapters = adapters(asked, params.vulkan.as_deref()).map_err(|why| {
+    let adapters = adapters(device, params.vulkan.as_deref()).map_err(|why| {
         Refusal::unavailable(format!(
             "WebGPU needs Vulkan, and there is none here: {why}"
         ))
@@ -67,13 +67,13 @@ pub(super) fn place(params: &Params) -> Result<Place> {
         ));
     };
     let software = adapter.is_software();
-    if asked == "gpu" && software {
+    if device == "gpu" && software {
         return Err(Refusal::unavailable(format!(
             "no GPU has a Vulkan driver: it lists only {}",
             adapter.name
         )));
     }
-    if asked == "software" && !software {
+    if device == "software" && !software {
         return Err(Refusal::unavailable(format!(
             "SwiftShader is not here, and Vulkan lists {}",
             adapter.name
@@ -81,7 +81,7 @@ pub(super) fn place(params: &Params) -> Result<Place> {
     }
     if software {
         // SAFETY: no other thread of this process reads the environment: nothing was loaded that starts one, but for a
-        // Vulkan driver, which read its own when it was asked.
+        // Vulkan driver, which read its own when its adapters were listed.
         unsafe { std::env::set_var("ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER", "1") };
     }
     let actual = if software {
@@ -91,7 +91,7 @@ pub(super) fn place(params: &Params) -> Result<Place> {
     };
     let place = Place {
         options,
-        ..Place::new(WEBGPU, asked, actual)
+        ..Place::new(WEBGPU, device, actual)
     };
     Ok(place
         .with_fact("adapter", described(adapter))
@@ -103,13 +103,13 @@ fn described(adapter: &Adapter) -> serde_json::Value {
 }
 
 /// The adapters that the provider will see: a GPU's where it has a driver and one may be used, SwiftShader's otherwise.
-fn adapters(asked: &str, swiftshader: Option<&Path>) -> Result<Vec<Adapter>, String> {
+fn adapters(device: &str, swiftshader: Option<&Path>) -> Result<Vec<Adapter>, String> {
     let system = vulkan::adapters(Path::new(vulkan::LOADER));
     let is_gpu = system
         .as_ref()
         .is_ok_and(|found| found.iter().any(|adapter| !adapter.is_software()));
     match swiftshader.filter(|folder| folder.is_dir()) {
-        Some(folder) if asked == "software" || (asked == "webgpu" && !is_gpu) => {
+        Some(folder) if device == "software" || (device == "webgpu" && !is_gpu) => {
             vulkan::adapters(&vulkan::in_software(folder))
         }
         _ => system,

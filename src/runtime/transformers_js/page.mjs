@@ -2,7 +2,7 @@
 //
 // `params.json`: {task, call, labels, device, provider, provider_name, device_type, script, inputs: [{name, dtype, shape,
 // offset, length}], free_dimensions, session, measure}; without `measure` it does the task once, and takes no times. The answer is as in `browser/common.mjs`. What is timed is the whole
-// call of the pipeline. What comes before the model is asked for once more, outside of it, and is an output of its own.
+// call of the pipeline. What comes before the model is requested once more, outside of it, and is an output of its own.
 
 import {
   Refusal, answer, facts, inputsOf, params, progress, refusedInSilence, repeat, send, used, volume, webgpu, webnn,
@@ -31,7 +31,7 @@ async function prepared(doer, input) {
 }
 
 /// A task's result as one tensor. Scores come by class or token, the best first; they lie by number here.
-function told(result, rows) {
+function tensorOf(result, rows) {
   if (params.task === "feature-extraction") {
     return { name: "embedding", type: result.type, dims: result.dims, data: result.data };
   }
@@ -114,7 +114,7 @@ async function run() {
     times = { load_ms, first_ms, warmup_ms, samples_ms: await repeat(infer, params.measure.samples, 1) };
     facts.log_lines_while_timed = volume.lines - before;
   }
-  const outputs = await send([await prepared(doer, input), told(first, input.length)]);
+  const outputs = await send([await prepared(doer, input), tensorOf(first, input.length)]);
   return { status: "ok", outputs, measure: times };
 }
 
