@@ -15,12 +15,12 @@ use crate::confine::{Confinement, Enforced};
 use crate::runtime::{FailureCause, JobOutput, JobStatus};
 use crate::step::CommandCall;
 use crate::worker::inputs::{Gone, NotLaid, lay_in};
+use crate::worker::output_log::OutputLog;
 use crate::worker::outputs::{Refused, take_out};
 use crate::worker::oversee::{Overseer, Verdict};
 use crate::worker::process::{Group, poll, readable, speak_to, tail};
 use crate::worker::project::Project;
 use crate::worker::redact::Redact;
-use crate::worker::said::Said;
 use crate::worker::sandbox::{Sandbox, grants};
 use crate::worker::{Ended, Limits, TICK};
 
@@ -114,7 +114,7 @@ fn run_in(
     let mut cause = None;
     let (output, files) = if !status.success() {
         let last = tail(limits.log, 1);
-        let said = if last.is_empty() {
+        let reason = if last.is_empty() {
             String::new()
         } else {
             format!(": {last}")
@@ -127,7 +127,7 @@ fn run_in(
             ""
         };
         (
-            failed(format!("`{program}` ended with {status}{said}{hint}")),
+            failed(format!("`{program}` ended with {status}{reason}{hint}")),
             vec![],
         )
     } else {
@@ -171,7 +171,7 @@ pub fn left_behind(step: &str, facts: &Value) -> Option<String> {
 /// A program at work.
 struct Running<'a> {
     group: Group,
-    said: Said<'a>,
+    output_log: OutputLog<'a>,
 }
 
 /// What is known when it is over.
@@ -211,7 +211,7 @@ impl<'a> Running<'a> {
                 value.as_os_str(),
             ))
         });
-        let said = Said::new(log)?.without(Redact::of(declared));
+        let output_log = OutputLog::new(log)?.without(Redact::of(declared));
         let path = env.iter().find(|(name, _)| name == "PATH");
         let hidden = project.hidden_from(call, path.map(|(_, path)| path.as_os_str()));
         let grants = grants(&call.access, &sandbox.folders())?.without(hidden);
@@ -221,9 +221,9 @@ impl<'a> Running<'a> {
             .current_dir(&sandbox.cwd)
             .env_clear()
             .envs(env);
-        speak_to(command.stdin(Stdio::null()), said.output())?;
+        speak_to(command.stdin(Stdio::null()), output_log.output())?;
         let group = Group::spawn(&mut command, Confinement::of(&grants)?)?;
-        Ok(Self { group, said })
+        Ok(Self { group, output_log })
     }
 
     /// Waits for its end and takes in its output; ends it when it must end.
@@ -237,13 +237,13 @@ impl<'a> Running<'a> {
         };
         let mut nap = Duration::from_micros(200);
         // A negative number is left out by the kernel.
-        let mut fds = [self.group.pidfd().unwrap_or(-1), self.said.fd()].map(readable);
+        let mut fds = [self.group.pidfd().unwrap_or(-1), self.output_log.fd()].map(readable);
         loop {
             let patience = if fds[0].fd >= 0 { TICK } else { nap };
             poll(&mut fds, patience).map_err(broken)?;
             let [ended, spoke] = [fds[0].revents, fds[1].revents];
             if spoke != 0 {
-                self.said.take_in();
+                self.output_log.take_in();
             }
             if ended != 0 || fds[0].fd < 0 {
                 if let Some(status) = self.group.wait(Duration::ZERO).map_err(broken)? {
@@ -253,7 +253,7 @@ impl<'a> Running<'a> {
             }
             match overseer.look() {
                 Verdict::GoesOn => {}
-                Verdict::Ask => self.group.ask(),
+                Verdict::Terminate => self.group.terminate(),
                 Verdict::Kill => {
                     return Err(Box::new(overseer.why().expect("BUG: killed for no reason")));
                 }
@@ -277,7 +277,7 @@ impl<'a> Running<'a> {
         End {
             is_quiet,
             left,
-            log: self.said.finish(),
+            log: self.output_log.finish(),
             peak_rss_bytes: self.group.peak_rss_bytes(),
         }
     }

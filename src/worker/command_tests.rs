@@ -126,7 +126,7 @@ impl Place {
     }
 
     /// The output of the last program, if it left a log.
-    fn said(&self) -> Option<String> {
+    fn log(&self) -> Option<String> {
         fs::read_to_string(self.at("logs/one.log")).ok()
     }
 
@@ -187,27 +187,27 @@ fn an_output_that_is_a_link_or_missing_is_the_programs_fault() {
 fn silence_leaves_no_log_and_speech_a_whole_one() {
     let place = Place::new();
     place.passes("true", &[], &[]);
-    assert_eq!(place.said(), None);
+    assert_eq!(place.log(), None);
     // Longer than a pipe holds, on both streams.
     place.passes(
         "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done; echo last >&2",
         &[],
         &[],
     );
-    let said = place.said().unwrap();
-    assert_eq!(said.lines().count(), 20_001);
-    assert!(said.starts_with("line 0\n") && said.ends_with("line 19999\nlast\n"));
+    let log = place.log().unwrap();
+    assert_eq!(log.lines().count(), 20_001);
+    assert!(log.starts_with("line 0\n") && log.ends_with("line 19999\nlast\n"));
     let why = place.fails("echo first; echo no disk >&2; exit 3", &[]);
     assert_eq!(why, "`sh` ended with exit status: 3: no disk");
 }
 
 #[test]
-fn what_is_said_can_be_read_while_it_runs() {
+fn the_log_can_be_read_while_it_runs() {
     let place = Place::new();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             eventually("the log speaks", || {
-                place.said().is_some_and(|said| said == "working\n")
+                place.log().is_some_and(|log| log == "working\n")
             });
             place.cancel.cancel();
         });
@@ -254,7 +254,7 @@ fn escape(pid_file: &Path) -> String {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn who_leaves_its_group_and_session_is_ended_with_the_step_and_told() {
+fn who_leaves_its_group_and_session_is_ended_with_the_step_and_reported() {
     let place = Place::new();
     let pid_file = place.at("out/pid");
     let facts = place.passes(&escape(&pid_file), &[], &[]);
@@ -278,7 +278,7 @@ fn who_leaves_its_group_and_session_is_ended_with_the_step_and_told() {
 }
 
 #[test]
-fn a_program_is_asked_to_end_and_may_clean_up() {
+fn a_program_gets_sigterm_first_and_may_clean_up() {
     let place = Place::new();
     let mark = place.at("out/clean");
     let script = format!(
@@ -288,14 +288,14 @@ fn a_program_is_asked_to_end_and_may_clean_up() {
     let ended = place.run(&script, &[], &[], Duration::from_millis(300));
     assert!(
         matches!(ended, Ended::TimedOut),
-        "an end that was asked for is none of its own: {ended:?}"
+        "an end that was requested is none of its own: {ended:?}"
     );
     assert!(mark.exists());
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn memory_without_end_is_told_with_both_figures_whoever_takes_it() {
+fn memory_without_end_is_reported_with_both_figures_whoever_takes_it() {
     const LIMIT: u64 = 200 << 20;
     let place = Place {
         memory: Some(LIMIT),
@@ -329,10 +329,10 @@ fn memory_without_end_is_told_with_both_figures_whoever_takes_it() {
 fn a_flood_of_words_is_bounded() {
     let place = Place::new();
     place.passes("echo first; yes | head -c 100000000; echo last", &[], &[]);
-    let said = place.said().unwrap();
-    assert!(said.len() < 11 << 20, "{}", said.len());
-    assert!(said.starts_with("first\n") && said.ends_with("last\n"));
-    assert!(said.contains("bytes of the output are left out here]"));
+    let log = place.log().unwrap();
+    assert!(log.len() < 11 << 20, "{}", log.len());
+    assert!(log.starts_with("first\n") && log.ends_with("last\n"));
+    assert!(log.contains("bytes of the output are left out here]"));
 }
 
 #[test]
@@ -386,7 +386,7 @@ fn nobody_writes_to_a_shared_input_or_outside_of_his_folders() {
 }
 
 #[test]
-fn nobody_reaches_the_network_who_did_not_ask() {
+fn no_program_reaches_the_network_that_did_not_request_it() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let script = format!(
         "exec bash -c 'exec 3<>/dev/tcp/127.0.0.1/{}'",
@@ -401,7 +401,7 @@ fn nobody_reaches_the_network_who_did_not_ask() {
 }
 
 #[test]
-fn a_file_of_a_tree_that_went_is_told_and_nothing_is_run() {
+fn a_file_of_a_tree_that_went_is_reported_and_nothing_is_run() {
     let mut place = Place::new();
     place.trees = BTreeMap::from([(
         "in".to_owned(),
@@ -429,10 +429,10 @@ fn it_gets_its_arguments_folder_and_streams() {
         facts["argv"][2],
         "pwd > out; echo said >&2; cat; echo $HOME"
     );
-    let said = place.said().unwrap();
+    let log = place.log().unwrap();
     assert!(
-        said.starts_with("said\n") && said.ends_with("/home\n"),
-        "{said:?}"
+        log.starts_with("said\n") && log.ends_with("/home\n"),
+        "{log:?}"
     );
     let taken = fs::read_to_string(place.at("taken/out")).unwrap();
     assert!(taken.trim_end().ends_with("/cwd"), "{taken}");
@@ -446,16 +446,16 @@ fn it_leads_a_group_and_inherits_no_signal_setting() {
     let script =
         "grep -E '^Sig(Blk|Ign)' /proc/self/status; test $(ps -o pgid= -p $$) = $$ && echo leads";
     place.passes(script, &[], &[]);
-    let said = place.said().unwrap();
-    assert!(said.ends_with("leads\n"), "{said}");
-    let sets = said.lines().filter_map(|line| line.split_once(":\t"));
+    let log = place.log().unwrap();
+    assert!(log.ends_with("leads\n"), "{log}");
+    let sets = log.lines().filter_map(|line| line.split_once(":\t"));
     let sets: Vec<_> = sets
         .map(|(name, set)| (name, u64::from_str_radix(set, 16).unwrap()))
         .collect();
     let pipe = 1 << (libc::SIGPIPE - 1);
     assert!(
         matches!(sets[..], [("SigBlk", 0), ("SigIgn", ignored)] if ignored & pipe == 0),
-        "{said:?}"
+        "{log:?}"
     );
 }
 
@@ -481,7 +481,7 @@ fn a_script_without_a_first_line_runs_and_what_cannot_be_executed_is_an_error() 
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(&bare, executable).unwrap();
     assert_eq!(run(&bare), None);
-    assert_eq!(place.said().unwrap(), "given\n");
+    assert_eq!(place.log().unwrap(), "given\n");
 }
 
 #[test]

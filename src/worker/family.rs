@@ -1,7 +1,7 @@
-//! Who descends from whom, and what memory they hold, as the kernel tells it.
+//! Who descends from whom, and what memory they hold, as the kernel reports it.
 //!
 //! A process that its parent left behind goes to the nearest ancestor that takes in orphans (`PR_SET_CHILD_SUBREAPER`).
-//! Every leader of a group is told to be one, and orch is one: so whoever a job started stands below its leader as long
+//! Every leader of a group is made one, and orch is one: so whoever a job started stands below its leader as long
 //! as that lives, in whatever session or group, and becomes a child of orch's own when the leader ends. On systems that
 //! are not Linux, which have no /proc, only groups are known, and a process that leaves its group is not seen.
 

@@ -79,7 +79,7 @@ pub(super) fn sweep() -> Vec<String> {
 }
 
 /// Whether nobody is left of a leader that this thread has started and reaped. False may only mean that this cannot be
-/// told, or not at this moment.
+/// known, or not at this moment.
 pub(super) fn knows_all() -> bool {
     guard().is_ok_and(|guard| family::knows_all(|pid| guard.knows(pid)))
 }
@@ -170,7 +170,7 @@ fn shared_table() -> io::Result<&'static Table> {
 /// The watcher, until orch is gone. Whatever is called here must be async-signal-safe, and nothing may allocate.
 fn watch(socket: RawFd, table: &Table) {
     let mut byte = 0_u8;
-    // SAFETY: plain system calls; the buffer is as long as it is said to be.
+    // SAFETY: plain system calls; the buffer is as long as the length that is passed.
     unsafe {
         // Away from the terminal's interrupts, from orch's streams, its locks, and its end of the socket.
         libc::setsid();

@@ -15,8 +15,8 @@ use crate::confine::{Confinement, Grants};
 use crate::runtime::Job;
 use crate::worker::lines::Lines;
 use crate::worker::oneshot::{AtWork, spawn_with_result_pipe};
+use crate::worker::output_log::Ear;
 use crate::worker::process::Group;
-use crate::worker::said::Ear;
 use crate::worker::{Ended, Limits, family};
 
 /// Ended with all below it when dropped, and its folder removed.
@@ -61,8 +61,8 @@ impl Kept {
             return Ended::Broken("the kept worker has ended".into());
         };
         let out = self.folder.join("out");
-        let said = match std::fs::create_dir(&out).and_then(|()| self.ear.hear(limits.log)) {
-            Ok(said) => said,
+        let output_log = match std::fs::create_dir(&out).and_then(|()| self.ear.hear(limits.log)) {
+            Ok(output_log) => output_log,
             Err(e) => return Ended::Broken(format!("failed to prepare a kept worker: {e}")),
         };
         let mut line = serde_json::to_vec(&Job {
@@ -71,13 +71,13 @@ impl Kept {
         })
         .expect("BUG: a job serialises");
         line.push(b'\n');
-        // One that has died is told apart by its end.
+        // One that has died is recognised by its end.
         let _ = self.stdin.write_all(&line);
-        let mut worker = AtWork::of(group, lines, said, limits, true);
+        let mut worker = AtWork::of(group, lines, output_log, limits, true);
         let ended = worker
             .wait(job, limits)
             .unwrap_or_else(|e| Ended::Broken(format!("failed to wait for the worker: {e}")));
-        let (mut group, lines, said) = worker.rest();
+        let (mut group, lines, output_log) = worker.rest();
         let is_alive =
             matches!(ended, Ended::Answered(_)) && matches!(group.wait(Duration::ZERO), Ok(None));
         match lines.filter(|_| is_alive) {
@@ -87,7 +87,7 @@ impl Kept {
                 group.sweep();
             }
         }
-        let ended = said.end(ended);
+        let ended = output_log.end(ended);
         match std::fs::remove_dir(&job.out).and_then(|()| std::fs::rename(&out, &job.out)) {
             Err(e) if matches!(ended, Ended::Answered(_)) => {
                 Ended::Broken(format!("failed to take what was made: {e}"))
@@ -171,7 +171,7 @@ mod tests {
     fn jobs_follow_each_other_in_one_process_and_keep_apart_what_they_make_and_say() {
         let mut world = world();
         for id in 1..4 {
-            let (ended, made, said) = world.run(
+            let (ended, made, output) = world.run(
                 id,
                 &format!("ls $out; echo $$ > $out/made; echo job {id} >&2"),
                 20,
@@ -180,7 +180,7 @@ mod tests {
                 matches!(ended, Ended::Answered(JobOutput { .. })),
                 "{ended:?}"
             );
-            assert_eq!(said, format!("job {id}\n"));
+            assert_eq!(output, format!("job {id}\n"));
             assert_eq!(
                 made.unwrap().trim(),
                 world
@@ -232,8 +232,12 @@ mod tests {
     #[test]
     fn it_writes_to_its_own_folder_only() {
         let mut world = world();
-        let (.., said) = world.run(1, "cd ..; touch theirs", 20);
+        let (.., output) = world.run(1, "cd ..; touch theirs", 20);
         let is_held = crate::confine::Enforced::here().is_some();
-        assert_eq!(world.dir.path().join("theirs").exists(), !is_held, "{said}");
+        assert_eq!(
+            world.dir.path().join("theirs").exists(),
+            !is_held,
+            "{output}"
+        );
     }
 }

@@ -16,7 +16,7 @@ pub fn run_logged(
     let start = Instant::now();
     speak_to(command.stdin(Stdio::null()), open_log(limits.log)?.as_fd())?;
     let mut group = Group::spawn(command, None)?;
-    let mut said = String::new();
+    let mut shown = String::new();
     let mut counted = 0;
     loop {
         match group.wait(TICK * 4)? {
@@ -32,9 +32,9 @@ pub fn run_logged(
             None => {}
         }
         let last = tail(limits.log, 1);
-        if last != said {
+        if last != shown {
             (limits.progress)(last.trim());
-            said = last;
+            shown = last;
         }
         let bytes = bytes_written(group.leader()).unwrap_or(counted);
         if bytes != counted {
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn what_an_installer_says_and_writes_is_told() {
+    fn what_an_installer_says_and_writes_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("log");
         let cancel = Cancel::default();
@@ -77,7 +77,7 @@ mod tests {
             progress: &progress,
             ..Limits::of_time(Duration::from_secs(60), &cancel, &log)
         };
-        // Python writes by itself, as uv and pip do; it ends when both were told, however slow the machine is.
+        // Python writes by itself, as uv and pip do; it ends when both were reported, however slow the machine is.
         let script = "import sys, time, os\nopen(sys.argv[1], 'wb').write(bytes(5_000_000))\nprint('unpacking', flush=True)\n\
             while not os.path.exists(sys.argv[2]): time.sleep(0.01)";
         let mut command = Command::new("python3");

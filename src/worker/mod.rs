@@ -14,12 +14,12 @@ mod kept;
 mod lines;
 mod logged;
 mod oneshot;
+mod output_log;
 mod outputs;
 mod oversee;
 mod process;
 mod project;
 mod redact;
-mod said;
 mod sandbox;
 mod server;
 
@@ -82,8 +82,8 @@ impl Ended {
                 ..
             }
         ) {
-            let said = tail(log, 10);
-            if let Some(line) = said
+            let lines = tail(log, 10);
+            if let Some(line) = lines
                 .lines()
                 .find(|line| GIVING_UP.iter().any(|words| line.contains(words)))
             {

@@ -16,9 +16,9 @@ use command_fds::{CommandFdExt, FdMapping};
 use crate::confine::Confinement;
 use crate::runtime::{Job, JobOutput, Reply, serve};
 use crate::worker::lines::{Lines, Next};
+use crate::worker::output_log::OutputLog;
 use crate::worker::oversee::{Overseer, Verdict};
 use crate::worker::process::{Group, poll, readable, speak_to};
-use crate::worker::said::Said;
 use crate::worker::{Ended, Limits, TICK};
 
 /// The descriptor on which a child answers.
@@ -29,8 +29,8 @@ const LEAVING: Duration = Duration::from_secs(5);
 /// Starts `command`, hands it the job, and waits for its answer.
 pub fn run_oneshot(mut command: Command, job: &Job, limits: &Limits<'_>) -> Ended {
     let broken = |what: &str, e: std::io::Error| Ended::Broken(format!("failed to {what}: {e}"));
-    let said = match Said::new(limits.log) {
-        Ok(said) => said,
+    let output_log = match OutputLog::new(limits.log) {
+        Ok(output_log) => output_log,
         Err(e) => return broken("make a pipe", e),
     };
     command.envs(&job.env);
@@ -38,23 +38,23 @@ pub fn run_oneshot(mut command: Command, job: &Job, limits: &Limits<'_>) -> Ende
         Ok(confinement) => confinement,
         Err(e) => return broken("make a sandbox", e),
     };
-    let (lines, mut group) = match spawn_with_result_pipe(&mut command, said.output(), confinement)
-    {
-        Ok(pair) => pair,
-        Err(e) => return broken(&format!("start `{}`", command.get_program().display()), e),
-    };
+    let (lines, mut group) =
+        match spawn_with_result_pipe(&mut command, output_log.output(), confinement) {
+            Ok(pair) => pair,
+            Err(e) => return broken(&format!("start `{}`", command.get_program().display()), e),
+        };
     let mut line = serde_json::to_vec(job).expect("BUG: a job serialises");
     line.push(b'\n');
     let mut stdin = group.stdin().expect("BUG: stdin is piped");
-    // A child that died before reading is told apart below, by its exit status.
+    // A child that died before reading is recognised below, by its exit status.
     let _ = stdin.write_all(&line);
     drop(stdin);
-    let mut worker = AtWork::of(group, lines, said, limits, false);
+    let mut worker = AtWork::of(group, lines, output_log, limits, false);
     let ended = worker.wait(job, limits);
-    let (mut group, _, said) = worker.rest();
+    let (mut group, _, output_log) = worker.rest();
     let _ = group.finish(Duration::ZERO);
     group.sweep();
-    let mut ended = said.end(ended.unwrap_or_else(|e| broken("wait for the worker", e)));
+    let mut ended = output_log.end(ended.unwrap_or_else(|e| broken("wait for the worker", e)));
     if let Ended::Answered(output) = &mut ended {
         output.peak_rss_bytes = output.peak_rss_bytes.or(group.peak_rss_bytes());
     }
@@ -66,7 +66,7 @@ pub(super) struct AtWork<'a> {
     group: Group,
     /// The lines, until their end.
     lines: Option<Lines>,
-    said: Said<'a>,
+    output_log: OutputLog<'a>,
     overseer: Overseer<'a>,
     answer: Option<JobOutput>,
     /// The moment when a worker that has answered, or cannot any more, must be gone.
@@ -79,7 +79,7 @@ impl<'a> AtWork<'a> {
     pub(super) fn of(
         group: Group,
         lines: Lines,
-        said: Said<'a>,
+        output_log: OutputLog<'a>,
         limits: &'a Limits<'a>,
         is_kept: bool,
     ) -> Self {
@@ -88,7 +88,7 @@ impl<'a> AtWork<'a> {
         Self {
             group,
             lines: Some(lines),
-            said,
+            output_log,
             overseer,
             answer: None,
             leave_by: None,
@@ -97,16 +97,21 @@ impl<'a> AtWork<'a> {
     }
 
     /// What is left of a job that is over; it is watched no more.
-    pub(super) fn rest(mut self) -> (Group, Option<Lines>, Said<'a>) {
+    pub(super) fn rest(mut self) -> (Group, Option<Lines>, OutputLog<'a>) {
         self.overseer.unwatch();
-        (self.group, self.lines, self.said)
+        (self.group, self.lines, self.output_log)
     }
 
     pub(super) fn wait(&mut self, job: &Job, limits: &Limits<'_>) -> std::io::Result<Ended> {
         let mut nap = Duration::from_micros(200);
         loop {
             let lines = self.lines.as_ref().map_or(-1, Lines::fd);
-            let mut fds = [lines, self.said.fd(), self.group.pidfd().unwrap_or(-1)].map(readable);
+            let mut fds = [
+                lines,
+                self.output_log.fd(),
+                self.group.pidfd().unwrap_or(-1),
+            ]
+            .map(readable);
             poll(
                 &mut fds,
                 if self.group.pidfd().is_some() {
@@ -117,9 +122,9 @@ impl<'a> AtWork<'a> {
             )?;
             nap = (nap * 2).min(Duration::from_millis(10));
             if fds[1].revents != 0 {
-                self.said.take_in();
+                self.output_log.take_in();
             }
-            // Asked before the last lines are read, so that none can come after them.
+            // Checked before the last lines are read, so that none can come after them.
             let status = self.group.wait(Duration::ZERO)?;
             if let Some(junk) = self.hear(job, limits) {
                 return Ok(self.overseer.why().unwrap_or(junk));
@@ -143,7 +148,7 @@ impl<'a> AtWork<'a> {
             }
             match self.overseer.look() {
                 Verdict::GoesOn => {}
-                Verdict::Ask => self.group.ask(),
+                Verdict::Terminate => self.group.terminate(),
                 Verdict::Kill => {
                     return Ok(self.overseer.why().expect("BUG: killed for no reason"));
                 }
@@ -292,9 +297,9 @@ mod tests {
             ..job()
         };
         let script = format!("echo shown $CUDA_VISIBLE_DEVICES; {ANSWER}");
-        let (ended, said) = shell_of(&job, &script, Duration::from_secs(10), dir.path());
+        let (ended, output) = shell_of(&job, &script, Duration::from_secs(10), dir.path());
         assert!(matches!(ended, Ended::Answered(_)), "{ended:?}");
-        assert_eq!(said, "shown GPU-a1\n");
+        assert_eq!(output, "shown GPU-a1\n");
     }
 
     #[test]
@@ -320,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn deaths_are_told_apart() {
+    fn deaths_are_distinguished() {
         for (script, by, with) in [
             ("kill -SEGV $$", Some(11), None),
             ("exit 7", None, Some(7)),
@@ -364,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn junk_is_told_by_what_it_is() {
+    fn junk_is_reported_as_what_it_is() {
         for (script, what) in [
             ("echo junk >&3; sleep 60".to_owned(), "expected value"),
             (

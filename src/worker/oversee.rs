@@ -29,7 +29,7 @@ const FLOOR: f64 = 0.05;
 /// A job smaller than this part is not what fills the machine.
 const WORTH: f64 = 0.05;
 /// What a job that the kernel ended held is reported from so many bytes on: less was measured before it grew.
-const TOLD: u64 = 16 << 20;
+const REPORTED_FROM: u64 = 16 << 20;
 /// What a job that was ended leaves takes a moment to be free again.
 const RELIEF: Duration = Duration::from_secs(1);
 
@@ -37,8 +37,8 @@ const RELIEF: Duration = Duration::from_secs(1);
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     GoesOn,
-    /// Returned once: it is to be requested to end.
-    Ask,
+    /// Returned once: it is to get SIGTERM.
+    Terminate,
     /// Its time is over, [`Overseer::why`] says why.
     Kill,
 }
@@ -116,7 +116,7 @@ impl<'a> Overseer<'a> {
         }
         if let Some(ended) = self.exceeded() {
             self.why = Some((ended, now + GRACE));
-            return Verdict::Ask;
+            return Verdict::Terminate;
         }
         if let Some(reason) = self
             .leader
@@ -151,7 +151,7 @@ impl<'a> Overseer<'a> {
         if is_killed && self.kernel_kills.is_some() && kernel_kills() > self.kernel_kills {
             let held = self
                 .last()
-                .filter(|held| *held >= TOLD)
+                .filter(|held| *held >= REPORTED_FROM)
                 .map_or_else(String::new, |held| {
                     format!("; it held {} when it was last looked at", bytes(held))
                 });

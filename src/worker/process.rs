@@ -79,8 +79,8 @@ impl Group {
         self.leader
     }
 
-    /// Asks the group to end by itself.
-    pub(super) fn ask(&self) {
+    /// Sends the group SIGTERM, so that it ends by itself.
+    pub(super) fn terminate(&self) {
         if self.status.is_none() {
             // SAFETY: takes no pointers; the leader is not reaped, so the number is its own.
             unsafe { libc::kill(-self.leader, libc::SIGTERM) };
@@ -88,13 +88,13 @@ impl Group {
     }
 
     /// Ends the processes that had left the group and outlived the leader, and gives their names. Of jobs that end at the
-    /// same moment, one may be told what another one left.
+    /// same moment, one may get the names of those that another one left.
     pub(super) fn sweep(&mut self) -> Vec<String> {
         self.swept = true;
         guard::sweep()
     }
 
-    /// Whether nobody is left of it, in the group or elsewhere. To be asked by the thread that has started it. False may
+    /// Whether nobody is left of it, in the group or elsewhere. To be called by the thread that has started it. False may
     /// only mean that this cannot be known.
     pub(super) fn is_over(&self) -> bool {
         self.status.is_some() && guard::knows_all()
@@ -164,7 +164,7 @@ impl Group {
         unsafe { libc::kill(-self.leader, libc::SIGKILL) };
     }
 
-    /// Asked without reaping: until it is reaped, the zombie keeps its number from being given to another group.
+    /// Read without reaping: until it is reaped, the zombie keeps its number from being given to another group.
     fn has_ended(&self) -> io::Result<bool> {
         if let Some(pidfd) = self.pidfd() {
             let mut one = [readable(pidfd)];

@@ -63,39 +63,39 @@ impl Redact {
     }
 
     /// How much of the output so far can be passed on.
-    pub(super) fn pass(&mut self, said: &[u8]) -> Vec<u8> {
+    pub(super) fn pass(&mut self, output: &[u8]) -> Vec<u8> {
         if self.search.is_none() {
-            return said.to_vec();
+            return output.to_vec();
         }
-        self.held.extend_from_slice(said);
+        self.held.extend_from_slice(output);
         // A value may begin in the last bytes and go on in the next ones; one that ends before them is whole.
-        self.tell(self.longest - 1)
+        self.release(self.longest - 1)
     }
 
     /// The rest, when nothing more will be written.
     pub(super) fn rest(&mut self) -> Vec<u8> {
-        self.tell(0)
+        self.release(0)
     }
 
-    fn tell(&mut self, kept: usize) -> Vec<u8> {
+    fn release(&mut self, kept: usize) -> Vec<u8> {
         let Some(search) = &self.search else {
             return Vec::new();
         };
-        let mut told = Vec::with_capacity(self.held.len());
+        let mut released = Vec::with_capacity(self.held.len());
         let sure = self.held.len().saturating_sub(kept);
         let mut at = 0;
         for found in search
             .find_iter(&self.held)
             .take_while(|found| found.start() < sure)
         {
-            told.extend_from_slice(&self.held[at..found.start()]);
-            told.extend_from_slice(self.notes[found.pattern().as_usize()].as_bytes());
+            released.extend_from_slice(&self.held[at..found.start()]);
+            released.extend_from_slice(self.notes[found.pattern().as_usize()].as_bytes());
             at = found.end();
         }
         let until = sure.max(at);
-        told.extend_from_slice(&self.held[at..until]);
+        released.extend_from_slice(&self.held[at..until]);
         self.held.drain(..until);
-        told
+        released
     }
 }
 
@@ -117,20 +117,20 @@ mod tests {
                 .iter()
                 .map(|(name, value)| (*name, OsStr::new(*value))),
         );
-        let mut told: Vec<u8> = pieces.iter().flat_map(|piece| redact.pass(piece)).collect();
-        told.extend(redact.rest());
-        String::from_utf8(told).unwrap()
+        let mut output: Vec<u8> = pieces.iter().flat_map(|piece| redact.pass(piece)).collect();
+        output.extend(redact.rest());
+        String::from_utf8(output).unwrap()
     }
 
     #[test]
     fn however_it_is_cut_the_longest_value_goes_and_all_else_stays() {
-        let said = b"a longsecret-longer, a longsecret-lon, seven77; abcdefghijkl\nlongsecret, a path of its own";
-        let told = "a [value of B], a [value of A]-lon, seven77; [value of KEY]\n[value of A], a path of its own";
-        for first in 0..=said.len() {
-            for second in first..=said.len() {
+        let output = b"a longsecret-longer, a longsecret-lon, seven77; abcdefghijkl\nlongsecret, a path of its own";
+        let expected = "a [value of B], a [value of A]-lon, seven77; [value of KEY]\n[value of A], a path of its own";
+        for first in 0..=output.len() {
+            for second in first..=output.len() {
                 assert_eq!(
-                    redacted(&[&said[..first], &said[first..second], &said[second..]]),
-                    told,
+                    redacted(&[&output[..first], &output[first..second], &output[second..]]),
+                    expected,
                     "{first} {second}"
                 );
             }

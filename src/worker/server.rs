@@ -17,9 +17,9 @@ use crate::base::lock;
 use crate::runtime::{Job, Reply};
 use crate::worker::lines::{Lines, Next};
 use crate::worker::oneshot::spawn_with_result_pipe;
+use crate::worker::output_log::OutputLog;
 use crate::worker::oversee::{GRACE, Overseer, Verdict};
 use crate::worker::process::{Group, open_log, poll, readable};
-use crate::worker::said::Said;
 use crate::worker::{Ended, Limits, TICK, family};
 
 /// How long a server may take to report that a job which it had to end is gone.
@@ -106,8 +106,8 @@ impl Server {
     /// Sends a job and waits until it ended.
     pub fn run(&self, job: &Job, limits: &Limits<'_>) -> Ended {
         self.jobs.fetch_add(1, Ordering::Relaxed);
-        let (said, (wakened, wake)) = match (Said::named(limits.log), std::io::pipe()) {
-            (Ok(said), Ok(wake)) => (said, wake),
+        let (output_log, (wakened, wake)) = match (OutputLog::named(limits.log), std::io::pipe()) {
+            (Ok(output_log), Ok(wake)) => (output_log, wake),
             (Err(e), _) | (_, Err(e)) => {
                 return Ended::Broken(format!("failed to make a pipe: {e}"));
             }
@@ -115,13 +115,13 @@ impl Server {
         let (replies, receiver) = channel();
         lock(&self.shared.waiting).insert(job.id, Waker { replies, wake });
         let mut order = job.clone();
-        order.log = said.name().map(Path::to_owned);
+        order.log = output_log.name().map(Path::to_owned);
         let order = serde_json::to_value(order).expect("BUG: a job serialises");
         let mut waiting = Waiting {
             id: job.id,
             receiver,
             wakened,
-            said,
+            output_log,
             overseer: Overseer::new(limits),
             clear_by: None,
         };
@@ -132,7 +132,7 @@ impl Server {
             }),
         };
         lock(&self.shared.waiting).remove(&job.id);
-        waiting.said.end(ended)
+        waiting.output_log.end(ended)
     }
 }
 
@@ -148,7 +148,7 @@ struct Waiting<'a> {
     id: u32,
     receiver: Receiver<Reply>,
     wakened: PipeReader,
-    said: Said<'a>,
+    output_log: OutputLog<'a>,
     overseer: Overseer<'a>,
     /// The moment when the server must have reported that a job which it had to end is gone.
     clear_by: Option<Instant>,
@@ -157,12 +157,12 @@ struct Waiting<'a> {
 impl Waiting<'_> {
     fn wait(&mut self, server: &Shared, limits: &Limits<'_>) -> Ended {
         loop {
-            let mut fds = [self.wakened.as_raw_fd(), self.said.fd()].map(readable);
+            let mut fds = [self.wakened.as_raw_fd(), self.output_log.fd()].map(readable);
             if let Err(e) = poll(&mut fds, TICK) {
                 return Ended::Broken(format!("failed to wait for the Python server: {e}"));
             }
             if fds[1].revents != 0 {
-                self.said.take_in();
+                self.output_log.take_in();
             }
             if fds[0].revents & libc::POLLIN != 0 {
                 let _ = self.wakened.read(&mut [0; 64]);
@@ -178,7 +178,7 @@ impl Waiting<'_> {
             }
             // The server asks it to end, and kills it after the grace; what is left to do here is to wait for its word.
             let grace = match self.overseer.look() {
-                Verdict::Ask => GRACE,
+                Verdict::Terminate => GRACE,
                 Verdict::Kill if self.clear_by.is_none() => Duration::ZERO,
                 Verdict::Kill | Verdict::GoesOn => continue,
             };
@@ -199,7 +199,7 @@ impl Waiting<'_> {
             match self.receiver.try_recv() {
                 Ok(Reply::Progress { text, .. }) => (limits.progress)(&text),
                 Ok(Reply::Started { pid, .. }) => {
-                    self.said.forget_name();
+                    self.output_log.forget_name();
                     self.overseer.watch(pid);
                 }
                 Ok(Reply::Download { begins, .. }) => self.overseer.download(begins),
@@ -246,7 +246,7 @@ impl Shared {
                     }
                 },
                 Next::Nothing => {
-                    // Asked for its end as well: something that it started may hold the descriptor open.
+                    // Its end is looked for as well: something that it started may hold the descriptor open.
                     let mut fds = [lines.fd(), group.pidfd().unwrap_or(-1)].map(readable);
                     let _ = poll(&mut fds, Duration::from_secs(1));
                     if fds[0].revents == 0

@@ -70,7 +70,7 @@ impl Place {
 }
 
 #[test]
-fn each_end_is_told_and_the_server_serves_on() {
+fn each_end_is_reported_and_the_server_serves_on() {
     let place = Place::new();
     assert_eq!(place.status(1, "echo", json!({})), JobStatus::Ok);
     assert!(matches!(
@@ -117,7 +117,7 @@ fn each_end_is_told_and_the_server_serves_on() {
     ));
     assert!(
         place.at("out-8/clean").exists(),
-        "it was asked before it was killed"
+        "it got SIGTERM before SIGKILL"
     );
     assert_eq!(place.status(9, "echo", json!({})), JobStatus::Ok);
 }
@@ -143,7 +143,7 @@ fn a_job_that_takes_too_much_memory_is_ended_with_both_figures() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_server_that_dies_is_told_as_such_and_leaves_nobody() {
+fn a_server_that_dies_is_reported_as_such_and_leaves_nobody() {
     let place = Place::new();
     let ended = std::thread::scope(|scope| {
         let jobs = [
@@ -179,7 +179,7 @@ fn a_server_that_dies_is_told_as_such_and_leaves_nobody() {
     }
     assert!(
         matches!(place.run(3, "echo", json!({})), Ended::ServerDied(_)),
-        "who comes too late is told the same"
+        "a job that comes too late gets the same end"
     );
 }
 

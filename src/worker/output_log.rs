@@ -22,7 +22,7 @@ const HEAD: u64 = 8 << 20;
 /// So many of the end, written when it is known.
 const TAIL: usize = 2 << 20;
 
-pub(super) struct Said<'a> {
+pub(super) struct OutputLog<'a> {
     pipe: Ear,
     /// The path at which the pipe can be opened.
     name: Option<PathBuf>,
@@ -62,8 +62,8 @@ impl Ear {
     }
 
     /// What it says from now on goes to `log`.
-    pub(super) fn hear<'a>(&self, log: &'a Path) -> io::Result<Said<'a>> {
-        Ok(Said::of(
+    pub(super) fn hear<'a>(&self, log: &'a Path) -> io::Result<OutputLog<'a>> {
+        Ok(OutputLog::of(
             Self {
                 reader: self.reader.try_clone()?,
                 writer: self.writer.try_clone()?,
@@ -74,13 +74,13 @@ impl Ear {
     }
 }
 
-impl<'a> Said<'a> {
+impl<'a> OutputLog<'a> {
     pub(super) fn new(log: &'a Path) -> io::Result<Self> {
         Ok(Self::of(Ear::new()?, log, None))
     }
 
     /// Opens a pipe that has a name, for a program that is not started from here. The name is gone after
-    /// [`Said::forget_name`], or with this.
+    /// [`OutputLog::forget_name`], or with this.
     pub(super) fn named(log: &'a Path) -> io::Result<Self> {
         // Other orchs make theirs in the same folder, and one that was killed left its own.
         let made = tempfile::Builder::new()
@@ -141,8 +141,8 @@ impl<'a> Said<'a> {
     pub(super) fn take_in(&mut self) {
         let mut bytes = [0; 64 * 1024];
         let result = self.pipe.reader.read(&mut bytes).and_then(|read| {
-            let told = self.redact.pass(&bytes[..read]);
-            self.kept.take(&told, self.log)
+            let passed = self.redact.pass(&bytes[..read]);
+            self.kept.take(&passed, self.log)
         });
         if let Err(e) = result
             && !matches!(
@@ -224,7 +224,7 @@ impl Kept {
     }
 }
 
-impl Drop for Said<'_> {
+impl Drop for OutputLog<'_> {
     fn drop(&mut self) {
         self.forget_name();
     }
@@ -248,14 +248,14 @@ mod tests {
     fn silence_leaves_no_file_and_speech_is_kept_whole() {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("logs/one.log");
-        Said::new(&log).unwrap().finish().unwrap();
+        OutputLog::new(&log).unwrap().finish().unwrap();
         assert!(!log.parent().unwrap().exists());
-        let mut said = Said::new(&log).unwrap();
-        said.pipe.writer.write_all(b"first ").unwrap();
-        said.take_in();
+        let mut output_log = OutputLog::new(&log).unwrap();
+        output_log.pipe.writer.write_all(b"first ").unwrap();
+        output_log.take_in();
         assert_eq!(std::fs::read(&log).unwrap(), b"first ");
-        said.pipe.writer.write_all(b"last").unwrap();
-        said.finish().unwrap();
+        output_log.pipe.writer.write_all(b"last").unwrap();
+        output_log.finish().unwrap();
         assert_eq!(std::fs::read(&log).unwrap(), b"first last");
     }
 
@@ -263,15 +263,15 @@ mod tests {
     fn of_a_flood_the_beginning_and_the_end_are_kept_and_the_rest_is_counted() {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("log");
-        let mut said = Said::new(&log).unwrap();
+        let mut output_log = OutputLog::new(&log).unwrap();
         let mut all = b"begin".to_vec();
         all.resize(HEAD as usize + TAIL + 1000, b'x');
         all.extend(b"end");
         for piece in all.chunks(60_000) {
-            said.pipe.writer.write_all(piece).unwrap();
-            said.take_in();
+            output_log.pipe.writer.write_all(piece).unwrap();
+            output_log.take_in();
         }
-        said.finish().unwrap();
+        output_log.finish().unwrap();
         let kept = std::fs::read(&log).unwrap();
         let note = b"\n[orch: 1003 bytes of the output are left out here]\n";
         assert_eq!(kept.len(), HEAD as usize + note.len() + TAIL);
@@ -283,19 +283,19 @@ mod tests {
     fn a_pipe_with_a_name_can_be_opened_by_another_and_leaves_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("log");
-        let mut said = Said::named(&log).unwrap();
-        std::fs::write(said.name().unwrap(), "by name").unwrap();
-        said.take_in();
-        drop(said);
+        let mut output_log = OutputLog::named(&log).unwrap();
+        std::fs::write(output_log.name().unwrap(), "by name").unwrap();
+        output_log.take_in();
+        drop(output_log);
         assert_eq!(std::fs::read(&log).unwrap(), b"by name");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]
-    fn a_log_that_cannot_be_written_is_said_and_blocks_nobody() {
+    fn a_log_that_cannot_be_written_is_reported_and_blocks_nobody() {
         let dir = tempfile::tempdir().unwrap();
-        let said = Said::new(dir.path()).unwrap();
-        (&said.pipe.writer).write_all(b"x").unwrap();
-        assert!(said.finish().is_err());
+        let output_log = OutputLog::new(dir.path()).unwrap();
+        (&output_log.pipe.writer).write_all(b"x").unwrap();
+        assert!(output_log.finish().is_err());
     }
 }
