@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_since_a_run_is_told_by_its_results_alone() {
+    fn what_changed_since_a_run_is_shown_by_its_results_alone() {
         let base = all(Outcome::Pass);
         let mut head = base.clone();
         let since = |head: &ReportDoc| {

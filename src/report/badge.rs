@@ -14,11 +14,11 @@ const NOTHING: &str = "#6b6b6b";
 /// The badge of the whole report: an SVG of one line, 20 px high.
 pub fn render(doc: &ReportDoc) -> Result<String, TemplateError> {
     let (claim, colour) = claim(&doc.summary);
-    let told = doc
+    let label_text = doc
         .scope
         .as_ref()
         .map_or(claim.clone(), |scope| format!("{claim} ({scope})"));
-    drawn("orch", &told, colour)
+    drawn("orch", &label_text, colour)
 }
 
 /// The badge of a part of it, by its name.
@@ -28,17 +28,17 @@ pub(super) fn of(label: &str, tally: &Tally) -> Result<String, TemplateError> {
         Tally { right: 0, .. } => NOTHING,
         _ => GOOD,
     };
-    let told = match tally.asked {
+    let value = match tally.asked {
         0 => "nothing ran".to_owned(),
-        asked => format!("{} of {asked} right", tally.right),
+        cases => format!("{} of {cases} right", tally.right),
     };
-    drawn(label, &told, colour)
+    drawn(label, &value, colour)
 }
 
-fn drawn(label: &str, told: &str, colour: &str) -> Result<String, TemplateError> {
+fn drawn(label: &str, value: &str, colour: &str) -> Result<String, TemplateError> {
     template::render(
         "report/badge.svg.j2",
-        json!({"label": label, "told": told, "colour": colour}),
+        json!({"label": label, "told": value, "colour": colour}),
     )
 }
 
@@ -56,13 +56,13 @@ fn claim(summary: &Summary) -> (String, &'static str) {
     } = summary;
     let right = passed + fallbacks + flaky;
     let ran = right + indecisive + xfailed + failed;
-    let told = format!("{right} of {ran} passed");
+    let text = format!("{right} of {ran} passed");
     match (ran, right) {
         _ if *incomplete > 0 => ("incomplete".to_owned(), NOTHING),
-        _ if *failed > 0 || *failed_steps > 0 => (told, BAD),
+        _ if *failed > 0 || *failed_steps > 0 => (text, BAD),
         (0, _) => ("nothing ran".to_owned(), NOTHING),
-        (_, 0) => (told, NOTHING),
-        _ => (told, GOOD),
+        (_, 0) => (text, NOTHING),
+        _ => (text, GOOD),
     }
 }
 
@@ -77,7 +77,7 @@ mod tests {
             unavailable: 4,
             ..Summary::default()
         };
-        for (summary, told, colour) in [
+        for (summary, expected, colour) in [
             (green(), "3 of 3 passed", GOOD),
             (
                 Summary {
@@ -128,7 +128,7 @@ mod tests {
                 NOTHING,
             ),
         ] {
-            assert_eq!(claim(&summary), (told.to_owned(), colour));
+            assert_eq!(claim(&summary), (expected.to_owned(), colour));
         }
     }
 }

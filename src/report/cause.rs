@@ -53,14 +53,14 @@ impl<'a> Cause<'a> {
 
 impl<'a> View<'a> {
     /// The cases that are picked, by cause; causes stand in the order of their first cases. Of many, first those that no
-    /// earlier run told of, and then those that cost most cases.
+    /// earlier run reported, and then those that cost most cases.
     pub(super) fn causes(&self, pick: impl Fn(&CaseResult) -> bool) -> Vec<Cause<'a>> {
         let mut causes: IndexMap<_, Cause<'a>> = IndexMap::new();
         for (at, case) in self.cases(pick) {
             let note = case.note();
-            let said = note.as_deref().or(case.reason.as_deref());
-            let said = said.or_else(|| self.backend(case)?.reason.as_deref());
-            let reason = one_line(said.unwrap_or("no reason was recorded"));
+            let words = note.as_deref().or(case.reason.as_deref());
+            let words = words.or_else(|| self.backend(case)?.reason.as_deref());
+            let reason = one_line(words.unwrap_or("no reason was recorded"));
             let stage = case.stage.as_deref();
             // What a tool says names the cause. That a figure is wrong or a process ended does not: there it is one
             // cause at most for each target, unless the targets have the step in common. What a backend lacks is its own.

@@ -22,7 +22,7 @@ use crate::base::words::words;
 use crate::record::Outcome;
 pub use accepted::{Acceptance, Accepted, figure, is_acceptable};
 pub use pages::what;
-pub(in crate::report) use pages::{counts, found, times as statistic_told};
+pub(in crate::report) use pages::{counts, found, times as statistic_line};
 pub use pages::{markdown, text};
 use times::hidden;
 pub use times::{Noise, Noises, Remeasured, Verdict};
@@ -289,7 +289,7 @@ pub fn compare(base: (&str, &ReportDoc), head: (&str, &ReportDoc), noises: &Nois
         .iter()
         .filter(|case| !now.contains(&*case.case))
         .collect();
-    // A part of a spec was not asked for the rest of it.
+    // A part of a spec does not run the rest of it.
     found.beyond = if head.1.scope.is_none() || head.1.scope == base.1.scope {
         0
     } else {

@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(quiet.figure(true), "1990 tok/s · TTFT 5.05 ms");
         assert_eq!(quiet.figure(false), "~1990 tok/s · TTFT 5.05 ms");
         let facts = figures.part(None).facts;
-        let told = |name: &str| {
+        let fact = |name: &str| {
             facts
                 .iter()
                 .find(|(fact, _)| *fact == name)
@@ -186,10 +186,10 @@ mod tests {
                 .1
                 .clone()
         };
-        assert_eq!(told("prompt"), "5 tokens in each of 2 rows");
-        assert_eq!(told("decode"), "2000 tokens a second");
+        assert_eq!(fact("prompt"), "5 tokens in each of 2 rows");
+        assert_eq!(fact("decode"), "2000 tokens a second");
         assert_eq!(
-            told("from token to token"),
+            fact("from token to token"),
             "1.00 ms, median of 3 samples, 0.50 ms – 1.50 ms"
         );
     }

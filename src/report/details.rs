@@ -103,7 +103,7 @@ pub(super) fn known<'a>(
 ) -> Vec<(&'a str, String)> {
     pairs
         .into_iter()
-        .filter_map(|(name, told)| Some((name, told.filter(|told| !told.is_empty())?)))
+        .filter_map(|(name, text)| Some((name, text.filter(|text| !text.is_empty())?)))
         .collect()
 }
 
@@ -228,7 +228,7 @@ fn compared(numerics: &Numerics) -> Part<'_> {
             .collect::<Vec<_>>()
             .join("×");
         let equal = t.tokens.zip(t.row_tokens);
-        let told =
+        let tokens_equal =
             |all: f64, worst: f64| format!("{}, {} in the worst row", tokens(all), tokens(worst));
         vec![
             Cell::with(name, format!("{} {shape}", t.dtype)),
@@ -237,7 +237,7 @@ fn compared(numerics: &Numerics) -> Part<'_> {
             cosine(t.cosine).into(),
             Cell::or_dash(t.row_cosine.map(|rows| cosine(Some(rows.worst)))),
             Cell::or_dash(t.snr_db.map(|snr| format!("{snr:.0} dB"))),
-            Cell::or_dash(equal.map(|(all, rows)| told(all, rows.worst))),
+            Cell::or_dash(equal.map(|(all, rows)| tokens_equal(all, rows.worst))),
         ]
     });
     let columns = &[
@@ -308,7 +308,7 @@ fn run<'a>(doc: &ReportDoc, case: &'a CaseResult, label: Option<&'static str>) -
             "machine",
             case.cpu
                 .as_ref()
-                .map(|_| Machine::of(doc, case).told())
+                .map(|_| Machine::of(doc, case).description())
                 .or_else(|| case.host.clone()),
         ),
         ("versions", Some(versions.join(", "))),
@@ -339,20 +339,20 @@ fn fact(value: &Value) -> String {
             values.iter().map(fact).collect::<Vec<_>>().join("; ")
         }
         Value::Object(fields) => {
-            let told = fields
+            let fields = fields
                 .iter()
                 .filter(|(name, value)| *name != "versions" && !value.is_null());
-            let told = told.map(|(name, value)| {
+            let facts = fields.map(|(name, value)| {
                 match (name.strip_suffix("_bytes").zip(value.as_u64()), fact(value)) {
                     (Some((name, count)), _) => format!("{name} {}", bytes(count)),
-                    (None, told) if told.is_empty() => format!("{name} none"),
-                    (None, told) if value.is_object() || told.contains("; ") => {
-                        format!("{name} ({told})")
+                    (None, text) if text.is_empty() => format!("{name} none"),
+                    (None, text) if value.is_object() || text.contains("; ") => {
+                        format!("{name} ({text})")
                     }
-                    (None, told) => format!("{name} {told}"),
+                    (None, text) => format!("{name} {text}"),
                 }
             });
-            told.collect::<Vec<_>>().join(", ")
+            facts.collect::<Vec<_>>().join(", ")
         }
         other => other.to_string(),
     }
@@ -363,16 +363,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn facts_are_told_in_words() {
+    fn facts_are_shown_in_words() {
         let facts = json!({
             "versions": {"torch": "2"}, "seconds": {"build": 0.1259, "reference": 0.04}, "threads": 1, "options": {},
             "peak_rss_bytes": 465_387_520, "shape": [1, 16], "half": null, "attempts": [
                 {"route": "dynamo", "ok": false, "error": "no"}, {"route": "legacy", "ok": true, "max_abs": 5.2e-7},
             ],
         });
-        let told = "seconds (build 0.126, reference 0.040), threads 1, options none, peak_rss 444 MiB, shape [1,16], \
+        let expected = "seconds (build 0.126, reference 0.040), threads 1, options none, peak_rss 444 MiB, shape [1,16], \
                     attempts (route dynamo, ok false, error no; route legacy, ok true, max_abs 5.2e-7)";
-        assert_eq!(fact(&facts), told);
+        assert_eq!(fact(&facts), expected);
         assert_eq!(fact(&json!({"versions": {}})), "");
     }
 }

@@ -35,8 +35,8 @@ pub struct Tried {
 impl FallbackResult {
     /// `on cpu-fp32, 3.1 times slower than cuda-fp32 on 2026-01-31`
     pub fn summary(&self, untimed: bool) -> String {
-        if let Some(Batch { asked, ran }) = self.batch {
-            return format!("ran at batch size {ran}: for {asked} there was not enough memory");
+        if let Some(Batch { asked: wanted, ran }) = self.batch {
+            return format!("ran at batch size {ran}: for {wanted} there was not enough memory");
         }
         let requested = self
             .tried

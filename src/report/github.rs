@@ -40,10 +40,10 @@ pub fn annotations(doc: &ReportDoc, seen_from: impl Fn(&str) -> String) -> Strin
             .repro()
             .map(|repro| format!("\nagain: {repro}"))
             .unwrap_or_default();
-        let told = message(&format!("{}{again}", cause.message()));
+        let text = message(&format!("{}{again}", cause.message()));
         let _ = writeln!(
             out,
-            "::error {}title={title}::{told}",
+            "::error {}title={title}::{text}",
             place.unwrap_or_default()
         );
     }
@@ -63,15 +63,15 @@ pub fn summary(doc: &ReportDoc) -> String {
         return page;
     }
     let mut page = markdown::render_only(doc, &SHORT.map(str::to_owned));
-    let told = "\n\nGitHub takes no more; the whole report is `matrix.md`.\n";
+    let note = "\n\nGitHub takes no more; the whole report is `matrix.md`.\n";
     if let Some((end, _)) = page
         .match_indices('\n')
-        .take_while(|(at, _)| at + told.len() <= LONGEST)
+        .take_while(|(at, _)| at + note.len() <= LONGEST)
         .last()
     {
         page.truncate(end);
     }
-    page + told
+    page + note
 }
 
 /// The text as workflow commands carry a message.

@@ -122,7 +122,7 @@ fn models(doc: &ReportDoc) -> impl Iterator<Item = Model<'_>> + Clone {
 }
 
 /// The remarks on the weights of these models, a line each: of random ones, of others.
-pub fn weights_told<'m>(models: impl Iterator<Item = Model<'m>> + Clone) -> Vec<String> {
+pub fn weights_remarks<'m>(models: impl Iterator<Item = Model<'m>> + Clone) -> Vec<String> {
     [random_of(models.clone()), others_of(models)]
         .into_iter()
         .flatten()
@@ -130,7 +130,7 @@ pub fn weights_told<'m>(models: impl Iterator<Item = Model<'m>> + Clone) -> Vec<
 }
 
 pub(super) fn all_weights(doc: &ReportDoc) -> Vec<String> {
-    weights_told(models(doc))
+    weights_remarks(models(doc))
 }
 
 /// `83.9 k parameters, random weights`; None where nothing is known.
@@ -140,8 +140,8 @@ pub fn model(parameters: Option<u64>, weights: Option<Weights>) -> Option<String
         other => format!("weights {}", other.word()),
     });
     let parameters = parameters.map(|count| format!("{} parameters", amount(count)));
-    let told: Vec<String> = parameters.into_iter().chain(weights).collect();
-    (!told.is_empty()).then(|| told.join(", "))
+    let parts: Vec<String> = parameters.into_iter().chain(weights).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 /// `weights from the Hub: 3 models; in the file: 1 model`; None where all are random, or nobody knows.
@@ -155,10 +155,10 @@ fn others_of<'m>(models: impl Iterator<Item = Model<'m>>) -> Option<String> {
     for (weights, model) in known.filter(|(weights, _)| *weights != Weights::Random) {
         kinds.entry(weights.word()).or_default().insert(model);
     }
-    let told = kinds
+    let counts = kinds
         .iter()
         .map(|(word, models)| format!("{word}: {}", counted(models.len(), "model")));
-    (!kinds.is_empty()).then(|| format!("weights {}", told.collect::<Vec<_>>().join("; ")))
+    (!kinds.is_empty()).then(|| format!("weights {}", counts.collect::<Vec<_>>().join("; ")))
 }
 
 /// `random weights: 15 models of 8.1 k to 1.2 M parameters; …`; None where no model has such weights.
@@ -188,7 +188,7 @@ fn random_of<'m>(all: impl Iterator<Item = Model<'m>>) -> Option<String> {
 
 /// `build-07: linux 6.8 x86_64, AMD EPYC 9454, 16 cores, 62 GiB; orch 0.1.0`
 pub(super) fn machine(doc: &ReportDoc) -> String {
-    let told = |host: &Host| {
+    let line = |host: &Host| {
         let cores = counted(host.cores, "core");
         let memory = bytes(host.memory_bytes);
         format!(
@@ -198,7 +198,7 @@ pub(super) fn machine(doc: &ReportDoc) -> String {
     };
     format!(
         "{}orch {}",
-        doc.hosts().iter().map(told).collect::<String>(),
+        doc.hosts().iter().map(line).collect::<String>(),
         doc.orch
     )
 }
@@ -223,8 +223,9 @@ mod tests {
             started: "2026-01-31T08:00:00.123Z".to_owned(),
             git: Some(git),
         });
-        let told = "Run of 2026-01-31 08:00 UTC at git 1a2b3c4d5 (main), with uncommitted changes";
-        assert_eq!(run(&doc).as_deref(), Some(told));
+        let expected =
+            "Run of 2026-01-31 08:00 UTC at git 1a2b3c4d5 (main), with uncommitted changes";
+        assert_eq!(run(&doc).as_deref(), Some(expected));
         assert_eq!(shown(&doc), before);
         for page in [markdown::render(&doc), html::render(&doc).unwrap()] {
             assert!(page.contains("Run of 2026-01-31 08:00 UTC at git 1a2b3c4d5"));

@@ -55,7 +55,7 @@ impl<'a> Machine<'a> {
     }
 
     /// `build-07 (AMD EPYC 9454, 16 cores)`
-    pub fn told(&self) -> String {
+    pub fn description(&self) -> String {
         format!(
             "{} ({}, {})",
             self.name,
@@ -125,18 +125,18 @@ impl<'a> Machines<'a> {
     }
 
     /// The machine of the figures; None where all are of the machine that wrote the report.
-    pub(super) fn told(&self) -> Option<String> {
+    pub(super) fn remark(&self) -> Option<String> {
         match &self.each[..] {
             [] => None,
             [(one, _)] if one.is(&self.here) => None,
-            [(one, _)] => Some(format!("measured on {}", one.told())),
+            [(one, _)] => Some(format!("measured on {}", one.description())),
             several => {
                 let each: Vec<String> = several
                     .iter()
                     .map(|(machine, count)| {
                         let letter = self.letter(machine).unwrap_or_default();
                         let unlike = self.unlike(machine);
-                        format!("{letter} {}{unlike}: {count}", machine.told())
+                        format!("{letter} {}{unlike}: {count}", machine.description())
                     })
                     .collect();
                 Some(format!(
@@ -178,13 +178,13 @@ mod tests {
     fn figures_of_one_machine_have_no_letter_and_name_it_if_it_is_another() {
         let mut doc = fixture();
         doc.cases.retain(|case| case.metrics.is_some());
-        assert_eq!(Machines::of(&doc).told(), None);
+        assert_eq!(Machines::of(&doc).remark(), None);
         for at in 0..doc.cases.len() {
             on(&mut doc, at, "vm12", "");
         }
         let machines = Machines::of(&doc);
-        let told = machines.told().unwrap();
-        assert!(told.starts_with("measured on vm12 ("), "{told}");
+        let remark = machines.remark().unwrap();
+        assert!(remark.starts_with("measured on vm12 ("), "{remark}");
         assert_eq!(machines.letter(&Machine::of(&doc, &doc.cases[0])), None);
     }
 
@@ -200,9 +200,9 @@ mod tests {
         let machines = Machines::of(&doc);
         let letter = |at: usize| machines.letter(&Machine::of(&doc, &doc.cases[at]));
         assert_eq!((letter(0), letter(1)), (Some("A"), Some("B")));
-        let told = machines.told().unwrap();
-        assert!(told.contains("[AMD 23/49/0]: 1; B vm"), "{told}");
-        // What a report of before does not have tells nothing apart.
+        let remark = machines.remark().unwrap();
+        assert!(remark.contains("[AMD 23/49/0]: 1; B vm"), "{remark}");
+        // What a report of before does not have distinguishes nothing.
         let [one, other] = [0, 1].map(|at| Machine::of(&doc, &doc.cases[at]));
         let unknown = Machine {
             identity: "",

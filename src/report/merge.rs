@@ -285,19 +285,19 @@ mod tests {
 
     #[test]
     fn all_parts_are_the_whole() {
-        let told = |scopes: &[Option<&str>]| scope(scopes.iter().copied());
+        let merged = |scopes: &[Option<&str>]| scope(scopes.iter().copied());
         assert_eq!(
-            told(&[Some("partition hash:2/2"), Some("partition hash:1/2")]),
+            merged(&[Some("partition hash:2/2"), Some("partition hash:1/2")]),
             None
         );
-        assert_eq!(told(&[Some("partition hash:2/2"), None]), None);
-        let some = told(&[Some("partition hash:3/3"), Some("partition hash:1/3")]);
+        assert_eq!(merged(&[Some("partition hash:2/2"), None]), None);
+        let some = merged(&[Some("partition hash:3/3"), Some("partition hash:1/3")]);
         assert_eq!(
             some.as_deref(),
             Some("partition hash:1/3, partition hash:3/3")
         );
         assert_eq!(
-            told(&[Some("affected by main")]).as_deref(),
+            merged(&[Some("affected by main")]).as_deref(),
             Some("affected by main")
         );
     }

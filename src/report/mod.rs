@@ -48,7 +48,7 @@ pub(crate) use cause::alike;
 pub use decoding::DecodingFigures;
 pub use expected::Expected;
 pub use fallback::{FallbackResult, Tried};
-pub use head::{Model, model as model_told, weights_told};
+pub use head::{Model, model as model_description, weights_remarks};
 pub use machine::Machine;
 pub use pages::{CODE, PAGES, shown, stable_backend};
 pub use quiet::Doubt;

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_cut_as_far_as_they_can_be_told_apart() {
+    fn names_are_cut_as_far_as_they_can_be_distinguished() {
         assert_eq!(
             shown(&["short", "quite-a-long-name"]),
             ["short", "quite-a-l…"]

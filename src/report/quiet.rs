@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_and_rounds_that_differ_by_more_than_a_fifth_are_told() {
+    fn moments_and_rounds_that_differ_by_more_than_a_fifth_are_reported() {
         assert_eq!(of(&[1.0, 1.19, 1.05]).doubts(), []);
         assert_eq!(of(&[1.0, 1.25, 1.05]).doubts(), [Doubt::MomentsDiffer]);
         let mut one = of(&[1.1]);

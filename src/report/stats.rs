@@ -291,17 +291,17 @@ fn remarks(rounds: &[Round]) -> Vec<String> {
     };
     let is_disturbed = |round: &&Round| !of_host(round).is_empty() || !of_device(round).is_empty();
     let disturbed = rounds.iter().filter(is_disturbed).count();
-    let mut told = Conditions::worst(&known)
+    let mut remarks = Conditions::worst(&known)
         .map(|worst| worst.remarks())
         .unwrap_or_default();
-    told.extend(rounds.iter().flat_map(of_device).collect::<BTreeSet<_>>());
+    remarks.extend(rounds.iter().flat_map(of_device).collect::<BTreeSet<_>>());
     if rounds.len() > 1 && disturbed > 0 {
-        told.push(format!(
+        remarks.push(format!(
             "{disturbed} of {} rounds were disturbed",
             rounds.len()
         ));
     }
-    told
+    remarks
 }
 
 pub(super) fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {

@@ -226,7 +226,7 @@ fn the_other_side_is_compared_on_the_same_basis() {
 }
 
 #[test]
-fn what_disturbed_a_round_is_told_with_how_many_it_was() {
+fn what_disturbed_a_round_is_reported_with_how_many_it_was() {
     let with = |others: f64| {
         let conditions = serde_json::json!({"yardstick_ms": [1.0, 1.0], "others_cores": others});
         RawMeasure {
@@ -235,11 +235,11 @@ fn what_disturbed_a_round_is_told_with_how_many_it_was() {
         }
     };
     assert_eq!(over(&[with(0.0), with(0.1)]).remarks, [""; 0]);
-    let told = [
+    let expected = [
         "other processes kept 1.5 cores busy",
         "2 of 3 rounds were disturbed",
     ];
-    assert_eq!(over(&[with(1.5), with(0.0), with(0.5)]).remarks, told);
+    assert_eq!(over(&[with(1.5), with(0.0), with(0.5)]).remarks, expected);
 }
 
 #[test]

@@ -209,9 +209,9 @@ fn list(out: &mut String, view: &View<'_>, items: &[Item<'_>], styles: &Styles) 
     for item in rest.iter().take(LINES) {
         let style = styles.of(item.kind);
         let mark = item.mark();
-        let told = format!("{}: {}", whose(view, item), item.lines[0]);
-        let told = end_cut(&told, styles.width.saturating_sub(width(&mark)));
-        let _ = writeln!(out, "{style}{mark}{style:#}{told}");
+        let line = format!("{}: {}", whose(view, item), item.lines[0]);
+        let line = end_cut(&line, styles.width.saturating_sub(width(&mark)));
+        let _ = writeln!(out, "{style}{mark}{style:#}{line}");
     }
     more_than(out, &rest[rest.len().min(LINES)..], styles);
 }
@@ -239,10 +239,10 @@ fn more_than(out: &mut String, left: &[Item<'_>], styles: &Styles) {
     );
     let glyph = item.glyph;
     let causes = counted(left.len(), "cause");
-    let told = "more: the report's pages tell all of them";
+    let rest = "more: the report's pages tell all of them";
     let _ = writeln!(
         out,
-        "\n{style}{glyph}{style:#} and {cases} of {causes} {told}"
+        "\n{style}{glyph}{style:#} and {cases} of {causes} {rest}"
     );
 }
 
@@ -295,16 +295,16 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_selection_the_ends_are_told() {
+    fn of_a_long_selection_the_ends_are_shown() {
         assert_eq!(
             part("model:a | target:b"),
             "model:a | target:b: not the whole spec"
         );
         let models: Vec<_> = (1..=253).map(|n| format!("model:m{n}")).collect();
-        let told = part(&models.join(" | "));
+        let text = part(&models.join(" | "));
         assert!(
-            told.contains("model:m8 | … 241 more … | model:m250 | ")
-                && told.ends_with("m253: not the whole spec")
+            text.contains("model:m8 | … 241 more … | model:m250 | ")
+                && text.ends_with("m253: not the whole spec")
         );
     }
 }

@@ -131,13 +131,13 @@ mod tests {
     #[test]
     fn a_course_has_a_chart_and_a_table_that_begins_with_the_last() {
         assert!(part(&executions(&[1.0])).is_none());
-        let told = part(&executions(&[1.0, 1.0, 1.0, 1.0, 1.2])).unwrap();
+        let course = part(&executions(&[1.0, 1.0, 1.0, 1.0, 1.2])).unwrap();
         assert_eq!(
-            told.note.unwrap(),
+            course.note.unwrap(),
             "5 executions on one machine; since 2026-01-05 08:00 at 4abc 20.0 % slower"
         );
-        assert_eq!(told.samples.unwrap().values, [1.0, 1.0, 1.0, 1.0, 1.2]);
-        let rows = told.table.unwrap().rows;
+        assert_eq!(course.samples.unwrap().values, [1.0, 1.0, 1.0, 1.0, 1.2]);
+        let rows = course.table.unwrap().rows;
         assert_eq!(
             (&*rows[0][0].text, &*rows[0][5].text, &*rows[4][5].text),
             ("2026-01-05 08:00", "+20.0 %", "–")

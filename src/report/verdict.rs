@@ -14,7 +14,7 @@ pub(super) fn lines(numerics: &Numerics) -> Vec<(&'static str, String)> {
             [] => String::new(),
             looser => format!(" (looser than usual: {})", looser.join(", ")),
         };
-        lines.push(("asked", asked(numerics) + &looser));
+        lines.push(("asked", tolerance(numerics) + &looser));
     }
     let snr = numerics
         .snr_db
@@ -41,7 +41,7 @@ pub(super) fn lines(numerics: &Numerics) -> Vec<(&'static str, String)> {
             let names = |of: &str, names: &[String]| {
                 (!names.is_empty()).then(|| format!("{of} {}", names.join(", ")))
             };
-            let told = [
+            let parts = [
                 Some(format!("another input differs by {off}, {ratio}{shared}")),
                 control
                     .max_abs
@@ -57,7 +57,7 @@ pub(super) fn lines(numerics: &Numerics) -> Vec<(&'static str, String)> {
             ];
             lines.push((
                 "control",
-                told.into_iter().flatten().collect::<Vec<_>>().join("; "),
+                parts.into_iter().flatten().collect::<Vec<_>>().join("; "),
             ));
         }
         (None, Some(why)) => lines.push(("no control", why.clone())),
@@ -93,9 +93,9 @@ pub(super) fn lines(numerics: &Numerics) -> Vec<(&'static str, String)> {
 }
 
 fn generated(generation: &Generation) -> String {
-    let asked = generation.asked;
+    let count = generation.asked;
     let Some(agreed) = generation.agreed else {
-        return format!("nothing: this runtime does not generate, and {asked} tokens are known");
+        return format!("nothing: this runtime does not generate, and {count} tokens are known");
     };
     let first = generation.first.as_ref().map(|first| {
         let OtherToken { row, step, token, expected, margin, bound, tie } = first;
@@ -108,7 +108,7 @@ fn generated(generation: &Generation) -> String {
         _ => String::new(),
     };
     let first = first.unwrap_or_default();
-    format!("{agreed} of {asked} tokens are those of PyTorch's greedy decoding{first}{decoded}")
+    format!("{agreed} of {count} tokens are those of PyTorch's greedy decoding{first}{decoded}")
 }
 
 /// `3 of the 128 indices of axis 2 of `logits``, and how many of them are wrong or prove nothing.
@@ -142,7 +142,7 @@ fn in_common(share: Option<f64>) -> String {
 }
 
 /// `atol 1e-3, rtol 1e-3, budget 0, cosine 0.9999, snr 50`, and `tokens 1` where an output has them.
-pub(super) fn asked(numerics: &Numerics) -> String {
+pub(super) fn tolerance(numerics: &Numerics) -> String {
     let Some(Tolerance {
         atol,
         rtol,

@@ -17,7 +17,7 @@ use crate::cli::{Args, Exit, Printer};
 use crate::history::change::{Change, changes};
 use crate::history::{History, ModelRow, Point, Reader, RunRow, has_runs};
 use crate::journal;
-use crate::report::{model_told, weights_told};
+use crate::report::{model_description, weights_remarks};
 use crate::session::{UsageError, history_dir, runs_dir, usage};
 use crate::store::DiskStore;
 
@@ -282,7 +282,7 @@ fn moment(text: &str) -> anyhow::Result<Timestamp> {
 }
 
 fn weights<'m>(models: impl Iterator<Item = &'m ModelRow> + Clone) -> Vec<String> {
-    weights_told(models.map(|it| (&*it.model, it.parameters, it.weights)))
+    weights_remarks(models.map(|it| (&*it.model, it.parameters, it.weights)))
 }
 
 /// What was run.
@@ -344,7 +344,7 @@ fn told(found: &BTreeMap<&String, Vec<Point>>) -> String {
         let model = points
             .iter()
             .rev()
-            .find_map(|point| model_told(point.parameters, point.weights));
+            .find_map(|point| model_description(point.parameters, point.weights));
         let model = model
             .map(|model| format!("  {DIM}{model}{DIM:#}"))
             .unwrap_or_default();

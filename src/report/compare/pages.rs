@@ -50,8 +50,8 @@ pub fn text(comparison: &Comparison, styles: &Styles) -> String {
     if !comparison.acceptances.is_empty() {
         out.push('\n');
     }
-    for told in &comparison.acceptances {
-        let _ = writeln!(out, "note: {told}");
+    for note in &comparison.acceptances {
+        let _ = writeln!(out, "note: {note}");
     }
     let _ = writeln!(out, "\n{}", counts(comparison));
     out
@@ -98,8 +98,8 @@ pub fn markdown(comparison: &Comparison) -> String {
             out.push_str("\n</details>\n");
         }
     }
-    for told in &comparison.acceptances {
-        let _ = writeln!(out, "\n{}.", cell(told));
+    for note in &comparison.acceptances {
+        let _ = writeln!(out, "\n{}.", cell(note));
     }
     out
 }
@@ -290,7 +290,7 @@ pub(in crate::report) fn counts(comparison: &Comparison) -> String {
         "by how much they vary over the history",
     );
     let by_history = by_history
-        .map(|told| format!(", {told}"))
+        .map(|note| format!(", {note}"))
         .unwrap_or_default();
     counts.push(format!(
         "times of {} compared{by_history}",
@@ -343,7 +343,7 @@ mod tests {
     #[test]
     fn a_comparison_says_what_the_weights_are() {
         let base = fixture();
-        let told = |head: &crate::report::ReportDoc| {
+        let pages = |head: &crate::report::ReportDoc| {
             let comparison = compare(("base", &base), ("head", head), &Noises::new());
             let json = serde_json::to_value(&comparison).unwrap()["head"]["weights"].clone();
             (
@@ -353,7 +353,7 @@ mod tests {
             )
         };
         let random = "random weights: 15 models of 57.1 k to 1.2 M parameters; the figures are theirs, not those of trained models";
-        let (page, comment, json) = told(&base);
+        let (page, comment, json) = pages(&base);
         assert_eq!(
             (
                 page.matches(random).count(),
@@ -368,7 +368,7 @@ mod tests {
             .cases
             .iter_mut()
             .for_each(|case| case.weights = Some(crate::record::Weights::Hub));
-        let (page, comment, _) = told(&trained);
+        let (page, comment, _) = pages(&trained);
         for part in [
             &*format!("base: {random}"),
             "head: weights from the Hub: 15 models",
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_can_tell_is_not_told_as_slower() {
+    fn what_nobody_can_tell_is_not_reported_as_slower() {
         let mut base = fixture();
         base.cases.retain(|case| {
             ["bert:cpu-fp32", "bert:openvino-fp32", "roberta:cpu-fp32"].contains(&&*case.case)
@@ -426,8 +426,8 @@ mod tests {
                 && !comment.contains("#### cannot"),
             "{comment}"
         );
-        let untold: Vec<_> = comparison.of(Kind::CannotTell).collect();
-        assert!(untold.iter().all(|change| !change.is_worse()) && untold.len() == 1);
+        let undecided: Vec<_> = comparison.of(Kind::CannotTell).collect();
+        assert!(undecided.iter().all(|change| !change.is_worse()) && undecided.len() == 1);
         // All that the rule saw, also of what it took for the same.
         let json = serde_json::to_value(&comparison).unwrap();
         assert_eq!(json["changes"][1]["kind"], "cannot_tell");

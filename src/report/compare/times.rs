@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_side_has_not_converged_nothing_small_is_said() {
+    fn where_a_side_has_not_converged_nothing_small_is_reported() {
         let restless = [1.0, 1.1, 1.25, 1.4, 1.6];
         let of = |base, head| Remeasured {
             base: rounds(base),
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_varies_over_the_history_must_differ_by_more_and_is_not_told_to_be_the_same() {
+    fn what_varies_over_the_history_must_differ_by_more_and_is_not_reported_to_be_the_same() {
         let noise = |share| Noise {
             share,
             executions: 30,

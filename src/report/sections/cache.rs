@@ -35,7 +35,7 @@ mod tests {
     use super::*;
     use crate::report::{ReportDoc, fixture};
 
-    fn told(doc: &ReportDoc) -> Vec<[String; 3]> {
+    fn rows_of(doc: &ReportDoc) -> Vec<[String; 3]> {
         let rows = cache(&View::new(doc))
             .into_iter()
             .flat_map(|table| table.rows);
@@ -47,15 +47,18 @@ mod tests {
     fn what_was_executed_stands_beside_what_was_saved() {
         let mut doc = fixture();
         assert_eq!(
-            told(&doc),
+            rows_of(&doc),
             [
                 ["executed in this run", "38", "61 s"],
                 ["up to date", "263", "8 min 33 s"]
             ]
         );
         doc.summary.fetched = 12;
-        assert_eq!(told(&doc)[1][0], "up to date, 12 of them from the remote");
+        assert_eq!(
+            rows_of(&doc)[1][0],
+            "up to date, 12 of them from the remote"
+        );
         (doc.summary.executed_seconds, doc.summary.saved_seconds) = (0.0, 0.0);
-        assert!(told(&doc).is_empty(), "an older report does not know");
+        assert!(rows_of(&doc).is_empty(), "an older report does not know");
     }
 }

@@ -111,20 +111,20 @@ impl<'a> Counts<'a> {
     fn row(&self, family: &str) -> Vec<Cell> {
         let count = |state: &str| self.states.get(state).copied().unwrap_or_default();
         let cases: u32 = self.states.values().sum();
-        let asked = cases - count("not asked");
+        let attempted = cases - count("not asked");
         let ended: Vec<_> = self
             .ended
             .iter()
             .map(|(how, count)| format!("{how} {count}"))
             .collect();
-        let a_model = self.took.values().sum::<f64>() / f64::from(asked.max(1));
+        let a_model = self.took.values().sum::<f64>() / f64::from(attempted.max(1));
         let cell = |column: &&str| match *column {
             "family" => Cell::of_cases(family, self.of.iter().copied()),
             "cases" => cases.to_string().into(),
             "right" => count("right").to_string().into(),
             "share" => Cell::or_dash(
                 (100 * count("right"))
-                    .checked_div(asked)
+                    .checked_div(attempted)
                     .map(|share| format!("{share} %")),
             ),
             "types" | "types right" if self.types.is_empty() => "".into(),

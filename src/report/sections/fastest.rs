@@ -18,7 +18,7 @@ struct Column {
     /// The number of them whose rounds show that this column is ahead, and that the base is.
     sure: [usize; 2],
     right: usize,
-    asked: usize,
+    attempted: usize,
     cases: Vec<usize>,
 }
 
@@ -43,7 +43,7 @@ pub(super) fn fastest(view: &View<'_>) -> Vec<Table> {
                 .entry(column)
                 .or_default();
             column.cases.push(at);
-            column.asked += usize::from(case.status != Outcome::SkipUnavailable);
+            column.attempted += usize::from(case.status != Outcome::SkipUnavailable);
             column.right += usize::from(case.status == Outcome::Pass);
             let is_beside =
                 |base: &&CaseResult| view.median(case).is_some() && view.on_one_machine(base, case);
@@ -63,20 +63,20 @@ pub(super) fn fastest(view: &View<'_>) -> Vec<Table> {
         }
     }
     let mut rows: Vec<Vec<Cell>> = Vec::new();
-    let mut untold: Vec<(&str, Vec<usize>)> = Vec::new();
+    let mut undecided: Vec<(&str, Vec<usize>)> = Vec::new();
     for (family, columns) in &families {
         match row(view, base, family, columns) {
-            Told::Row(row) => rows.push(row),
-            Told::CannotTell => {
+            Line::Row(row) => rows.push(row),
+            Line::CannotTell => {
                 let cases = columns
                     .values()
                     .flat_map(|column| column.cases.iter().copied());
-                untold.push((family, cases.collect()));
+                undecided.push((family, cases.collect()));
             }
-            Told::Nothing => {}
+            Line::Nothing => {}
         }
     }
-    rows.extend(folded(&untold));
+    rows.extend(folded(&undecided));
     let columns = &[
         "family",
         "fastest",
@@ -175,7 +175,7 @@ fn base(view: &View<'_>) -> Option<usize> {
 }
 
 /// The line on a family.
-enum Told {
+enum Line {
     Row(Vec<Cell>),
     /// Two columns have latencies, and rounds do not show which is ahead.
     CannotTell,
@@ -185,7 +185,7 @@ enum Told {
 
 /// The fastest column of a family, and how many times shorter its latencies are than those of the one that it is compared with:
 /// the base, or the next one where the base is the fastest.
-fn row(view: &View<'_>, base: usize, family: &str, columns: &IndexMap<usize, Column>) -> Told {
+fn row(view: &View<'_>, base: usize, family: &str, columns: &IndexMap<usize, Column>) -> Line {
     let others = || {
         columns
             .iter()
@@ -196,16 +196,16 @@ fn row(view: &View<'_>, base: usize, family: &str, columns: &IndexMap<usize, Col
     let Some((at, column)) = quiet.max_by(|(_, one), (_, other)| mean(one).total_cmp(&mean(other)))
     else {
         return if others().next().is_some() {
-            Told::CannotTell
+            Line::CannotTell
         } else {
-            Told::Nothing
+            Line::Nothing
         };
     };
     let is_base_ahead = mean(column) <= 1.0;
     let [sure, sure_of_base] = column.sure;
     let sure = if is_base_ahead { sure_of_base } else { sure };
     if sure < column.both {
-        return Told::CannotTell;
+        return Line::CannotTell;
     }
     let (fastest, beside) = if is_base_ahead {
         (base, *at)
@@ -222,8 +222,10 @@ fn row(view: &View<'_>, base: usize, family: &str, columns: &IndexMap<usize, Col
     let speedups = sorted(column.speedups.iter().copied().map(own));
     let least = speedups[0];
     let most = speedups[speedups.len() - 1];
-    let Column { right, asked, .. } = &columns[&fastest];
-    Told::Row(vec![
+    let Column {
+        right, attempted, ..
+    } = &columns[&fastest];
+    Line::Row(vec![
         Cell::of_cases(
             family,
             columns
@@ -237,15 +239,17 @@ fn row(view: &View<'_>, base: usize, family: &str, columns: &IndexMap<usize, Col
             counted(column.speedups.len(), "model"),
         ),
         format!("{sure} of {}", column.both).into(),
-        format!("{right} of {asked}").into(),
+        format!("{right} of {attempted}").into(),
         view.variants[beside].name().into(),
     ])
 }
 
 /// One row for all families of which nothing can be decided, with what to do; none where there are none.
-fn folded(untold: &[(&str, Vec<usize>)]) -> Option<Vec<Cell>> {
-    let names: Vec<&str> = untold.iter().map(|(family, _)| *family).collect();
-    let cases = untold.iter().flat_map(|(_, cases)| cases.iter().copied());
+fn folded(undecided: &[(&str, Vec<usize>)]) -> Option<Vec<Cell>> {
+    let names: Vec<&str> = undecided.iter().map(|(family, _)| *family).collect();
+    let cases = undecided
+        .iter()
+        .flat_map(|(_, cases)| cases.iter().copied());
     let first = Cell::of_cases(names.join(", "), cases);
     let dashes = std::iter::repeat_with(|| "–".into()).take(5);
     (!names.is_empty()).then(|| {
@@ -305,15 +309,15 @@ mod tests {
 
     #[test]
     fn what_rounds_do_not_show_is_one_row_that_says_what_to_do() {
-        let untold = ["encoder-only", "cannot tell", "–", "–", "–", "–", "–"];
+        let undecided = ["encoder-only", "cannot tell", "–", "–", "–", "–", "–"];
         // However much single processes differ, and however many there are of what overlaps.
-        assert_eq!(texts(&doc(1, [2.0, 1.0])), untold);
-        assert_eq!(texts(&doc(5, [1.05, 1.0])), untold);
+        assert_eq!(texts(&doc(1, [2.0, 1.0])), undecided);
+        assert_eq!(texts(&doc(5, [1.05, 1.0])), undecided);
         // However clear it seems, if one side is not quiet.
         for side in 0..2 {
             let mut doubtful = doc(5, [2.0, 1.0]);
             doubtful.cases[side].metrics.as_mut().unwrap().noisy = true;
-            assert_eq!(texts(&doubtful), untold);
+            assert_eq!(texts(&doubtful), undecided);
         }
         let mut families = doc(1, [2.0, 1.0]);
         for (at, family) in [(0, "vision"), (1, "vision")] {

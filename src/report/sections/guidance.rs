@@ -28,7 +28,7 @@ struct Aim {
     figure: fn(&CaseResult) -> Option<f64>,
     /// Whether the first is better than the second, for sure.
     is_ahead: fn(&CaseResult, &CaseResult) -> bool,
-    told: fn(f64) -> String,
+    format: fn(f64) -> String,
     /// Whether it was measured: of figures of two machines nothing follows.
     is_measured: bool,
 }
@@ -37,25 +37,25 @@ const AIMS: [Aim; 4] = [
     Aim {
         figure: median,
         is_ahead: is_faster,
-        told: ms,
+        format: ms,
         is_measured: true,
     },
     Aim {
         figure: |case| Some(1.0 / per_second(case)?),
         is_ahead: gives_more,
-        told: |each| format!("{:.1} a second", 1.0 / each),
+        format: |each| format!("{:.1} a second", 1.0 / each),
         is_measured: true,
     },
     Aim {
         figure: peak,
         is_ahead: takes_less,
-        told: |peak| bytes(peak as u64),
+        format: |peak| bytes(peak as u64),
         is_measured: true,
     },
     Aim {
         figure: size,
         is_ahead: |one, other| size(one) < size(other),
-        told: |size| bytes(size as u64),
+        format: |size| bytes(size as u64),
         is_measured: false,
     },
 ];
@@ -86,14 +86,14 @@ pub(super) fn guidance(view: &View<'_>) -> Vec<Table> {
     }
     let mut rows: Vec<Vec<Cell>> = Vec::new();
     // Of each aim, the families of which nobody can tell.
-    let mut untold: [Vec<&str>; AIMS.len()] = Default::default();
-    let mut of_untold: Vec<usize> = Vec::new();
+    let mut undecided: [Vec<&str>; AIMS.len()] = Default::default();
+    let mut undecided_cases: Vec<usize> = Vec::new();
     for (family, (models, cases)) in &families {
         let mut row = vec![Cell::of_cases(*family, cases.iter().copied())];
-        for (aim, untold) in AIMS.iter().zip(&mut untold) {
+        for (aim, undecided) in AIMS.iter().zip(&mut undecided) {
             row.push(best(view, models, aim).unwrap_or_else(|| {
-                untold.push(family);
-                of_untold.extend(cases);
+                undecided.push(family);
+                undecided_cases.extend(cases);
                 "–".into()
             }));
         }
@@ -101,7 +101,7 @@ pub(super) fn guidance(view: &View<'_>) -> Vec<Table> {
             rows.push(row);
         }
     }
-    rows.extend(folded(&untold, families.len(), of_untold));
+    rows.extend(folded(&undecided, families.len(), undecided_cases));
     let columns = &[
         "family",
         "for latency",
@@ -118,7 +118,7 @@ pub(super) fn guidance(view: &View<'_>) -> Vec<Table> {
 
 /// One row of what cannot be decided, with what to do; none where everything is.
 fn folded(
-    untold: &[Vec<&str>; AIMS.len()],
+    undecided: &[Vec<&str>; AIMS.len()],
     families: usize,
     mut cases: Vec<usize>,
 ) -> Option<Vec<Cell>> {
@@ -139,11 +139,11 @@ fn folded(
             }
         }
     };
-    let is_any = untold.iter().any(|names| !names.is_empty());
+    let is_any = undecided.iter().any(|names| !names.is_empty());
     is_any.then(|| {
         [first]
             .into_iter()
-            .chain(untold.iter().map(of_aim))
+            .chain(undecided.iter().map(of_aim))
             .collect()
     })
 }
@@ -189,7 +189,7 @@ fn summary(rows: &Rows<'_>, aim: &Aim, at: usize) -> String {
         .filter(|(column, _)| *column == at)
         .filter_map(|(_, case)| (aim.figure)(case));
     match own.collect::<Vec<_>>().as_slice() {
-        [one] => (aim.told)(*one),
+        [one] => (aim.format)(*one),
         all => format!("of {}", counted(all.len(), "model")),
     }
 }
@@ -288,10 +288,10 @@ mod tests {
     use crate::report::sections::tests::doc;
 
     fn advice(doc: &ReportDoc) -> Vec<(String, Option<String>)> {
-        told(guidance(&View::new(doc)).remove(0).rows.remove(0))
+        texts(guidance(&View::new(doc)).remove(0).rows.remove(0))
     }
 
-    fn told(row: Vec<Cell>) -> Vec<(String, Option<String>)> {
+    fn texts(row: Vec<Cell>) -> Vec<(String, Option<String>)> {
         row.into_iter()
             .map(|cell| (cell.text, cell.aside))
             .collect()
@@ -312,17 +312,17 @@ mod tests {
             )
         );
         // One process says nothing of the next, however far apart the two are.
-        let untold = |doc: &ReportDoc| {
-            let row = told(guidance(&View::new(doc)).remove(0).rows.pop().unwrap());
+        let undecided = |doc: &ReportDoc| {
+            let row = texts(guidance(&View::new(doc)).remove(0).rows.pop().unwrap());
             assert_eq!(row[0], ("cannot tell".to_owned(), Some(MEASURE.to_owned())));
             assert_eq!((&*row[1].0, &*row[2].0), ("1 of 1 family", "1 of 1 family"));
         };
-        untold(&doc(1, [2.0, 1.0]));
-        untold(&doc(5, [1.05, 1.0]));
+        undecided(&doc(1, [2.0, 1.0]));
+        undecided(&doc(5, [1.05, 1.0]));
         for side in 0..2 {
             let mut doubtful = doc(5, [2.0, 1.0]);
             doubtful.cases[side].metrics.as_mut().unwrap().min_ms = 0.5;
-            untold(&doubtful);
+            undecided(&doubtful);
         }
     }
 
@@ -334,8 +334,8 @@ mod tests {
             case.loaded_bytes = Some(bytes);
         }
         let advised = advice(&doc);
-        let told: Vec<&str> = advised[1..].iter().map(|(text, _)| &**text).collect();
-        assert_eq!(told, ["–", "–", "–", "openvino-fp32"]);
+        let advised_texts: Vec<&str> = advised[1..].iter().map(|(text, _)| &**text).collect();
+        assert_eq!(advised_texts, ["–", "–", "–", "openvino-fp32"]);
     }
 
     #[test]

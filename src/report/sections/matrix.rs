@@ -58,7 +58,7 @@ pub(super) fn matrix<'a>(view: &View<'a>) -> Matrix<'a> {
         statistic: statistic(view),
         not_quiet: quiet::note(view.doc),
         earlier: earlier(view),
-        machines: view.machines.told(),
+        machines: view.machines.remark(),
         legend: is_stand_in.then_some(
             "emulated, software: a stand-in for the hardware ran it; \
              its latency says nothing of the hardware's and is compared with nothing.",

@@ -131,7 +131,7 @@ mod tests {
     use crate::report::view::case_name;
 
     #[test]
-    fn a_device_s_own_memory_is_told_beside_the_process_s() {
+    fn a_device_s_own_memory_is_shown_beside_the_process_s() {
         let mut doc = fixture();
         doc.cases
             .retain(|case| case.target == "cpu" && case.metrics.is_some());

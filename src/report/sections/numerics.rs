@@ -8,7 +8,7 @@ use super::{CaseResult, Cell, Place, Table, View};
 use crate::record::Numerics;
 use crate::report::format::{cosine, error, tokens};
 use crate::report::place::Variant;
-use crate::report::verdict::{asked, bound};
+use crate::report::verdict::{bound, tolerance};
 
 const COLUMNS: [&str; 10] = [
     "target",
@@ -62,13 +62,13 @@ fn row(variant: &Variant<'_>, compared: &Compared<'_>) -> Vec<Cell> {
         0 => "0".to_owned(),
         some => format!("✗ {some}"),
     };
-    let asked = compared.iter().map(|(.., numerics)| {
+    let tolerances = compared.iter().map(|(.., numerics)| {
         let looser = if numerics.looser.is_empty() {
             ""
         } else {
             " (looser than usual)"
         };
-        asked(numerics) + looser
+        tolerance(numerics) + looser
     });
     vec![
         Cell::of_cases(variant.name(), compared.iter().map(|(at, ..)| *at)),
@@ -77,7 +77,7 @@ fn row(variant: &Variant<'_>, compared: &Compared<'_>) -> Vec<Cell> {
         count(|numerics| numerics.no_control.is_some())
             .to_string()
             .into(),
-        asked
+        tolerances
             .collect::<BTreeSet<_>>()
             .into_iter()
             .collect::<Vec<_>>()
@@ -103,7 +103,7 @@ fn row(variant: &Variant<'_>, compared: &Compared<'_>) -> Vec<Cell> {
 fn worst(
     compared: &Compared<'_>,
     of: fn(&Numerics) -> Option<f64>,
-    told: fn(f64) -> String,
+    format: fn(f64) -> String,
 ) -> Cell {
     let values = compared
         .iter()
@@ -116,6 +116,6 @@ fn worst(
         } else {
             &case.case
         };
-        Cell::with(told(value), name)
+        Cell::with(format(value), name)
     }))
 }

@@ -7,7 +7,7 @@ use crate::report::format::{measured, ms, span};
 use crate::report::place::Variant;
 
 pub(super) fn performance(view: &View<'_>) -> Vec<Table> {
-    // A fallback's figures are in the column of the target that ran it, or of no target that was asked for.
+    // A fallback's figures are in the column of the target that ran it, or of no target that the spec names.
     let is_own = |case: &CaseResult| matches!(case.status, Outcome::Pass | Outcome::Flaky);
     let table = |(column, variant): (usize, &Variant<'_>)| {
         let cases = view
@@ -53,7 +53,7 @@ fn row(view: &View<'_>, at: usize, case: &CaseResult) -> Option<Vec<Cell>> {
         Cell {
             aside: view
                 .letter(case)
-                .map(|_| Machine::of(view.doc, case).told()),
+                .map(|_| Machine::of(view.doc, case).description()),
             ..measured(case).unwrap_or_else(not_known).into()
         },
     ])

@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 
 use super::{CaseResult, Item, Outcome, View, case_name, counted, one_line};
 use crate::report::format::kind;
-use crate::report::verdict::asked;
+use crate::report::verdict::tolerance;
 
 pub(super) fn precision<'a>(view: &View<'a>) -> Vec<Item<'a>> {
     let instance = |why: &str| format!("for instance: {why}");
@@ -57,12 +57,12 @@ pub(super) fn precision<'a>(view: &View<'a>) -> Vec<Item<'a>> {
 fn by_target<'a>(
     view: &View<'a>,
     label: &'static str,
-    told: impl Fn(&CaseResult) -> Option<String>,
+    line_of: impl Fn(&CaseResult) -> Option<String>,
     each: bool,
 ) -> Vec<Item<'a>> {
     let mut found: IndexMap<(&str, String), (Vec<usize>, String)> = IndexMap::new();
     for (at, case) in view.doc.cases.iter().enumerate() {
-        let Some(line) = told(case) else { continue };
+        let Some(line) = line_of(case) else { continue };
         let key = (
             case.target.as_str(),
             if each { line.clone() } else { String::new() },
@@ -86,8 +86,8 @@ fn looser<'a>(view: &View<'a>) -> Option<Item<'a>> {
     let numerics = first.numerics.as_ref()?;
     let bounds = numerics.looser.join(", ");
     let name = case_name(first);
-    let asked = asked(numerics);
-    let line = format!("looser than orch's own in {bounds}; for example {name}: {asked}");
+    let tolerance = tolerance(numerics);
+    let line = format!("looser than orch's own in {bounds}; for example {name}: {tolerance}");
     let item = Item::about("loose tolerance", counted(cases.len(), "case"), line);
     let cases = cases.iter().map(|(at, _)| *at).collect();
     Some(Item {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn an_export_by_another_route_than_the_first_is_told_with_its_reason() {
+    fn an_export_by_another_route_than_the_first_is_shown_with_its_reason() {
         let mut doc = fixture();
         let attempts = json!([{"route": "legacy", "error": "no symbolic"}, {"route": "dynamo", "error": null}]);
         let facts = json!({"route": "dynamo", "opset": 18, "attempts": attempts});
@@ -128,8 +128,8 @@ mod tests {
             .facts
             .insert("convert:bert:onnx".to_owned(), facts.into());
         let items = precision(&View::new(&doc));
-        let told = items.iter().find(|item| item.label == "other export route");
-        assert!(told.is_some_and(|item| {
+        let route = items.iter().find(|item| item.label == "other export route");
+        assert!(route.is_some_and(|item| {
             item.lines
                 .concat()
                 .contains("dynamo at opset 18, since legacy failed: no symbolic")

@@ -74,12 +74,12 @@ mod tests {
             case.metrics = None;
         }
         let page = text::render(&doc, &text::Styles::plain());
-        for told in [
+        for expected in [
             "— bert unavailable: ",
             "— vit unavailable: ",
             "`org/bert` cannot be loaded",
         ] {
-            assert!(page.contains(told), "{told}: {page}");
+            assert!(page.contains(expected), "{expected}: {page}");
         }
         assert!(!page.contains("cpu unavailable"), "{page}");
         // The columns are there: their hardware is.

@@ -14,10 +14,10 @@ pub(super) fn versions(view: &View<'_>) -> Vec<Table> {
             cases.push(at);
         }
     }
-    let told = |versions: BTreeSet<&str>| versions.into_iter().collect::<Vec<_>>().join(", ");
-    let rows = packages
-        .into_iter()
-        .map(|(name, (versions, cases))| vec![Cell::of_cases(name, cases), told(versions).into()]);
+    let joined = |versions: BTreeSet<&str>| versions.into_iter().collect::<Vec<_>>().join(", ");
+    let rows = packages.into_iter().map(|(name, (versions, cases))| {
+        vec![Cell::of_cases(name, cases), joined(versions).into()]
+    });
     vec![Table {
         title: String::new(),
         columns: &["package", "version"],

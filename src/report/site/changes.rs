@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use super::names::{file, pair};
-use crate::report::compare::{Change, Comparison, Side, counts, found, statistic_told, what};
+use crate::report::compare::{Change, Comparison, Side, counts, found, statistic_line, what};
 use crate::report::format::day;
 use crate::report::view::View;
 
@@ -38,7 +38,7 @@ pub(super) fn page(view: &View<'_>, comparison: &Comparison) -> Value {
         // When the head was measured, RFC 3339 UTC.
         "updated": last(&comparison.head).unwrap_or_else(|| "1970-01-01T00:00:00Z".to_owned()),
         "counts": counts(comparison),
-        "times": statistic_told(comparison),
+        "times": statistic_line(comparison),
         "groups": groups.collect::<Vec<_>>(),
         "packages": comparison.packages.iter().map(ToString::to_string).collect::<Vec<_>>(),
     })
