@@ -43,7 +43,7 @@ pub(super) fn look(host: &Host, _thorough: bool) -> Result<Look, Absent> {
     let adb = adb(host).map_err(|reason| unavailable(reason, remedy))?;
     let remedy = format!("unpack Qualcomm's AI Engine Direct SDK and set {SDK} to its folder");
     let sdk = sdk(host).map_err(|reason| unavailable(reason, remedy))?;
-    // A promise, as the run's own look will keep or break it; its name must not depend on whether it was asked.
+    // A promise, as the run's own look will keep or break it; its name must not depend on whether it was probed.
     let device = Device::new(
         "qnn-android:htp",
         "a phone on adb, asked when a run needs it",
@@ -63,16 +63,16 @@ pub(super) fn look(host: &Host, _thorough: bool) -> Result<Look, Absent> {
     let params = json!({"adb": adb.display().to_string(), "serial": host.env(SERIAL), "usb": usb, "backend": backend});
     Ok(Look {
         backend,
-        ask: Some(params),
+        query: Some(params),
     })
 }
 
-pub(super) fn ask(params: &Value) -> Result<Backend, Absent> {
+pub(super) fn query(params: &Value) -> Result<Backend, Absent> {
     let adb = Path::new(params["adb"].as_str().unwrap_or_default());
     let say = |args: &[&str]| {
         ToolOutput::of(adb, args)
-            .filter(|said| said.ok)
-            .map(|said| said.stdout)
+            .filter(|output| output.ok)
+            .map(|output| output.stdout)
     };
     let devices = found(&say, params["serial"].as_str()).map_err(|reason| {
         Backend::unavailable(NAME, reason).with_remedy(
@@ -99,24 +99,24 @@ fn found(
         .iter()
         .filter(|phone| serial.is_none_or(|serial| serial == phone.serial))
     {
-        let told = phone.usable().and_then(|()| {
-            let said = say(&["-s", &phone.serial, "shell", PROPERTIES]);
-            Ok(Properties::of(&said.ok_or_else(|| {
+        let properties = phone.usable().and_then(|()| {
+            let answer = say(&["-s", &phone.serial, "shell", PROPERTIES]);
+            Ok(Properties::of(&answer.ok_or_else(|| {
                 format!("{} answers no shell", phone.serial)
             })?))
         });
-        match told.and_then(|told| told.chip().map(|chip| (told, chip))) {
-            Ok((told, chip)) => {
+        match properties.and_then(|properties| properties.chip().map(|chip| (properties, chip))) {
+            Ok((properties, chip)) => {
                 let id = format!("qnn-android:{}", phone.serial);
                 let mut device = Device::new(
                     id,
-                    format!("{}, {}", told.model, told.soc),
+                    format!("{}, {}", properties.model, properties.soc),
                     DeviceKind::Hardware,
                 );
                 device
                     .fact("serial", phone.serial.clone())
-                    .fact("soc", told.soc)
-                    .fact("android", told.release);
+                    .fact("soc", properties.soc)
+                    .fact("android", properties.release);
                 device
                     .fact("htp_arch", chip.map(|chip| chip.htp))
                     .fact("soc_model", chip.and_then(|c| c.soc_model));
@@ -268,8 +268,8 @@ pub struct Properties {
 
 impl Properties {
     /// The properties in the answer to [`PROPERTIES`].
-    pub fn of(said: &str) -> Self {
-        let mut lines = said.lines().map(|line| line.trim().to_owned());
+    pub fn of(answer: &str) -> Self {
+        let mut lines = answer.lines().map(|line| line.trim().to_owned());
         let mut next = || lines.next().unwrap_or_default();
         Self {
             maker: next(),
@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn only_a_snapdragon_of_64_bits_is_one() {
-        let chip = |said: &str| Properties::of(said).chip();
+        let chip = |answer: &str| Properties::of(answer).chip();
         assert_eq!(
             chip("QTI\r\nSM8550\r\narm64-v8a\r\nPhone\r\n14\r\n")
                 .unwrap()

@@ -17,7 +17,7 @@ pub struct BackendRow {
     /// Reads files only; if thorough, also runs short tools such as `rocminfo`.
     pub(super) look: fn(&Host, bool) -> Result<Look, Absent>,
     /// Asks a native library. Runs in a child process, because that library may crash.
-    pub(super) ask: fn(&Value) -> Result<Backend, Absent>,
+    pub(super) query: fn(&Value) -> Result<Backend, Absent>,
     /// Takes away the devices that the environment hides. Only removes.
     pub(super) hide: fn(&Host, Backend) -> Backend,
     /// Whether it is the machine's own CPU: the fingerprint of the machine tells all of it, and a timed run on it takes
@@ -54,11 +54,11 @@ const fn accelerator(
     look: fn(&Host, bool) -> Result<Look, Absent>,
     instead: &'static [&'static BackendRow],
 ) -> BackendRow {
-    let ask = |_: &Value| panic!("BUG: this prober asks no native library");
+    let query = |_: &Value| panic!("BUG: this prober asks no native library");
     BackendRow {
         name,
         look,
-        ask,
+        query,
         hide: |_, all| all,
         is_host: false,
         tells_memory: true,
@@ -72,7 +72,7 @@ pub static CPU: BackendRow = BackendRow {
     ..accelerator("cpu", cpu::look, &[])
 };
 pub static CUDA: BackendRow = BackendRow {
-    ask: cuda::ask,
+    query: cuda::query,
     hide: cuda::hide,
     tells_memory: false,
     ..accelerator("cuda", cuda::look, &[&OPENVINO, &CPU])
@@ -83,24 +83,24 @@ pub static ROCM: BackendRow = BackendRow {
 };
 pub static MPS: BackendRow = accelerator("mps", mps::look, &[&OPENVINO, &CPU]);
 pub static OPENVINO: BackendRow = BackendRow {
-    ask: openvino::ask,
+    query: openvino::query,
     ..accelerator("openvino", openvino::look, &[&CPU])
 };
 pub static QNN: BackendRow = BackendRow {
-    ask: qnn::ask,
+    query: qnn::query,
     ..accelerator("qnn", qnn::look, &[&CPU])
 };
 pub static QNN_ANDROID: BackendRow = BackendRow {
-    ask: android::ask,
+    query: android::query,
     ..accelerator("qnn-android", android::look, &[&CPU])
 };
 pub static WEBGPU: BackendRow = BackendRow {
-    ask: webgpu::ask,
+    query: webgpu::query,
     tells_place: false,
     ..accelerator("webgpu", webgpu::look, &[&WEBNN, &CPU])
 };
 pub static WEBGPU_BROWSER: BackendRow = BackendRow {
-    ask: |params| webgpu_browser::PROBER.ask(params),
+    query: |params| webgpu_browser::PROBER.query(params),
     ..accelerator(
         "webgpu-browser",
         |host, _| webgpu_browser::PROBER.look(host),
@@ -108,7 +108,7 @@ pub static WEBGPU_BROWSER: BackendRow = BackendRow {
     )
 };
 pub static WEBNN: BackendRow = BackendRow {
-    ask: |params| webnn::PROBER.ask(params),
+    query: |params| webnn::PROBER.query(params),
     tells_place: false,
     ..accelerator("webnn", |host, _| webnn::PROBER.look(host), &[&CPU])
 };

@@ -132,7 +132,7 @@ mod tests {
         // The first has fallen off the bus.
         let answer =
             Backend::available("cuda", vec![gpu("cuda:0", "GPU-b"), gpu("cuda:1", "GPU-c")]);
-        let backend = super::super::asked(Ok(answer), Backend::available("cuda", looked));
+        let backend = super::super::joined(Ok(answer), Backend::available("cuda", looked));
         assert_eq!(backend.devices[0].facts["pci"], "0000:65:00.0");
         assert!(!backend.devices[1].facts.contains_key("pci"));
     }

@@ -109,7 +109,7 @@ impl Conditions {
         let steal = self.steal.filter(|share| *share > STEAL);
         let throttled = self.throttled.filter(|count| *count > 0);
         let changed = (most > YARDSTICK * least).then_some((least, most));
-        let told = [
+        let remarks = [
             others.map(|cores| format!("other processes kept {cores:.1} cores busy")),
             steal
                 .map(|share| format!("the hypervisor took {:.0} % of the CPU time", 100.0 * share)),
@@ -122,7 +122,7 @@ impl Conditions {
                 )
             }),
         ];
-        told.into_iter().flatten().collect()
+        remarks.into_iter().flatten().collect()
     }
 }
 
@@ -140,12 +140,12 @@ impl DeviceState {
     pub fn remarks(&self) -> Vec<String> {
         let others = self.other_processes;
         let processes = plural(others, "process", "processes");
-        let told = [
+        let remarks = [
             (others > 0).then(|| format!("the device was shared with {others} other {processes}")),
             (!self.throttled.is_empty())
                 .then(|| format!("the device was throttled: {}", self.throttled.join(", "))),
         ];
-        told.into_iter().flatten().collect()
+        remarks.into_iter().flatten().collect()
     }
 
     /// Whether somebody else used the device, or something throttled it.
@@ -391,7 +391,7 @@ mod tests {
     };
 
     #[test]
-    fn only_what_is_beyond_its_bound_is_told() {
+    fn only_what_is_beyond_its_bound_is_reported() {
         assert_eq!(QUIET.remarks(), [""; 0]);
         let loud = Conditions {
             yardstick_ms: [1.0, 1.5],

@@ -52,11 +52,11 @@ pub(super) fn look(host: &Host, _thorough: bool) -> Result<Look, Absent> {
     }
     Ok(Look {
         backend,
-        ask: Some(json!({"libraries": libraries})),
+        query: Some(json!({"libraries": libraries})),
     })
 }
 
-pub(super) fn ask(params: &Value) -> Result<Backend, Absent> {
+pub(super) fn query(params: &Value) -> Result<Backend, Absent> {
     let libraries: Vec<&str> = params["libraries"]
         .as_array()
         .into_iter()
@@ -73,7 +73,7 @@ pub(super) fn hide(host: &Host, backend: Backend) -> Backend {
     if backend.devices.is_empty() {
         return backend;
     }
-    // NVML and this list are in PCI order. CUDA itself puts the fastest first unless told otherwise, so an index
+    // NVML and this list are in PCI order. CUDA itself puts the fastest first unless set otherwise, so an index
     // into unlike GPUs may mean another one to CUDA.
     let alike = backend
         .devices

@@ -431,7 +431,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_limits_processes_is_told_as_it_is() {
+    fn what_limits_processes_is_reported_as_it_is() {
         let (_root, host) = Host::bare(&[]);
         let found = || processes(&host);
         assert_eq!(found(), Processes::Unlimited);

@@ -55,12 +55,12 @@ pub struct ToolOutput {
 impl ToolOutput {
     /// Runs a tool such as `chromium --version`; None when it cannot start, or says nothing in time.
     pub(super) fn of(program: &Path, args: &[&str]) -> Option<Self> {
-        // Generous: the slowest tool asked (a cold browser printing its version) takes one to two seconds.
+        // Generous: the slowest tool (a cold browser printing its version) takes one to two seconds.
         const LIMIT: Duration = Duration::from_secs(10);
-        let said = process::run_within(Command::new(program).args(args), LIMIT, true).ok()??;
+        let output = process::run_within(Command::new(program).args(args), LIMIT, true).ok()??;
         Some(Self {
-            ok: said.status.success(),
-            stdout: String::from_utf8_lossy(&said.stdout).into_owned(),
+            ok: output.status.success(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         })
     }
 }

@@ -34,7 +34,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Whether this process was started with what the lease says. Asked by the worker: with another environment it would
+    /// Whether this process was started with what the lease says. Checked by the worker: with another environment it would
     /// run on another device under this one's name.
     pub fn check(&self) -> Result<(), String> {
         match self
@@ -92,7 +92,7 @@ pub fn lend(device: &Device, variable: impl Fn(&str) -> Option<String>) -> Lease
             "HIP_VISIBLE_DEVICES".to_owned(),
             entry("HIP_VISIBLE_DEVICES"),
         )]),
-        // The others are told by name which device to use.
+        // The others get the name of the device to use.
         _ => BTreeMap::new(),
     };
     let Device {
@@ -127,14 +127,14 @@ mod tests {
         Device::new(id, name, DeviceKind::Hardware)
     }
 
-    fn of(host: &Host, backend: &str, asked: &str) -> Option<Lease> {
+    fn of(host: &Host, backend: &str, wanted: &str) -> Option<Lease> {
         let inventory = inventory_cheap(host);
-        let device = *candidates(&inventory, backend, asked).first()?;
+        let device = *candidates(&inventory, backend, wanted).first()?;
         Some(lend(device, |name| host.env(name).map(str::to_owned)))
     }
 
     #[test]
-    fn a_worker_is_told_which_device_its_only_one_is() {
+    fn a_worker_knows_which_device_its_only_one_is() {
         let host = Host::recorded("nvidia");
         let second = of(&host, "cuda", "cuda:1").unwrap();
         assert_eq!(
@@ -151,8 +151,8 @@ mod tests {
         assert_eq!(of(&host, "cuda", "cuda:7"), None);
         // Nobody has to be kept from seeing it.
         assert!(of(&host, "cpu", "cpu").unwrap().env.is_empty());
-        let told = serde_json::to_string(&second).unwrap();
-        assert_eq!(serde_json::from_str::<Lease>(&told).unwrap(), second);
+        let json = serde_json::to_string(&second).unwrap();
+        assert_eq!(serde_json::from_str::<Lease>(&json).unwrap(), second);
         let words = second.check().unwrap_err();
         assert!(
             words.starts_with("BUG: cuda:1 is leased, and CUDA_"),

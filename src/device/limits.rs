@@ -85,7 +85,7 @@ pub fn kernel_oom_kills(host: &Host) -> Option<u64> {
         .or_else(|| count("/proc/vmstat"))
 }
 
-/// What each limit of the control group and its ancestors leaves. Cached files count as used there, and go when asked.
+/// What each limit of the control group and its ancestors leaves. Cached files count as used there, and go when memory is needed.
 fn left(host: &Host, controller: &str, [limit, usage, cached]: [&str; 3]) -> Vec<u64> {
     let left = folders(host, controller).into_iter().filter_map(|folder| {
         let number = |file: &str| host.number::<u64>(&format!("{folder}/{file}"));
@@ -219,7 +219,7 @@ mod tests {
             &events(1),
         );
         assert_eq!(kills(), Some(1));
-        // A container that is told the host's path and sees its own group as the root.
+        // A container that gets the host's path and sees its own group as the root.
         put("proc/self/cgroup", "0::/system.slice/docker-1a.scope\n");
         put("sys/fs/cgroup/memory.events", &events(2));
         assert_eq!(kills(), Some(2));

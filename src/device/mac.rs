@@ -1,4 +1,4 @@
-//! macOS by one call of `sysctl`: the CPU, and what the MPS prober asks. Knows nothing of Metal itself.
+//! macOS by one call of `sysctl`: the CPU, and what the MPS prober needs. Knows nothing of Metal itself.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,8 +6,8 @@ use std::path::Path;
 use super::cpu::Info;
 use super::host::Host;
 
-/// Everything that any prober asks, in one process. A name that this macOS lacks costs only its own line.
-const ASKED: [&str; 4] = [
+/// Everything that any prober needs, in one process. A name that this macOS lacks costs only its own line.
+const NAMES: [&str; 4] = [
     "hw",
     "machdep.cpu",
     "kern.osproductversion",
@@ -18,7 +18,7 @@ const ASKED: [&str; 4] = [
 pub(crate) fn sysctl(host: &Host) -> BTreeMap<String, String> {
     // By the host's own path: a fixture's root prefixes only files that are read.
     let program = host.at("/usr/sbin/sysctl");
-    let Some(output) = host.tool(Path::new(&program), &ASKED) else {
+    let Some(output) = host.tool(Path::new(&program), &NAMES) else {
         return BTreeMap::new();
     };
     let pair = |line: &str| {

@@ -223,12 +223,15 @@ impl Inventory {
 pub struct Look {
     pub backend: Backend,
     /// Parameters for the row's `ask` in a child process; None if files decide it.
-    pub ask: Option<Value>,
+    pub query: Option<Value>,
 }
 
 impl From<Backend> for Look {
     fn from(backend: Backend) -> Self {
-        Self { backend, ask: None }
+        Self {
+            backend,
+            query: None,
+        }
     }
 }
 
@@ -240,8 +243,8 @@ impl BackendRow {
         (self.look)(host, thorough).unwrap_or_else(|absent| (*absent).into())
     }
 
-    fn ask(&self, params: &Value) -> Backend {
-        (self.ask)(params).unwrap_or_else(|absent| *absent)
+    fn query(&self, params: &Value) -> Backend {
+        (self.query)(params).unwrap_or_else(|absent| *absent)
     }
 }
 
@@ -282,22 +285,22 @@ pub fn probe_one(name: &str, host: &Host, child: ChildProbe<'_>) -> Backend {
 /// The part of a probe that may crash: called in the child process behind [`ChildProbe`].
 pub fn probe_here(name: &str, params: &Value) -> Backend {
     match BackendRow::named(name) {
-        Some(row) => row.ask(params),
+        Some(row) => row.query(params),
         None => Backend::unavailable(name, format!("no prober is called `{name}`")),
     }
 }
 
 fn probe(row: &BackendRow, host: &Host, child: Option<ChildProbe<'_>>) -> Backend {
     let look = row.look(host, child.is_some());
-    let backend = match (child, look.ask) {
-        (Some(child), Some(params)) => asked(child(row.name, params), look.backend),
+    let backend = match (child, look.query) {
+        (Some(child), Some(params)) => joined(child(row.name, params), look.backend),
         _ => look.backend,
     };
     (row.hide)(host, backend)
 }
 
 /// Joins the child's answer with what the files hold; files alone do not make a device whose library died.
-fn asked(answer: Result<Backend, String>, looked: Backend) -> Backend {
+fn joined(answer: Result<Backend, String>, looked: Backend) -> Backend {
     let mut backend = answer.unwrap_or_else(|why| {
         Backend::unavailable(
             &looked.name,

@@ -44,11 +44,11 @@ pub(super) fn look(host: &Host, _thorough: bool) -> Result<Look, Absent> {
     backend.fact("library", library.display().to_string());
     Ok(Look {
         backend,
-        ask: Some(json!({"library": library.display().to_string()})),
+        query: Some(json!({"library": library.display().to_string()})),
     })
 }
 
-pub(super) fn ask(params: &Value) -> Result<Backend, Absent> {
+pub(super) fn query(params: &Value) -> Result<Backend, Absent> {
     let library = Path::new(params["library"].as_str().unwrap_or_default());
     let remedy = "install OpenVINO again; its library must match this process's architecture";
     let unavailable = |why: String| Backend::unavailable("openvino", why).with_remedy(remedy);
@@ -83,7 +83,7 @@ fn devices(version: &str) -> Result<Backend, openvino::Failure> {
             "architecture",
             property("DEVICE_ARCHITECTURE").filter(|a| !a.is_empty()),
         );
-        // What OpenVINO would compute in if nobody told it: bf16 on CPUs that have it, which differs from fp32.
+        // What OpenVINO would compute in by default: bf16 on CPUs that have it, which differs from fp32.
         device.fact("default_precision", property("INFERENCE_PRECISION_HINT"));
         devices.push(device);
     }

@@ -58,11 +58,11 @@ pub(super) fn look(host: &Host, _thorough: bool) -> Result<Look, Absent> {
     let params = json!({"htp": htp.display().to_string(), "backend": backend});
     Ok(Look {
         backend,
-        ask: Some(params),
+        query: Some(params),
     })
 }
 
-pub(super) fn ask(params: &Value) -> Result<Backend, Absent> {
+pub(super) fn query(params: &Value) -> Result<Backend, Absent> {
     let mut backend = Backend::looked(params);
     let htp = Path::new(params["htp"].as_str().unwrap_or_default());
     let identity = native::qnn::identify(htp).map_err(|why| {

@@ -180,7 +180,7 @@ fn parse(text: &str, path: &str) -> Result<BTreeMap<String, u64>, String> {
             .trim()
             .split_once(' ')
             .ok_or_else(|| format!("{path} has a line without a value: `{line}`"))?;
-        // Keys that are not numbers are of no interest; those that are needed are asked for by name.
+        // Keys that are not numbers are of no interest; those that are needed are looked up by name.
         if let Ok(value) = value.trim().parse() {
             properties.insert(key.to_owned(), value);
         }

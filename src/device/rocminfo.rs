@@ -14,7 +14,7 @@ type Names = BTreeMap<String, String>;
 
 /// Adds the tools' names, and marks a GPU that they do not see.
 pub(crate) fn compare(host: &Host, backend: &mut Backend) {
-    let Some((tool, names)) = ask(host) else {
+    let Some((tool, names)) = query(host) else {
         return;
     };
     backend.fact("asked", tool);
@@ -51,8 +51,8 @@ pub(crate) fn compare(host: &Host, backend: &mut Backend) {
     }
 }
 
-fn ask(host: &Host) -> Option<(&'static str, Names)> {
-    let said = |places: &[&str], args: &[&str]| {
+fn query(host: &Host) -> Option<(&'static str, Names)> {
+    let printed = |places: &[&str], args: &[&str]| {
         let program = host.which(places)?;
         // Both honour ROCR_VISIBLE_DEVICES, and then see fewer on purpose.
         let is_filtered = host.env("ROCR_VISIBLE_DEVICES").is_some();
@@ -61,11 +61,11 @@ fn ask(host: &Host) -> Option<(&'static str, Names)> {
             .map(|output| output.stdout)
     };
     if let Some(names) =
-        said(&["rocminfo", "/opt/rocm/bin/rocminfo"], &[]).and_then(|text| agents(&text))
+        printed(&["rocminfo", "/opt/rocm/bin/rocminfo"], &[]).and_then(|text| agents(&text))
     {
         return Some(("rocminfo", names));
     }
-    let text = said(
+    let text = printed(
         &["amd-smi", "/opt/rocm/bin/amd-smi"],
         &["static", "--asic", "--json"],
     )?;
@@ -134,7 +134,7 @@ Agent 2
 ";
 
     #[test]
-    fn rocminfo_s_gpus_are_told_from_its_cpus() {
+    fn rocminfo_s_gpus_are_distinguished_from_its_cpus() {
         let names = agents(ROCMINFO).unwrap();
         assert_eq!(
             names,

@@ -26,7 +26,7 @@ pub struct Shown {
 }
 
 /// Starts CUDA's driver and makes sure that it shows the leased GPU and no other; otherwise the run is unavailable, for
-/// the reason that is returned. Files do not always tell the UUID that the lease then gets, and NVML is asked by.
+/// the reason that is returned. Files do not always have the UUID that the lease then gets, and by which NVML finds the GPU.
 pub fn nvidia(lease: &mut Lease) -> Result<Shown, String> {
     let library =
         open_nvidia(DRIVER).map_err(|why| format!("CUDA's driver library does not load: {why}"))?;
@@ -102,10 +102,10 @@ fn runtime() -> Option<u32> {
     // SAFETY: the function is looked up among what is loaded, and has this type in all of CUDA's releases.
     let status = unsafe {
         let all = Loaded::this();
-        let ask = all.get::<unsafe extern "C" fn(*mut std::ffi::c_int) -> std::ffi::c_int>(
+        let get = all.get::<unsafe extern "C" fn(*mut std::ffi::c_int) -> std::ffi::c_int>(
             b"cudaRuntimeGetVersion\0",
         );
-        ask.ok()?(&mut version)
+        get.ok()?(&mut version)
     };
     (status == 0 && version > 0).then_some(version.unsigned_abs())
 }

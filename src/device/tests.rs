@@ -57,7 +57,7 @@ fn every_backend_has_a_name_of_its_own_and_its_prober_answers_by_it() {
 fn on_every_host_an_unavailable_backend_says_why_and_an_available_one_has_devices() {
     for name in HOSTS {
         let host = Host::recorded(name);
-        let child = |name: &str, params: Value| Ok(BackendRow::named(name).unwrap().ask(&params));
+        let child = |name: &str, params: Value| Ok(BackendRow::named(name).unwrap().query(&params));
         for backends in [inventory_cheap(&host), probe_all(&host, &child)] {
             assert_eq!(backends.len(), BACKENDS.len());
             for backend in backends {
@@ -312,10 +312,10 @@ fn a_host_without_accelerators_starts_no_child() {
 #[test]
 fn a_broken_driver_library_and_a_dead_child_are_reasons() {
     let host = Host::recorded("nvidia");
-    let asked = Mutex::new(vec![]);
+    let probed = Mutex::new(vec![]);
     let child = |name: &str, params: Value| {
-        asked.lock().unwrap().push(name.to_owned());
-        Ok(backends::CUDA.ask(&params))
+        probed.lock().unwrap().push(name.to_owned());
+        Ok(backends::CUDA.query(&params))
     };
     let backends = probe_all(&host, &child);
     let broken = of(&backends, "cuda");
@@ -332,10 +332,10 @@ fn a_broken_driver_library_and_a_dead_child_are_reasons() {
     assert!(broken.remedy.is_some() && broken.devices.is_empty());
     assert_eq!(
         broken.facts["driver"], "580.159.04",
-        "what the files said is kept"
+        "what the files hold is kept"
     );
     assert_eq!(
-        *asked.lock().unwrap(),
+        *probed.lock().unwrap(),
         ["cuda"],
         "no other prober needs a child here"
     );
@@ -366,7 +366,7 @@ fn a_broken_driver_library_and_a_dead_child_are_reasons() {
 }
 
 #[test]
-fn missing_parts_of_a_driver_are_told_apart() {
+fn missing_parts_of_a_driver_are_distinguished() {
     let copy = |name: &str, without: &[&str]| {
         let folder = tempfile::tempdir().unwrap();
         let from = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -389,20 +389,20 @@ fn missing_parts_of_a_driver_are_told_apart() {
         let host = Host::recorded(name).with_root(folder.path().to_owned());
         (folder, host)
     };
-    let said = |name: &str, without: &[&str], backend: &str| {
+    let reason = |name: &str, without: &[&str], backend: &str| {
         let (_folder, host) = copy(name, without);
         reason(&raw(&host, backend)).to_owned()
     };
     assert_eq!(
-        said("nvidia", &["dev", "proc/driver"], "cuda"),
+        reason("nvidia", &["dev", "proc/driver"], "cuda"),
         "an NVIDIA GPU (10de:2335 at 0000:17:00.0) has no driver: neither /dev/nvidia* nor /proc/driver/nvidia exists"
     );
     assert_eq!(
-        said("nvidia", &["dev"], "cuda"),
+        reason("nvidia", &["dev"], "cuda"),
         "the NVIDIA driver is loaded, but this process has no /dev/nvidia0"
     );
     assert_eq!(
-        said("nvidia", &["usr/lib"], "cuda"),
+        reason("nvidia", &["usr/lib"], "cuda"),
         "the NVIDIA driver is loaded, but its library libnvidia-ml.so.1 is nowhere"
     );
     // Seen all the same: what is to be installed for it must not be for CPUs.
@@ -411,13 +411,13 @@ fn missing_parts_of_a_driver_are_told_apart() {
         assert!(cuda::is_seen(&host), "{without:?}");
     }
     let kfd = "the kernel lists AMD GPU gfx1100, but /dev/kfd is not here";
-    assert_eq!(said("both", &["dev/kfd"], "rocm"), kfd);
+    assert_eq!(reason("both", &["dev/kfd"], "rocm"), kfd);
     assert_eq!(
-        said("snapdragon", &["dev"], "qnn"),
+        reason("snapdragon", &["dev"], "qnn"),
         "X1E80100 (Snapdragon X Elite) is here, but no /dev/fastrpc-cdsp* leads to its processor"
     );
     assert_eq!(
-        said("snapdragon", &["sys/devices/soc0"], "qnn"),
+        reason("snapdragon", &["sys/devices/soc0"], "qnn"),
         "not a Snapdragon: /sys/devices/soc0/soc_id does not exist"
     );
 

@@ -1,4 +1,4 @@
-//! How much of a GPU's memory this process holds, by the driver's own word. Asked right after a run: neither ONNX Runtime
+//! How much of a GPU's memory this process holds, by the driver's own word. Read right after a run: neither ONNX Runtime
 //! nor PyTorch gives memory back while its session lives, so what is held then is the most that was held.
 //!
 //! In a container NVIDIA's driver may know the process by no number that it has here. Then what all processes together hold
@@ -38,8 +38,8 @@ impl<'a> Meter<'a> {
             .filter(|_| is_alone && is_nvidia(lease));
         Self {
             lease,
-            before: uuid.and_then(|uuid| nvml::ask(uuid, nvml::used)),
-            others: uuid.and_then(|uuid| nvml::ask(uuid, nvml::processes)),
+            before: uuid.and_then(|uuid| nvml::query(uuid, nvml::used)),
+            others: uuid.and_then(|uuid| nvml::query(uuid, nvml::processes)),
         }
     }
 
@@ -52,7 +52,7 @@ impl<'a> Meter<'a> {
             .filter(|_| is_nvidia(self.lease))?;
         Some(DeviceState {
             other_processes: self.others?,
-            throttled: nvml::ask(uuid, nvml::throttled).unwrap_or_default(),
+            throttled: nvml::query(uuid, nvml::throttled).unwrap_or_default(),
         })
     }
 
@@ -63,11 +63,11 @@ impl<'a> Meter<'a> {
             return of_kfd(Path::new("/sys/class/kfd/kfd/proc"), process);
         }
         let uuid = self.lease.uuid.as_deref()?;
-        let own = nvml::ask(uuid, |gpu| nvml::held(gpu, process)).map(|bytes| Held {
+        let own = nvml::query(uuid, |gpu| nvml::held(gpu, process)).map(|bytes| Held {
             bytes,
             by: "nvmlDeviceGetComputeRunningProcesses",
         });
-        own.or_else(|| grown(self.before?, nvml::ask(uuid, nvml::used)?))
+        own.or_else(|| grown(self.before?, nvml::query(uuid, nvml::used)?))
     }
 }
 

@@ -41,20 +41,20 @@ const VARIABLES: &[&str] = &[
 ];
 
 /// The prober of one of the two backends, by what they differ in.
-pub(super) struct Asked {
+pub(super) struct BrowserProber {
     pub(super) name: &'static str,
     pub(super) api: Api,
     /// The device before a page was opened.
-    pub(super) unasked: fn(&Host) -> Device,
+    pub(super) before_page: fn(&Host) -> Device,
     /// The device by the page's answer, or why there is none.
     pub(super) answered: fn(&Value) -> Result<Device, String>,
 }
 
-impl Asked {
+impl BrowserProber {
     pub(super) fn look(&self, host: &Host) -> Result<Look, Absent> {
-        let unasked = (self.unasked)(host);
+        let before_page = (self.before_page)(host);
         let Some((program, by)) = find(host, self.name)? else {
-            let mut backend = Backend::available(self.name, vec![keyed(unasked, None)]);
+            let mut backend = Backend::available(self.name, vec![keyed(before_page, None)]);
             backend.fact("browser", "installed on first need (`orch setup browser`)");
             add_drivers(host, self, &mut backend);
             return Ok(backend.into());
@@ -66,21 +66,21 @@ impl Asked {
             .and_then(|path| serde_json::from_slice::<Value>(&fs::read(path).ok()?).ok());
         let mut backend = match &answer {
             Some(answer) => judged(host, self, answer),
-            None => Backend::available(self.name, vec![keyed(unasked, None)]),
+            None => Backend::available(self.name, vec![keyed(before_page, None)]),
         };
         backend
             .fact("browser", host.shown(&program))
             .fact("browser_by", by);
         add_drivers(host, self, &mut backend);
-        // What is known need not be asked again.
+        // What is known needs no second page.
         Ok(Look {
-            ask: answer.is_none().then_some(params),
+            query: answer.is_none().then_some(params),
             backend,
         })
     }
 
     /// Opens the page, in the child. An answer of the page is kept; a browser that does not start may start next time.
-    pub(super) fn ask(&self, params: &Value) -> Result<Backend, Absent> {
+    pub(super) fn query(&self, params: &Value) -> Result<Backend, Absent> {
         let program = PathBuf::from(params["browser"].as_str().unwrap_or_default());
         let adapter =
             serde_json::from_value(params["adapter"].clone()).unwrap_or(Adapter::Software);
@@ -123,14 +123,14 @@ impl Asked {
         };
         if let Some(path) = params["answer_at"].as_str().map(Path::new) {
             let kept = path.parent().map_or(Ok(()), fs::create_dir_all);
-            // Not kept, it is asked again.
+            // Not kept, the next look opens the page again.
             let _ = kept.map(|()| bfs::write_atomic(path, answer.to_string().as_bytes()));
         }
         Ok(judged(&Host::real(), self, &answer))
     }
 }
 
-/// Keys of measurements name a device as it is called before anybody asked: asking must change no key. What executes is
+/// Keys of measurements name a device as it is called before a page was opened: opening one must change no key. What executes is
 /// in the key by the browser's content and the drivers.
 fn keyed(mut device: Device, answered: Option<Device>) -> Device {
     let known_as = device.name.clone();
@@ -146,12 +146,13 @@ fn keyed(mut device: Device, answered: Option<Device>) -> Device {
     device
 }
 
-fn judged(host: &Host, asked: &Asked, answer: &Value) -> Backend {
-    let mut backend = match (asked.answered)(answer) {
-        Ok(device) => {
-            Backend::available(asked.name, vec![keyed((asked.unasked)(host), Some(device))])
-        }
-        Err(reason) => Backend::unavailable(asked.name, reason).with_remedy(
+fn judged(host: &Host, prober: &BrowserProber, answer: &Value) -> Backend {
+    let mut backend = match (prober.answered)(answer) {
+        Ok(device) => Backend::available(
+            prober.name,
+            vec![keyed((prober.before_page)(host), Some(device))],
+        ),
+        Err(reason) => Backend::unavailable(prober.name, reason).with_remedy(
             "name another Chrome or Chromium with ORCH_BROWSER, or unset it to take orch's own",
         ),
     };
@@ -197,7 +198,7 @@ fn find(host: &Host, name: &str) -> Result<Option<(PathBuf, &'static str)>, Abse
 }
 
 /// The file in which the answer is kept, named by everything that could change it.
-fn memory(host: &Host, asked: &Asked, program: &Path) -> Option<PathBuf> {
+fn memory(host: &Host, prober: &BrowserProber, program: &Path) -> Option<PathBuf> {
     let folder = host.libraries.answers.as_ref()?;
     let meta = fs::metadata(program).ok()?;
     let modified = meta
@@ -206,7 +207,7 @@ fn memory(host: &Host, asked: &Asked, program: &Path) -> Option<PathBuf> {
         .duration_since(UNIX_EPOCH)
         .ok()?
         .as_nanos();
-    let flags = browser::flags(asked.api, adapter(host)).join(" ");
+    let flags = browser::flags(prober.api, adapter(host)).join(" ");
     let document = format!(
         "answer 1\nscript {}\nprogram {} {} {modified}\nflags {flags}\ndrivers {}\n",
         Digest::of(SCRIPT.as_bytes()),
@@ -216,7 +217,7 @@ fn memory(host: &Host, asked: &Asked, program: &Path) -> Option<PathBuf> {
     );
     Some(folder.join(format!(
         "{}-{}.json",
-        asked.name,
+        prober.name,
         Digest::of(document.as_bytes()).short()
     )))
 }
@@ -256,8 +257,8 @@ fn drivers(host: &Host) -> String {
 }
 
 /// WebNN is claimed on the CPU only, for which no driver counts.
-fn add_drivers(host: &Host, asked: &Asked, backend: &mut Backend) {
-    if asked.api == Api::WebGpu {
+fn add_drivers(host: &Host, prober: &BrowserProber, backend: &mut Backend) {
+    if prober.api == Api::WebGpu {
         backend.fact("driver", drivers(host));
     }
 }

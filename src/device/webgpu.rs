@@ -50,7 +50,7 @@ pub(super) fn look(host: &Host, _thorough: bool) -> Result<Look, Absent> {
     }
 }
 
-pub(super) fn ask(params: &Value) -> Result<Backend, Absent> {
+pub(super) fn query(params: &Value) -> Result<Backend, Absent> {
     let loader = match params["swiftshader"].as_str() {
         Some(folder) => vulkan::in_software(Path::new(folder)),
         None => PathBuf::from(vulkan::LOADER),
@@ -89,7 +89,7 @@ fn on_linux(host: &Host) -> Look {
         .devices
         .iter()
         .any(|device| device.kind == DeviceKind::Software);
-    let ask = match &host.libraries.swiftshader {
+    let query = match &host.libraries.swiftshader {
         _ if !software => json!({"backend": backend}),
         Some(folder) => json!({"swiftshader": folder.display().to_string(), "backend": backend}),
         None => {
@@ -99,7 +99,7 @@ fn on_linux(host: &Host) -> Look {
     };
     Look {
         backend,
-        ask: Some(ask),
+        query: Some(query),
     }
 }
 

@@ -3,22 +3,22 @@
 use serde_json::Value;
 
 use super::host::Host;
-use super::web::{self, Asked};
+use super::web::{self, BrowserProber};
 use super::{Device, DeviceKind};
 use crate::base::ensure;
 use crate::browser::Api;
 
 const NAME: &str = "webgpu-browser";
 
-pub(super) static PROBER: Asked = Asked {
+pub(super) static PROBER: BrowserProber = BrowserProber {
     name: NAME,
     api: Api::WebGpu,
-    unasked,
+    before_page,
     answered,
 };
 
 /// What is known of the device before a page was opened.
-fn unasked(host: &Host) -> Device {
+fn before_page(host: &Host) -> Device {
     let kind = if web::has_gpu(host) {
         DeviceKind::Hardware
     } else {

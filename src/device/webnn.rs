@@ -5,18 +5,18 @@
 use serde_json::Value;
 
 use super::host::Host;
-use super::web::Asked;
+use super::web::BrowserProber;
 use super::{Device, DeviceKind};
 use crate::browser::Api;
 
-pub(super) static PROBER: Asked = Asked {
+pub(super) static PROBER: BrowserProber = BrowserProber {
     name: "webnn",
     api: Api::WebNn,
-    unasked,
+    before_page,
     answered,
 };
 
-fn unasked(host: &Host) -> Device {
+fn before_page(host: &Host) -> Device {
     Device::new(
         "webnn:cpu",
         super::cpu::read(host).model,
@@ -36,11 +36,11 @@ fn answered(answer: &Value) -> Result<Device, String> {
     }
     let mut device = Device::new("webnn:cpu", "", DeviceKind::Hardware);
     for other in ["gpu", "npu"] {
-        let told = match of(other).as_str() {
+        let state = match of(other).as_str() {
             "ran" => "a context is granted; what executes it the browser does not say, so it is not claimed".to_owned(),
             why => why.to_owned(),
         };
-        device.fact(other, told);
+        device.fact(other, state);
     }
     Ok(device)
 }

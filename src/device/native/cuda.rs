@@ -37,10 +37,10 @@ pub(crate) fn start(library: &Library) -> Result<u32, String> {
         |f: unsafe extern "C" fn(c_uint) -> Status| unsafe { f(0) },
     )?;
     let mut version = 0;
-    let asked = "cuDriverGetVersion";
+    let function = "cuDriverGetVersion";
     call(
         library,
-        asked,
+        function,
         |f: unsafe extern "C" fn(*mut c_int) -> Status| unsafe { f(&mut version) },
     )?;
     Ok(version.unsigned_abs())
@@ -85,10 +85,10 @@ pub(crate) fn first(library: &Library) -> Result<(u32, Option<Gpu>), String> {
     // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
     let [major, minor] = [75, 76].map(|which| {
         let mut value = 0;
-        let asked = call(library, "cuDeviceGetAttribute", |f: Attribute| unsafe {
+        let result = call(library, "cuDeviceGetAttribute", |f: Attribute| unsafe {
             f(&mut value, which, device)
         });
-        asked.map(|()| value)
+        result.map(|()| value)
     });
     let name = unsafe { text(name.as_ptr()) }.unwrap_or_default();
     let compute_capability = format!("{}.{}", major?, minor?);

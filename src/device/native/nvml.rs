@@ -26,7 +26,7 @@ pub(crate) fn probe(libraries: &[&str]) -> Backend {
 }
 
 /// Asks one of the questions below of the GPU of that UUID. None where NVML does not see it, or does not tell.
-pub(crate) fn ask<T>(uuid: &str, question: impl FnOnce(&Gpu<'_>) -> Option<T>) -> Option<T> {
+pub(crate) fn query<T>(uuid: &str, question: impl FnOnce(&Gpu<'_>) -> Option<T>) -> Option<T> {
     question(&here()?.device_by_uuid(uuid).ok()?)
 }
 
@@ -56,13 +56,13 @@ pub(crate) fn processes(gpu: &Gpu<'_>) -> Option<u32> {
 /// Why it runs slower at this moment than it could; not that it is idle, or was set to.
 pub(crate) fn throttled(gpu: &Gpu<'_>) -> Option<Vec<String>> {
     let reasons = gpu.current_throttle_reasons().ok()?;
-    let told = ThrottleReasons::SW_POWER_CAP
+    let reported = ThrottleReasons::SW_POWER_CAP
         | ThrottleReasons::HW_SLOWDOWN
         | ThrottleReasons::SW_THERMAL_SLOWDOWN
         | ThrottleReasons::HW_THERMAL_SLOWDOWN
         | ThrottleReasons::HW_POWER_BRAKE_SLOWDOWN;
     Some(
-        (reasons & told)
+        (reasons & reported)
             .iter_names()
             .map(|(name, _)| name.to_lowercase().replace('_', " "))
             .collect(),

@@ -46,9 +46,12 @@ pub(crate) fn identify(path: &Path) -> Result<Identity, String> {
         let mut build: *const c_char = std::ptr::null();
         // The table's layout is known for major version 2 of the core API only.
         let known = interface.core_api[0] == 2;
-        let asked = known && interface.build_id.is_some_and(|ask| ask(&mut build) == 0);
+        let has_build = known
+            && interface
+                .build_id
+                .is_some_and(|build_id| build_id(&mut build) == 0);
         Ok(Identity {
-            build: if asked { text(build) } else { None },
+            build: if has_build { text(build) } else { None },
             provider: text(interface.provider),
             api: format!(
                 "core {}, backend {}",

@@ -28,9 +28,9 @@ fn the_fingerprint_is_stable_and_notices_what_matters() {
 }
 
 #[test]
-fn nvml_is_asked_for_every_gpu_and_one_lost_gpu_does_not_hide_the_others() {
+fn nvml_lists_every_gpu_and_one_lost_gpu_does_not_hide_the_others() {
     let (_folder, library) = native::built("nvml.c", cuda::NVML, "-DINIT=0");
-    let backend = backends::CUDA.ask(&json!({"libraries": ["/nowhere.so", library]}));
+    let backend = backends::CUDA.query(&json!({"libraries": ["/nowhere.so", library]}));
     assert!(backend.available, "{backend:?}");
     let ids: Vec<_> = backend
         .devices
@@ -66,7 +66,7 @@ fn nvml_is_asked_for_every_gpu_and_one_lost_gpu_does_not_hide_the_others() {
 #[test]
 fn a_driver_of_another_version_is_a_reason_with_its_remedy() {
     let (_folder, library) = native::built("nvml.c", cuda::NVML, "-DINIT=18");
-    let backend = backends::CUDA.ask(&json!({"libraries": [library]}));
+    let backend = backends::CUDA.query(&json!({"libraries": [library]}));
     assert_eq!(
         reason(&backend),
         format!(
@@ -112,39 +112,39 @@ fn the_real_libraries_name_their_versions_and_devices() {
     let backends = probe_all(&host, &child);
     let openvino = of(&backends, "openvino");
     let qnn = of(&backends, "qnn");
-    let said = || format!("{openvino:?}\n{qnn:?}");
+    let found = || format!("{openvino:?}\n{qnn:?}");
     assert!(
         openvino
             .devices
             .iter()
             .any(|device| device.id == "openvino:CPU"),
         "{}",
-        said()
+        found()
     );
     assert!(
         openvino.facts["version"]
             .as_str()
             .is_some_and(|v| v.starts_with("20")),
         "{}",
-        said()
+        found()
     );
     assert!(
         openvino.devices[0].facts["default_precision"].is_string(),
         "{}",
-        said()
+        found()
     );
     assert!(
         qnn.facts["sdk"]
             .as_str()
             .is_some_and(|v| v.starts_with('v')),
         "{}",
-        said()
+        found()
     );
     assert!(
         qnn.facts["backends"]
             .as_array()
             .is_some_and(|list| list.contains(&json!("htp"))),
         "{}",
-        said()
+        found()
     );
 }

@@ -63,7 +63,7 @@ fn a_browser_is_orch_s_own_or_the_one_that_the_user_names() {
 }
 
 #[test]
-fn what_a_page_said_is_believed_until_the_browser_or_a_driver_changes() {
+fn what_a_page_answered_is_kept_until_the_browser_or_a_driver_changes() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("chromium");
     std::fs::write(&program, "one").unwrap();
@@ -77,13 +77,13 @@ fn what_a_page_said_is_believed_until_the_browser_or_a_driver_changes() {
             .with_env("VK_ICD_FILENAMES", variable)
             .with_libraries(libraries)
     };
-    let asked = |host: &Host| {
-        let asked = Mutex::new(vec![]);
+    let probed = |host: &Host| {
+        let names = Mutex::new(vec![]);
         let child = |name: &str, params: Value| {
             if params.get("answer_at").is_none() {
                 return Err("no browser".to_owned());
             }
-            asked.lock().unwrap().push(name.to_owned());
+            names.lock().unwrap().push(name.to_owned());
             let path = params["answer_at"].as_str().unwrap().to_owned();
             std::fs::create_dir_all(Path::new(&path).parent().unwrap()).unwrap();
             let answer = match name {
@@ -96,14 +96,14 @@ fn what_a_page_said_is_believed_until_the_browser_or_a_driver_changes() {
             Err("the child of this test answers by its file".to_owned())
         };
         probe_all(host, &child);
-        let mut asked = asked.into_inner().unwrap();
-        asked.sort_unstable();
-        asked
+        let mut names = names.into_inner().unwrap();
+        names.sort_unstable();
+        names
     };
     let both = ["webgpu-browser", "webnn"];
     let before = inventory_cheap(&host("a"));
-    assert_eq!(asked(&host("a")), both);
-    assert!(asked(&host("a")).is_empty(), "asked twice for the same");
+    assert_eq!(probed(&host("a")), both);
+    assert!(probed(&host("a")).is_empty(), "probed twice for the same");
     let after = inventory_cheap(&host("a"));
     assert_eq!(
         of(&after, "webgpu-browser").devices[0].name,
@@ -127,7 +127,7 @@ fn what_a_page_said_is_believed_until_the_browser_or_a_driver_changes() {
             .unwrap()
             .contains("ORCH_BROWSER")
     );
-    assert_eq!(asked(&host("b")), both, "another driver was chosen");
+    assert_eq!(probed(&host("b")), both, "another driver was chosen");
     std::fs::write(&program, "another").unwrap();
-    assert_eq!(asked(&host("a")), both, "the browser is another");
+    assert_eq!(probed(&host("a")), both, "the browser is another");
 }
