@@ -2,7 +2,7 @@
 
 /// Whether `pattern` matches the whole of `text`.
 pub fn matches(pattern: &str, text: &str) -> bool {
-    // Most patterns are names, and each rule of a spec is asked of each case.
+    // Most patterns are names, and each rule of a spec is matched with each case.
     if !pattern.contains(['*', '?']) {
         return pattern == text;
     }

@@ -344,7 +344,7 @@ mod tests {
     }
 
     /// What comes back for these bytes, until the server closes.
-    fn asked(server: &Server, bytes: &[u8]) -> String {
+    fn answer_to(server: &Server, bytes: &[u8]) -> String {
         let mut stream = connected(server);
         // A server that has refused already may have closed.
         let _ = stream.write_all(bytes);
@@ -360,18 +360,18 @@ mod tests {
     #[test]
     fn a_request_is_answered_and_its_connection_closed_by_the_server() {
         let server = Server::open(0, LIMITS).unwrap();
-        let text = asked(&server, b"GET /a?b HTTP/1.1\r\nHost: x\r\n\r\n");
+        let text = answer_to(&server, b"GET /a?b HTTP/1.1\r\nHost: x\r\n\r\n");
         assert!(
             text.starts_with("HTTP/1.1 200 OK\r\nConnection: close\r\n"),
             "{text}"
         );
         assert!(text.ends_with("\r\n\r\nGET /a?b []"), "{text}");
-        let text = asked(&server, b"HEAD / HTTP/1.1\r\n\r\n");
+        let text = answer_to(&server, b"HEAD / HTTP/1.1\r\n\r\n");
         assert!(
             text.contains("Content-Length: 9\r\n") && text.ends_with("\r\n\r\n"),
             "{text}"
         );
-        let text = asked(&server, b"POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\nabc");
+        let text = answer_to(&server, b"POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\nabc");
         assert!(text.ends_with("POST / [97, 98]"), "{text}");
     }
 
@@ -399,7 +399,7 @@ mod tests {
                 "411",
             ),
         ] {
-            let text = asked(&server, bytes.as_bytes());
+            let text = answer_to(&server, bytes.as_bytes());
             assert!(
                 text.is_empty() || text.starts_with(&format!("HTTP/1.1 {status} ")),
                 "{status}: {text}"
@@ -419,7 +419,7 @@ mod tests {
             content: Content::Bytes(vec![b'x'; 64 << 20]),
             ..plain("")
         });
-        let text = asked(&server, b"GET /small HTTP/1.1\r\n\r\n");
+        let text = answer_to(&server, b"GET /small HTTP/1.1\r\n\r\n");
         assert!(text.ends_with("GET /small []"), "{text}");
     }
 
@@ -427,13 +427,13 @@ mod tests {
     fn more_connections_than_there_may_be_are_refused() {
         let server = Server::open(0, LIMITS).unwrap();
         let held: Vec<TcpStream> = (0..MOST_CONNECTIONS).map(|_| connected(&server)).collect();
-        let text = asked(&server, b"GET / HTTP/1.1\r\n\r\n");
+        let text = answer_to(&server, b"GET / HTTP/1.1\r\n\r\n");
         assert!(
             text.is_empty() || text.starts_with("HTTP/1.1 503 "),
             "{text}"
         );
         drop(held);
-        let again = || asked(&server, b"GET / HTTP/1.1\r\n\r\n");
+        let again = || answer_to(&server, b"GET / HTTP/1.1\r\n\r\n");
         let is_free = (0..100).any(|_| again().starts_with("HTTP/1.1 200 "));
         assert!(is_free);
     }

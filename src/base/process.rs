@@ -327,9 +327,9 @@ mod tests {
     #[test]
     fn a_program_answers_and_a_slow_one_is_killed_with_its_children() {
         const LIMIT: Duration = Duration::from_secs(10);
-        let said = sh("echo hello; echo sorry >&2; exit 3", LIMIT).unwrap();
+        let output = sh("echo hello; echo sorry >&2; exit 3", LIMIT).unwrap();
         assert_eq!(
-            (said.status.code(), &*said.stdout, &*said.stderr),
+            (output.status.code(), &*output.stdout, &*output.stderr),
             (Some(3), &b"hello\n"[..], &b"sorry\n"[..])
         );
         let start = Instant::now();
@@ -350,8 +350,13 @@ mod tests {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut told = [0; 5];
-        child.stdout.take().unwrap().read_exact(&mut told).unwrap();
+        let mut number = [0; 5];
+        child
+            .stdout
+            .take()
+            .unwrap()
+            .read_exact(&mut number)
+            .unwrap();
         // It waited for the one that computed, and this process for neither.
         assert!(Stat::of(child.id() as i32).unwrap().cpu >= 2);
         assert!(family_cpu_seconds().unwrap() - before >= 0.02);
@@ -361,7 +366,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_process_is_told_by_parent_and_start() {
+    fn a_process_is_identified_by_parent_and_start() {
         let own = std::process::id() as i32;
         let mut child = Command::new("sleep").arg("30").spawn().unwrap();
         let this = Stat::of(own).unwrap();

@@ -8,44 +8,44 @@ pub fn without_secrets(text: &str) -> Cow<'_, str> {
     let Some(first) = text.find("://") else {
         return Cow::Borrowed(text);
     };
-    let mut told = String::with_capacity(text.len());
+    let mut shown = String::with_capacity(text.len());
     let mut rest = text;
     let mut at = first;
     loop {
         let (before, url) = rest.split_at(at + 3);
-        told.push_str(before);
+        shown.push_str(before);
         let ends = |c: char| {
             c.is_whitespace()
                 || c.is_control()
                 || matches!(c, '"' | '\'' | '`' | '<' | '>' | ')' | ',')
         };
         let url_end = url.find(ends).unwrap_or(url.len());
-        push_url(&mut told, &url[..url_end]);
+        push_url(&mut shown, &url[..url_end]);
         rest = &url[url_end..];
         match rest.find("://") {
             Some(next) => at = next,
             None => break,
         }
     }
-    told.push_str(rest);
-    Cow::Owned(told)
+    shown.push_str(rest);
+    Cow::Owned(shown)
 }
 
 /// A URL from its host on.
-fn push_url(told: &mut String, url: &str) {
+fn push_url(shown: &mut String, url: &str) {
     let (place, query) = url.split_at(url.find(['?', '#']).unwrap_or(url.len()));
     let (host, path) = place.split_at(place.find('/').unwrap_or(place.len()));
-    // A colon is followed by a port, or by a password, of which no slash, mark or `@` can be told from the URL's own.
+    // A colon is followed by a port, or by a password, in which no slash, mark or `@` can be distinguished from the URL's own.
     let is_port = |(_, port): (&str, &str)| port.bytes().all(|byte| byte.is_ascii_digit());
     match host.rsplit_once('@') {
-        Some((_, host)) => told.extend([host, path]),
+        Some((_, host)) => shown.extend([host, path]),
         None if host.starts_with('[') || host.split_once(':').is_none_or(is_port) => {
-            told.extend([host, path])
+            shown.extend([host, path])
         }
-        None => return told.push('…'),
+        None => return shown.push('…'),
     }
     if !query.is_empty() {
-        told.extend([&query[..1], "…"]);
+        shown.extend([&query[..1], "…"]);
     }
 }
 
@@ -98,9 +98,9 @@ pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     }
 }
 
-/// What an error says, in the words `said`, with what lies below it as far as that is not said already. One line for each cause.
-pub fn with_causes(said: String, error: &dyn Error) -> String {
-    std::iter::successors(error.source(), |&cause| cause.source()).fold(said, |text, cause| {
+/// What an error says, as `message` words it, with the causes below it that `message` does not hold. One line for each cause.
+pub fn with_causes(message: String, error: &dyn Error) -> String {
+    std::iter::successors(error.source(), |&cause| cause.source()).fold(message, |text, cause| {
         let cause = cause.to_string();
         let cause = cause.lines().next().unwrap_or_default();
         if text.contains(cause) {
@@ -125,24 +125,24 @@ fn cleaned(text: &str, keeps: impl Fn(&str) -> bool) -> Cow<'_, str> {
     if !text.contains(is_unseen) {
         return Cow::Borrowed(text);
     }
-    let mut told = String::with_capacity(text.len());
+    let mut shown = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(is_unseen) {
-        told.push_str(&rest[..at]);
+        shown.push_str(&rest[..at]);
         rest = &rest[at..];
         let first = rest.chars().next().expect("BUG: it was found");
         let sequence = sequence_len(rest);
         match first {
-            _ if sequence > 0 && keeps(&rest[..sequence]) => told.push_str(&rest[..sequence]),
+            _ if sequence > 0 && keeps(&rest[..sequence]) => shown.push_str(&rest[..sequence]),
             _ if sequence > 0 => {}
             '\r' if rest.starts_with("\r\n") => {}
-            '\r' => told.push(' '),
-            first => told.extend(first.escape_unicode()),
+            '\r' => shown.push(' '),
+            first => shown.extend(first.escape_unicode()),
         }
         rest = &rest[sequence.max(first.len_utf8())..];
     }
-    told.push_str(rest);
-    Cow::Owned(told)
+    shown.push_str(rest);
+    Cow::Owned(shown)
 }
 
 /// Whether a reader would not see this character, or not see the others as they stand.
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn nothing_that_a_terminal_obeys_is_left() {
-        for (text, told) in [
+        for (text, expected) in [
             ("plain é\n\ttext", "plain é\n\ttext"),
             (
                 "\u{1b}[1;31mred\u{1b}[0m \u{1b}[2K10 %\r20 %\r\n",
@@ -205,7 +205,7 @@ mod tests {
             ),
             ("\u{9b}31m \u{202e}abc \0", "\\u{9b}31m \\u{202e}abc \\u{0}"),
         ] {
-            assert_eq!(printable(text), told, "{text:?}");
+            assert_eq!(printable(text), expected, "{text:?}");
         }
         assert_eq!(
             with_colours("\u{1b}[1;31mred\u{1b}[0m\u{1b}[2K\u{1b}[<m\r"),
@@ -214,8 +214,8 @@ mod tests {
     }
 
     #[test]
-    fn urls_are_told_without_what_opens_doors() {
-        for (text, told) in [
+    fn urls_are_shown_without_what_opens_doors() {
+        for (text, expected) in [
             ("no URL: at all?", "no URL: at all?"),
             ("s3://bucket/a@b", "s3://bucket/a@b"),
             (
@@ -235,7 +235,7 @@ mod tests {
             ("://", "://"),
             ("x://é:ü@ö/ß?", "x://ö/ß?…"),
         ] {
-            assert_eq!(without_secrets(text), told, "{text}");
+            assert_eq!(without_secrets(text), expected, "{text}");
         }
     }
 }

@@ -16,7 +16,7 @@ macro_rules! words {
             #[allow(dead_code, reason = "not every set is gone through")]
             $vis const ALL: [Self; Self::WORDS.len()] = [$(Self::$variant),*];
 
-            #[allow(dead_code, reason = "not every set is asked for its words")]
+            #[allow(dead_code, reason = "not every set looks words up")]
             $vis fn named(word: &str) -> Option<Self> {
                 Self::WORDS.iter().find(|(known, _)| *known == word).map(|(_, value)| *value)
             }
