@@ -29,7 +29,7 @@ pub use process::Processes;
 pub use serve::{Page, Served};
 
 use process::Child;
-use serve::{Port, Said, Server};
+use serve::{Port, Received, Server};
 
 /// How often the server looks whether the browser still lives.
 const TICK: Duration = Duration::from_millis(100);
@@ -111,7 +111,7 @@ pub fn open(
     Ok(Talk {
         processes,
         flags,
-        version: ask_version(launch.program),
+        version: version_of(launch.program),
         ..heard
     })
 }
@@ -134,8 +134,8 @@ fn hear(
             .next(TICK)
             .map_err(|e| broken("answer the browser", &e))?
         {
-            Some(Said::Page) => start = Some(clock.elapsed()),
-            Some(Said::Progress(text)) => {
+            Some(Received::Page) => start = Some(clock.elapsed()),
+            Some(Received::Progress(text)) => {
                 // It has its device by the first word.
                 if api != Api::Wasm {
                     child.watch_gpu();
@@ -143,18 +143,18 @@ fn hear(
                 progress(&text);
             }
             // Standard error is the step's log.
-            Some(Said::Uncaught(text)) => {
+            Some(Received::Uncaught(text)) => {
                 let _ = writeln!(std::io::stderr(), "the page: {}", text.trim());
             }
-            Some(Said::Trouble(text)) => {
+            Some(Received::Trouble(text)) => {
                 return Err(Trouble::Broken(format!(
                     "its page failed: {}{}",
                     text.trim(),
                     child.last_words()
                 )));
             }
-            Some(Said::Outputs(bytes)) => outputs = Some(bytes),
-            Some(Said::Answer(answer)) => {
+            Some(Received::Outputs(bytes)) => outputs = Some(bytes),
+            Some(Received::Answer(answer)) => {
                 return Ok(Talk {
                     answer,
                     outputs,
@@ -162,7 +162,7 @@ fn hear(
                     ..Talk::default()
                 });
             }
-            Some(Said::Nothing) | None => {}
+            Some(Received::Nothing) | None => {}
         }
         child.check(start.is_some())?;
         if let Some(how) = crash() {
@@ -173,9 +173,9 @@ fn hear(
             looked = Instant::now();
         }
         if start.is_none() && opened.elapsed() > PATIENCE {
-            let said = child.last_words();
+            let words = child.last_words();
             return Err(Trouble::Broken(format!(
-                "it did not open its page within {} s{said}",
+                "it did not open its page within {} s{words}",
                 PATIENCE.as_secs()
             )));
         }
@@ -197,7 +197,7 @@ pub fn version(printed: &str) -> Option<String> {
 }
 
 /// The version of a browser, by a process of its own.
-pub fn ask_version(program: &Path) -> Option<String> {
+pub fn version_of(program: &Path) -> Option<String> {
     let mut command = std::process::Command::new(program);
     process::with_libraries(&mut command, program);
     let output = command

@@ -167,7 +167,7 @@ pub enum Why {
 }
 
 impl Enforced {
-    /// Asked of the kernel once.
+    /// Queried from the kernel once.
     pub fn here() -> Self {
         static HERE: LazyLock<Enforced> = LazyLock::new(|| match variable::os(SWITCH) {
             Some(value) if value == "off" => Enforced::Nothing(Why::SwitchedOff),

@@ -23,7 +23,7 @@ use words::telling;
 
 /// OpenVINO's message, whole.
 #[derive(Debug, thiserror::Error)]
-#[error("{}", self.told())]
+#[error("{}", self.message_of_openvino())]
 pub(crate) struct Failure {
     pub(crate) status: Status,
     message: String,
@@ -34,12 +34,12 @@ impl Failure {
         self.status == Status::NOT_IMPLEMENTED
     }
 
-    fn told(&self) -> String {
-        let told = telling(&self.message);
-        if told.is_empty() {
+    fn message_of_openvino(&self) -> String {
+        let words = telling(&self.message);
+        if words.is_empty() {
             format!("{:?}", self.status)
         } else {
-            told
+            words
         }
     }
 }

@@ -101,8 +101,8 @@ fn strict() -> Environment<'static> {
         AutoEscape::Custom(_) => Ok(out.write_str(&value.to_string())?),
         // A browser shows control characters in many ways, and obeys those that reorder text.
         AutoEscape::Html if !value.is_safe() && value.as_str().is_some() => {
-            let told = printable(value.as_str().unwrap_or_default()).into_owned();
-            escape_formatter(out, state, &Value::from(told))
+            let shown = printable(value.as_str().unwrap_or_default()).into_owned();
+            escape_formatter(out, state, &Value::from(shown))
         }
         _ => escape_formatter(out, state, value),
     });
@@ -117,7 +117,7 @@ const PYTHON: &str = "python";
 
 /// A value inside of a string, a docstring or a comment of Python. Braces are escaped because the string may be formatted.
 fn python_text(out: &mut Output<'_>, value: &Value) -> Result<(), minijinja::Error> {
-    let told = match value.kind() {
+    let text = match value.kind() {
         ValueKind::Undefined => return Err(minijinja::Error::from(ErrorKind::UndefinedError)),
         ValueKind::String | ValueKind::Number => value.to_string(),
         kind => {
@@ -126,7 +126,7 @@ fn python_text(out: &mut Output<'_>, value: &Value) -> Result<(), minijinja::Err
         }
     };
     Ok(out.write_str(
-        &python_escaped(&told)
+        &python_escaped(&text)
             .replace('{', "\\x7b")
             .replace('}', "\\x7d"),
     )?)

@@ -55,14 +55,14 @@ impl Control {
 
     /// Makes a context: a profile in memory, which no other context sees. From now on crashes are reported.
     pub(super) fn context(&mut self) -> Result<String, Trouble> {
-        self.ask("Target.setDiscoverTargets", json!({"discover": true}))?;
-        let answer = self.ask("Target.createBrowserContext", json!({}))?;
+        self.call("Target.setDiscoverTargets", json!({"discover": true}))?;
+        let answer = self.call("Target.createBrowserContext", json!({}))?;
         word(&answer, "browserContextId")
     }
 
     /// Opens a page and gives its target.
     pub(super) fn open(&mut self, context: &str, url: &str) -> Result<String, Trouble> {
-        let answer = self.ask(
+        let answer = self.call(
             "Target.createTarget",
             json!({"url": url, "browserContextId": context}),
         )?;
@@ -70,7 +70,7 @@ impl Control {
     }
 
     pub(super) fn close(&mut self, target: &str) -> Result<(), Trouble> {
-        self.ask("Target.closeTarget", json!({"targetId": target}))
+        self.call("Target.closeTarget", json!({"targetId": target}))
             .map(drop)
     }
 
@@ -82,7 +82,7 @@ impl Control {
         self.crashed.remove(target)
     }
 
-    fn ask(&mut self, method: &str, params: Value) -> Result<Value, Trouble> {
+    fn call(&mut self, method: &str, params: Value) -> Result<Value, Trouble> {
         self.sent += 1;
         let mut message = json!({"id": self.sent, "method": method, "params": params})
             .to_string()

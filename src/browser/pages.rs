@@ -10,7 +10,7 @@ use super::control::Control;
 use super::flags::of_many_pages;
 use super::process::Child;
 use super::serve::{KEEPER, Page, Port, Server};
-use super::{Api, Launch, Talk, Trouble, ask_version, broken, hear};
+use super::{Api, Launch, Talk, Trouble, broken, hear, version_of};
 use crate::base::process::{held_now, high_water_mark};
 
 /// The host below which every page has a name of its own; browsers know that what ends in `.localhost` is this machine.
@@ -34,7 +34,7 @@ impl Pages {
         let flags = of_many_pages(launch.api, launch.adapter);
         let begun = Instant::now();
         let (mut child, mut control) = Child::start(launch, &flags, port.number(), Control::of)?;
-        let version = ask_version(launch.program);
+        let version = version_of(launch.program);
         let context = control
             .context()
             .map_err(|trouble| child.why_not_started(trouble))?;

@@ -50,7 +50,7 @@ pub(super) struct Child {
 
 impl Child {
     /// Starts it in this process' group: what ends the group ends all of the browser. It reaches the one port
-    /// and nothing else. `also` adds to its command line what it is to open, or the way by which it is told.
+    /// and nothing else. `also` adds to its command line what it is to open, or the way by which it is reported.
     pub(super) fn start<T>(
         launch: &Launch<'_>,
         flags: &[String],
@@ -171,7 +171,7 @@ impl Child {
         Ok(())
     }
 
-    /// `how` follows what is said of it.
+    /// `how` follows what is reported of it.
     pub(super) fn page_died(&self, how: &str) -> Trouble {
         let words = self.last_words();
         Trouble::Died(format!(
@@ -294,7 +294,7 @@ pub(super) fn with_libraries(command: &mut Command, program: &Path) {
 fn hold(command: &mut Command, scratch: &Path, port: u16) -> io::Result<()> {
     let mut grants = Grants::folders([scratch]).with_tcp(Tcp::Port(port));
     if !rustix::process::geteuid().is_root() {
-        // Its own sandbox, which it makes for users only, is told to the kernel there.
+        // Its own sandbox, which it makes for users only, is described to the kernel there.
         grants.write.push("/proc".into());
     }
     let confinement = Confinement::of(&grants)?;
@@ -378,7 +378,7 @@ impl Member {
     }
 
     fn kill(&self) {
-        // SAFETY: kill takes no pointers; that the number is still this process' was asked right before.
+        // SAFETY: kill takes no pointers; that the number is still this process' was checked right before.
         unsafe { libc::kill(self.pid, libc::SIGKILL) };
     }
 }
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_family_is_found_and_its_members_are_told_from_their_successors() {
+    fn a_family_is_found_and_its_members_are_distinguished_from_their_successors() {
         let mut child = Command::new("sh")
             .args(["-c", "sleep 30 & wait"])
             .spawn()

@@ -48,8 +48,8 @@ pub enum Served {
 }
 
 /// What came from the browser.
-pub(super) enum Said {
-    /// It asked for the page: it is up.
+pub(super) enum Received {
+    /// A request for the page: the browser is up.
     Page,
     Progress(String),
     Outputs(Vec<u8>),
@@ -105,7 +105,7 @@ impl<'p> Server<'p> {
     }
 
     /// Answers the next request, if one comes in time.
-    pub(super) fn next(&self, patience: Duration) -> io::Result<Option<Said>> {
+    pub(super) fn next(&self, patience: Duration) -> io::Result<Option<Received>> {
         let Some(mut request) = self.port.server.next(patience)? else {
             return Ok(None);
         };
@@ -123,12 +123,12 @@ impl<'p> Server<'p> {
             return self.get(request, &path);
         }
         let body = std::mem::take(&mut request.body);
-        let said = match path.as_str() {
-            "progress" => Said::Progress(String::from_utf8_lossy(&body).into_owned()),
-            "uncaught" => Said::Uncaught(String::from_utf8_lossy(&body).into_owned()),
-            "trouble" => Said::Trouble(String::from_utf8_lossy(&body).into_owned()),
-            "outputs" => Said::Outputs(body),
-            "answer" => Said::Answer(serde_json::from_slice(&body).map_err(io::Error::other)?),
+        let received = match path.as_str() {
+            "progress" => Received::Progress(String::from_utf8_lossy(&body).into_owned()),
+            "uncaught" => Received::Uncaught(String::from_utf8_lossy(&body).into_owned()),
+            "trouble" => Received::Trouble(String::from_utf8_lossy(&body).into_owned()),
+            "outputs" => Received::Outputs(body),
+            "answer" => Received::Answer(serde_json::from_slice(&body).map_err(io::Error::other)?),
             _ => return self.refuse(request),
         };
         self.send(
@@ -137,7 +137,7 @@ impl<'p> Server<'p> {
             "text/plain",
             Content::Bytes(vec![]),
         );
-        Ok(Some(said))
+        Ok(Some(received))
     }
 
     fn html(&self) -> String {
@@ -167,14 +167,14 @@ impl<'p> Server<'p> {
         )
     }
 
-    fn get(&self, request: Request, path: &str) -> io::Result<Option<Said>> {
+    fn get(&self, request: Request, path: &str) -> io::Result<Option<Received>> {
         let bytes = |request, bytes: &[u8], kind| {
             self.send(request, "200 OK", kind, Content::Bytes(bytes.to_vec()))
         };
         match path {
             "" => {
                 bytes(request, self.html().as_bytes(), "text/html; charset=utf-8");
-                return Ok(Some(Said::Page));
+                return Ok(Some(Received::Page));
             }
             KEEPER => bytes(
                 request,
@@ -207,17 +207,17 @@ impl<'p> Server<'p> {
                 None => return self.refuse(request),
             },
         }
-        Ok(Some(Said::Nothing))
+        Ok(Some(Received::Nothing))
     }
 
-    fn refuse(&self, request: Request) -> io::Result<Option<Said>> {
+    fn refuse(&self, request: Request) -> io::Result<Option<Received>> {
         self.send(
             request,
             "404 Not Found",
             "text/plain",
             Content::Bytes(vec![]),
         );
-        Ok(Some(Said::Nothing))
+        Ok(Some(Received::Nothing))
     }
 
     fn send(&self, request: Request, status: &'static str, kind: &str, content: Content) {
@@ -253,18 +253,18 @@ mod tests {
 
     use super::*;
 
-    fn answer(server: &Server<'_>, request: &str) -> (String, Option<Said>) {
+    fn answer(server: &Server<'_>, request: &str) -> (String, Option<Received>) {
         let mut stream = TcpStream::connect(("127.0.0.1", server.port.number())).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
-        let said = server.next(Duration::from_secs(10)).unwrap();
-        // A browser hangs up when it is told that the connection ends; so does this.
+        let received = server.next(Duration::from_secs(10)).unwrap();
+        // A browser hangs up when it gets the notice that the connection ends; so does this.
         stream.shutdown(std::net::Shutdown::Write).unwrap();
         stream
             .set_read_timeout(Some(Duration::from_secs(10)))
             .unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
-        (text, said)
+        (text, received)
     }
 
     #[test]
@@ -303,8 +303,8 @@ mod tests {
                 .0
                 .starts_with("HTTP/1.1 404")
         );
-        let (html, said) = get(&format!("{token}/"));
-        assert!(matches!(said, Some(Said::Page)));
+        let (html, received) = get(&format!("{token}/"));
+        assert!(matches!(received, Some(Received::Page)));
         assert!(
             html.contains(
                 r#"<script type="importmap">{"imports":{"ort":"./files/ort/x.mjs"}}</script>"#
@@ -313,9 +313,11 @@ mod tests {
         );
         let post =
             format!("POST /{token}/trouble HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nwhy");
-        assert!(matches!(answer(&server, &post).1, Some(Said::Trouble(text)) if text == "why"));
+        assert!(matches!(answer(&server, &post).1, Some(Received::Trouble(text)) if text == "why"));
         let post =
             format!("POST /{token}/outputs HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc");
-        assert!(matches!(answer(&server, &post).1, Some(Said::Outputs(bytes)) if bytes == b"abc"));
+        assert!(
+            matches!(answer(&server, &post).1, Some(Received::Outputs(bytes)) if bytes == b"abc")
+        );
     }
 }

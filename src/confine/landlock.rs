@@ -195,10 +195,10 @@ mod tests {
         // SAFETY: system calls only.
         unsafe { command.pre_exec(move || confinement.enter()) };
         let output = command.output().unwrap();
-        let said = [output.stdout, output.stderr].concat();
+        let bytes = [output.stdout, output.stderr].concat();
         Some((
             output.status.success(),
-            String::from_utf8_lossy(&said).into_owned(),
+            String::from_utf8_lossy(&bytes).into_owned(),
         ))
     }
 
@@ -236,10 +236,10 @@ print("escaped by", done)
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("escapes.py"), ESCAPES).unwrap();
         let grants = Grants::folders([dir.path()]);
-        let Some((ok, said)) = run("exec python3 escapes.py", dir.path(), &grants) else {
+        let Some((ok, output)) = run("exec python3 escapes.py", dir.path(), &grants) else {
             return;
         };
-        assert!(ok && said.contains("escaped by []"), "{said}");
+        assert!(ok && output.contains("escaped by []"), "{output}");
     }
 
     #[test]
@@ -283,11 +283,11 @@ print("escaped by", done)
         let name = unsafe { std::ffi::CStr::from_ptr(name.as_ptr()) };
         let line = format!("echo x > {}", name.to_str().unwrap());
         let dir = tempfile::tempdir().unwrap();
-        if let Some((ok, said)) = run(&line, dir.path(), &Grants::folders([dir.path()])) {
-            assert!(!ok, "{said}");
+        if let Some((ok, output)) = run(&line, dir.path(), &Grants::folders([dir.path()])) {
+            assert!(!ok, "{output}");
             let given = Grants::folders([dir.path(), "/dev/pts".as_ref()]);
-            let (ok, said) = run(&line, dir.path(), &given).unwrap();
-            assert!(ok, "{said}");
+            let (ok, output) = run(&line, dir.path(), &given).unwrap();
+            assert!(ok, "{output}");
         }
         // SAFETY: both are this test's.
         unsafe {
@@ -304,7 +304,7 @@ print("escaped by", done)
         fs::write(at("theirs"), "x").unwrap();
         fs::hard_link(at("theirs"), at("linked")).unwrap();
         let grants = Grants::folders([at("own").as_path()]);
-        let Some((ok, said)) = run(
+        let Some((ok, output)) = run(
             "echo y > made && mkdir d && mv made d && echo > /dev/null && echo own >> /proc/self/comm",
             &at("own"),
             &grants,
@@ -312,7 +312,7 @@ print("escaped by", done)
             assert!(!Enforced::here().is_some(), "nothing is in force");
             return;
         };
-        assert!(ok, "{said}");
+        assert!(ok, "{output}");
         for script in [
             "echo y > ../theirs",
             "chmod u+w ../linked; echo y >> ../linked",
@@ -321,10 +321,10 @@ print("escaped by", done)
             "mkdir ../d",
             "ln -s ../theirs link && echo y > link",
         ] {
-            let (ok, said) = run(script, &at("own"), &grants).unwrap();
+            let (ok, output) = run(script, &at("own"), &grants).unwrap();
             assert!(
-                !ok && said.contains("Permission denied"),
-                "{script}: {said}"
+                !ok && output.contains("Permission denied"),
+                "{script}: {output}"
             );
         }
         assert_eq!(fs::read_to_string(at("theirs")).unwrap(), "x");
@@ -351,10 +351,10 @@ print("escaped by", done)
         }));
         let allowed = "cat file ../shown/file ../../beside/file /etc/hostname /proc/self/comm > made && cat made | \
                        cat /dev/stdin && ls ../kept && test -s ../kept/file && bash -c 'echo nested'";
-        let Some((ok, said)) = run(allowed, &at("hidden/own"), &grants) else {
+        let Some((ok, output)) = run(allowed, &at("hidden/own"), &grants) else {
             return; // nothing is in force
         };
-        assert!(ok && said.ends_with("file\nnested\n"), "{said}");
+        assert!(ok && output.ends_with("file\nnested\n"), "{output}");
         for denied in [
             "cat ../kept/file",
             "cat < ../../link/kept/file",
@@ -363,8 +363,8 @@ print("escaped by", done)
             "bash ../kept/file",
             "ln ../kept/file here && cat here",
         ] {
-            let (ok, said) = run(denied, &at("hidden/own"), &grants).unwrap();
-            assert!(!ok, "{denied}: {said}");
+            let (ok, output) = run(denied, &at("hidden/own"), &grants).unwrap();
+            assert!(!ok, "{denied}: {output}");
         }
     }
 

@@ -8,7 +8,7 @@ pub(super) fn telling(text: &str) -> String {
     let mut found: Vec<String> = Vec::new();
     let mut operator = String::new();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        let told = match line.strip_prefix("-- ") {
+        let reason = match line.strip_prefix("-- ") {
             Some(rest) if rest.ends_with(" with a message:") => {
                 operator = rest.replacen(" with a message:", ": ", 1);
                 continue;
@@ -18,8 +18,8 @@ pub(super) fn telling(text: &str) -> String {
             None if says_nothing(line) => continue,
             None => std::mem::take(&mut operator) + line,
         };
-        if !found.contains(&told) {
-            found.push(told);
+        if !found.contains(&reason) {
+            found.push(reason);
         }
     }
     if found.is_empty() {
@@ -53,7 +53,7 @@ mod tests {
 
     /// Texts of OpenVINO 2026.4.1, as they are.
     #[test]
-    fn the_reason_is_told_and_not_the_place() {
+    fn the_reason_is_reported_and_not_the_place() {
         let report = "Check 'false' failed at src/frontends/common_translators/src/unconverted_ops_report.cpp:151:\n\
                       FrontEnd API failed with OpConversionFailure:\nModel wasn't fully converted.";
         let none = "-- No conversion rule found for operations: Det-17\n";
