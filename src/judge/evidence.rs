@@ -255,21 +255,21 @@ type Decided = (Verdict, Option<String>);
 
 /// What is wrong with the outputs comes first. Tokens that prove nothing take a pass back, for they were requested.
 fn with_generation((verdict, reason): Decided, generation: Option<&Generation>) -> Decided {
-    let told = |reason: &String| Some(format!("generated text: {reason}"));
+    let of_text = |reason: &String| Some(format!("generated text: {reason}"));
     match (verdict, generation) {
         (
             Verdict::Pass | Verdict::Indecisive,
             Some(Generation {
                 wrong: Some(wrong), ..
             }),
-        ) => (Verdict::Numerics, told(wrong)),
+        ) => (Verdict::Numerics, of_text(wrong)),
         (
             Verdict::Pass,
             Some(Generation {
                 undecided: Some(why),
                 ..
             }),
-        ) => (Verdict::Indecisive, told(why)),
+        ) => (Verdict::Indecisive, of_text(why)),
         _ => (verdict, reason),
     }
 }
@@ -282,20 +282,20 @@ fn decided(
     slices: &BTreeMap<String, Vec<Slices>>,
     tolerance: &Tolerance,
 ) -> Decided {
-    if let Some(reason) = main.told() {
+    if let Some(reason) = main.summary() {
         return (Verdict::Numerics, Some(reason));
     }
-    if let Some(reason) = on_control.and_then(Comparison::told) {
-        let told = format!(
+    if let Some(reason) = on_control.and_then(Comparison::summary) {
+        let reason = format!(
             "right on the inputs that it was made with, wrong on the control's inputs: {reason}"
         );
-        return (Verdict::Numerics, Some(told));
+        return (Verdict::Numerics, Some(reason));
     }
-    if let Some(told) = first_slices(slices, |of_axis| &of_axis.wrong) {
-        let told = format!(
-            "wrong by the magnitude of its own values, which are small beside others: {told}"
+    if let Some(which) = first_slices(slices, |of_axis| &of_axis.wrong) {
+        let reason = format!(
+            "wrong by the magnitude of its own values, which are small beside others: {which}"
         );
-        return (Verdict::Numerics, Some(told));
+        return (Verdict::Numerics, Some(reason));
     }
     if !main.decides() {
         return (
@@ -316,9 +316,9 @@ fn decided(
             Some(too_loose(&whose, dropped, tolerance)),
         );
     }
-    if let Some(told) = first_slices(slices, |of_axis| &of_axis.undecided) {
-        let told = format!("too small beside others to be told from a wrong answer: {told}");
-        return (Verdict::Indecisive, Some(told));
+    if let Some(which) = first_slices(slices, |of_axis| &of_axis.undecided) {
+        let reason = format!("too small beside others to be told from a wrong answer: {which}");
+        return (Verdict::Indecisive, Some(reason));
     }
     (Verdict::Pass, None)
 }
@@ -331,10 +331,10 @@ fn first_slices(
     let all = slices
         .iter()
         .flat_map(|(name, axes)| axes.iter().map(move |of_axis| (name, of_axis)));
-    let told: Vec<_> = all
-        .filter_map(|(name, of_axis)| Some(format!("`{name}`, {}", of_axis.told(kind)?)))
+    let summaries: Vec<_> = all
+        .filter_map(|(name, of_axis)| Some(format!("`{name}`, {}", of_axis.summary(kind)?)))
         .collect();
-    let (first, rest) = told.split_first()?;
+    let (first, rest) = summaries.split_first()?;
     Some(if rest.is_empty() {
         first.clone()
     } else {
@@ -352,12 +352,12 @@ fn too_loose(whose: &str, wrong: &Comparison, tolerance: &Tolerance) -> String {
     let Tolerance {
         atol,
         rtol,
-        tokens: asked,
+        tokens: required,
         ..
     } = tolerance;
     let tokens = wrong.least(|t| t.tokens);
     let tokens = tokens
-        .map(|share| format!("; {share:.6} of the tokens are the same, and {asked} is asked"));
+        .map(|share| format!("; {share:.6} of the tokens are the same, and {required} is asked"));
     format!(
         "{whose} differ by {off:.3e} at most, {worst:.2} of what the tolerance allows (atol {atol:e}, rtol {rtol:e}){}, \
          so they would pass as the answer",
@@ -380,7 +380,7 @@ mod tests {
         let wrong = generation(Some("w"), Some("u"));
         let undecided = generation(None, Some("u"));
         let of_outputs = || Some("outputs".to_owned());
-        for (verdict, reason, given, expected, told) in [
+        for (verdict, reason, given, expected, why) in [
             (Verdict::Pass, None, &right, Verdict::Pass, None),
             (
                 Verdict::Pass,
@@ -419,7 +419,7 @@ mod tests {
             ),
         ] {
             let (found, reason) = with_generation((verdict, reason), Some(given));
-            assert_eq!((found, reason.as_deref()), (expected, told));
+            assert_eq!((found, reason.as_deref()), (expected, why));
         }
     }
 }

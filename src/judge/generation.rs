@@ -87,9 +87,9 @@ impl Generation {
         )?;
         let rows = reference.rows;
         let steps = reference.steps;
-        let asked = (rows * steps) as u64;
+        let count = (rows * steps) as u64;
         let nothing = Self {
-            asked,
+            asked: count,
             decoded,
             ..Self::default()
         };
@@ -130,7 +130,7 @@ impl Generation {
             wrong: first
                 .as_ref()
                 .filter(|first| !first.tie)
-                .map(OtherToken::told),
+                .map(OtherToken::summary),
             undecided: reference.undecided(&agreed),
             first,
             ..nothing
@@ -139,7 +139,7 @@ impl Generation {
 }
 
 impl OtherToken {
-    fn told(&self) -> String {
+    fn summary(&self) -> String {
         let Self {
             row,
             step,
@@ -313,12 +313,12 @@ mod tests {
             let found = Generation::judge(Some(&ours), decoded, &reference, &tolerance).unwrap();
             let found = serde_json::to_value(found).unwrap();
             for (name, expected) in case["gives"].as_object().unwrap() {
-                let told = match name.as_str() {
+                let given = match name.as_str() {
                     "wrong" | "undecided" => Value::Bool(!found[name].is_null()),
                     "tie" | "step" => found["first"][name].clone(),
                     _ => found[name].clone(),
                 };
-                assert_eq!(told, *expected, "{name} of `{}`: {found}", case["name"]);
+                assert_eq!(given, *expected, "{name} of `{}`: {found}", case["name"]);
             }
             let none = Generation::judge(None, None, &reference, &tolerance).unwrap();
             assert_eq!((none.asked, none.agreed, none.wrong), (6, None, None));

@@ -225,7 +225,7 @@ impl Comparison {
     }
 
     /// One sentence: the first reason in full, the others counted.
-    pub(crate) fn told(&self) -> Option<String> {
+    pub(crate) fn summary(&self) -> Option<String> {
         let (first, rest) = self.reasons.split_first()?;
         Some(if rest.is_empty() {
             first.clone()

@@ -40,7 +40,7 @@ pub struct Slices {
 
 impl Slices {
     /// The indices of `kind`, and what would pass there: `axis 2, index 4 of 5: zeros would pass as well`.
-    pub(super) fn told(&self, kind: impl Fn(&Self) -> &[usize]) -> Option<String> {
+    pub(super) fn summary(&self, kind: impl Fn(&Self) -> &[usize]) -> Option<String> {
         const SHOWN: usize = 8;
         let indices = kind(self);
         let shown: Vec<_> = indices.iter().take(SHOWN).map(usize::to_string).collect();
@@ -57,11 +57,11 @@ impl Slices {
             ..
         } = self;
         let answer = taken_for.as_deref().unwrap_or("a wrong answer");
-        let told = format!(
+        let text = format!(
             "axis {axis}, index {}{more} of {of}: {answer} would pass as well",
             shown.join(", ")
         );
-        (!indices.is_empty()).then_some(told)
+        (!indices.is_empty()).then_some(text)
     }
 }
 
@@ -143,7 +143,7 @@ impl Answered {
     }
 
     /// Whether the run is nearer to the reference than to the answer.
-    fn is_told_from_the_run(&self) -> bool {
+    fn is_distinguished_from_the_run(&self) -> bool {
         self.error < self.from_ours && self.error <= FARTHEST * self.distance
     }
 }
@@ -231,7 +231,7 @@ fn by_sums<V: Values>(
         {
             if found.passes() {
                 is_own[index] = true;
-                if !found.is_told_from_the_run() && taken_for[index].is_none() {
+                if !found.is_distinguished_from_the_run() && taken_for[index].is_none() {
                     taken_for[index] = Some(answer);
                 }
             }

@@ -389,7 +389,7 @@ fn beyond(
             tolerance.snr - 6.0,
         ),
     ] {
-        let asked = [
+        let required = [
             ("", whole, least),
             (
                 " of the 1st percentile of rows",
@@ -398,7 +398,7 @@ fn beyond(
             ),
             (" of the worst row", rows.map(|rows| rows.worst), least_row),
         ];
-        broken.extend(asked.into_iter().find_map(|(of, value, bound)| {
+        broken.extend(required.into_iter().find_map(|(of, value, bound)| {
             Some(format!(
                 "{name}{of} {:.6} is below {bound}",
                 value.filter(|value| *value < bound)?

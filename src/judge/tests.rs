@@ -88,7 +88,7 @@ fn a_pass_has_a_control_that_fails() {
     let same = "the outputs of another input are the same, so a wrong run could not be told from a right one";
     let dropped = "the outputs without the weights of layer `layers.1` differ by";
     let on_control = "right on the inputs that it was made with, wrong on the control's inputs";
-    for (ours, theirs, without_layer, expected, told) in [
+    for (ours, theirs, without_layer, expected, start) in [
         (OTHER, OTHER, Some(OTHER), Verdict::Pass, ""),
         (RIGHT, RIGHT, None, Verdict::Indecisive, same),
         (
@@ -103,10 +103,10 @@ fn a_pass_has_a_control_that_fails() {
     ] {
         let (verdict, reason) = judged(&[("y", RIGHT)], Some((ours, theirs)), without_layer);
         assert_eq!(verdict, expected, "{reason}");
-        assert!(reason.starts_with(told), "{reason}");
+        assert!(reason.starts_with(start), "{reason}");
         assert_eq!(
             reason.contains("so they would pass as the answer"),
-            told.contains("differ by"),
+            start.contains("differ by"),
             "{reason}"
         );
     }

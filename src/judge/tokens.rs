@@ -35,7 +35,7 @@ pub(super) fn tokens(
     (figures.max_abs, figures.mae, figures.over) = (f64::from(u8::from(differing > 0)), off, off);
     (figures.tokens, figures.row_tokens) = (Some(whole), Some(rows));
     let least = tolerance.tokens;
-    let asked = [
+    let required = [
         ("", whole, least),
         (" of the 1st percentile of rows", rows.p01, least),
         (" of the worst row", rows.worst, 1.0 - 2.0 * (1.0 - least)),
@@ -45,8 +45,8 @@ pub(super) fn tokens(
         () if bound >= 1.0 => 1.0 + differing as f64,
         () => (1.0 - share) / (1.0 - bound),
     };
-    figures.worst = asked.into_iter().map(ratio).fold(0.0, f64::max);
-    let broken = asked
+    figures.worst = required.into_iter().map(ratio).fold(0.0, f64::max);
+    let broken = required
         .into_iter()
         .find(|(_, share, bound)| share + ROUNDING < *bound);
     let reason = broken.map(|(of, share, bound)| {
