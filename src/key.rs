@@ -332,7 +332,8 @@ pub enum MissReason {
         what: String,
     },
     /// The user requested it.
-    Asked,
+    #[serde(rename = "asked")]
+    Requested,
     /// It was measured longer ago than `--max-age` allows.
     TooOld {
         date: String,
@@ -365,7 +366,7 @@ impl fmt::Display for MissReason {
                 write!(f, "last time: {outcome}, which may end differently now")
             }
             Self::OutputLost { what } => write!(f, "its output was lost: {what}"),
-            Self::Asked => f.write_str("asked for by --rerun"),
+            Self::Requested => f.write_str("asked for by --rerun"),
             Self::TooOld { date, max } => write!(f, "measured {date}, longer ago than {max}"),
             Self::NotQuiet { doubts } => {
                 write!(f, "measured again: its latency was not quiet ({doubts})")

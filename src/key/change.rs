@@ -82,7 +82,7 @@ mod tests {
     use crate::key::KeyDoc;
 
     #[test]
-    fn a_hidden_value_is_never_told_not_even_one_of_an_older_key() {
+    fn a_hidden_value_is_never_shown_not_even_one_of_an_older_key() {
         let doc = |value: Option<&str>| {
             let mut doc = KeyDoc::default();
             value
@@ -93,21 +93,24 @@ mod tests {
         let hidden = |text: &str| Hidden(Digest::of(text.as_bytes())).to_string();
         let one = hidden("one");
         let other = hidden("other");
-        let told = |new: Option<&str>, old: Option<&str>| {
+        let change = |new: Option<&str>, old: Option<&str>| {
             let changes = doc(new).changes_since(&doc(old));
             assert!(!serde_json::to_string(&changes).unwrap().contains("plain"));
             changes[0].to_string()
         };
-        assert_eq!(told(Some(&one), Some(&other)), "the value of TOKEN changed");
         assert_eq!(
-            told(Some(&one), Some("plain")),
+            change(Some(&one), Some(&other)),
             "the value of TOKEN changed"
         );
         assert_eq!(
-            told(Some(&one), None),
+            change(Some(&one), Some("plain")),
+            "the value of TOKEN changed"
+        );
+        assert_eq!(
+            change(Some(&one), None),
             "TOKEN is set now and was not before"
         );
-        assert_eq!(told(None, Some(&one)), "TOKEN is no longer set");
-        assert_eq!(told(Some("a"), Some("b")), "env.TOKEN changed (b => a)");
+        assert_eq!(change(None, Some(&one)), "TOKEN is no longer set");
+        assert_eq!(change(Some("a"), Some("b")), "env.TOKEN changed (b => a)");
     }
 }

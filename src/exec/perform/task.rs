@@ -18,7 +18,7 @@ pub(in crate::exec) type Choices = Vec<(&'static str, String)>;
 pub(in crate::exec) fn wants_another(why: &MissReason) -> bool {
     matches!(
         why,
-        MissReason::Asked | MissReason::TooOld { .. } | MissReason::NotQuiet { .. }
+        MissReason::Requested | MissReason::TooOld { .. } | MissReason::NotQuiet { .. }
     )
 }
 

@@ -49,7 +49,7 @@ impl Scheduler<'_> {
                 run,
                 StepState::Ready {
                     key,
-                    reason: MissReason::Asked,
+                    reason: MissReason::Requested,
                 },
             ),
             Looked::Damaged(key, what) => {

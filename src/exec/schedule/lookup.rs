@@ -72,9 +72,9 @@ impl Steps<'_> {
         };
         match self.look_up(id, &key) {
             Ok(result) => done(result),
-            Err(Missed::For(MissReason::Asked, peaks)) => match self.run_to_repeat(id) {
+            Err(Missed::For(MissReason::Requested, peaks)) => match self.run_to_repeat(id) {
                 Some((run, key)) => Looked::Repeats(run, key),
-                None => Looked::Ready(key, MissReason::Asked, peaks),
+                None => Looked::Ready(key, MissReason::Requested, peaks),
             },
             Err(Missed::For(reason, peaks)) => Looked::Ready(key, reason, peaks),
             Err(Missed::Damaged(what)) => Looked::Damaged(key, what),
@@ -103,7 +103,7 @@ impl Steps<'_> {
         let step = self.world.plan.step(id);
         let last = || store.latest(&step.name).ok().flatten();
         if self.world.options.rerun.contains(&id) {
-            return Err(Missed::For(MissReason::Asked, Peaks::of(last().as_ref())));
+            return Err(Missed::For(MissReason::Requested, Peaks::of(last().as_ref())));
         }
         if let Some(what) = self.damaged.get(&id) {
             return Err(Missed::Damaged(what.clone()));
@@ -123,7 +123,7 @@ impl Steps<'_> {
                 failed.filter(|failed| stands_here(failed, step, kind_of_host, provision))
             {
                 if *rerun_failed && !stands {
-                    return Err(Missed::For(MissReason::Asked, Peaks::of(Some(&failed))));
+                    return Err(Missed::For(MissReason::Requested, Peaks::of(Some(&failed))));
                 }
                 // An equal step may have met it in this run.
                 let failed_before = !self.failed_keys.contains(&key.digest());
