@@ -39,19 +39,19 @@ pub static RUNTIME: Runtime = Runtime {
     computes: by_precision,
     failures_stand: false,
     versions: &["qnn_sdk"],
-    lower: |asked| {
+    lower: |request| {
         let RunParams {
             device,
             options,
             measure,
             ..
-        } = asked.run;
+        } = request.run;
         let params = Params {
             adb: InstalledPath::LATER,
             sdk: InstalledPath::LATER,
             device: device.clone(),
             options: options.clone(),
-            timeout_seconds: asked.timeout_seconds,
+            timeout_seconds: request.timeout_seconds,
             measure: measure.params(),
         };
         Ok(WorkerCall {

@@ -1,8 +1,8 @@
 //! ONNX Runtime Web: a graph, in a real browser.
 
 use super::{
-    Access, Artefact, Asked, Code, Half, HalfProbe, Library, Pair, Part, Requirement, RunParams,
-    Runtime, WORKER, Worker, WorkerCall, by_precision, code, onnx, parts, serialised,
+    Access, Artefact, Code, Half, HalfProbe, Library, Pair, Part, Requirement, RunParams,
+    RunRequest, Runtime, WORKER, Worker, WorkerCall, by_precision, code, onnx, parts, serialised,
 };
 use crate::base::Precision;
 use crate::device::{BackendRow, backends};
@@ -31,7 +31,7 @@ pub static RUNTIME: Runtime = Runtime {
         pair(&backends::WEBGPU_BROWSER, Half::Shown(&HALF)),
         pair(
             &backends::WEBNN,
-            Half::Untold("a browser does not tell what webnn computes in"),
+            Half::Unknown("a browser does not tell what webnn computes in"),
         ),
     ],
     execute: Some(execute),
@@ -79,14 +79,14 @@ static HALF: HalfProbe = HalfProbe {
     lower,
 };
 
-fn lower(asked: &Asked<'_>) -> anyhow::Result<WorkerCall> {
-    in_page(NAME, asked, ("ort_web", Library::OrtWeb))
+fn lower(request: &RunRequest<'_>) -> anyhow::Result<WorkerCall> {
+    in_page(NAME, request, ("ort_web", Library::OrtWeb))
 }
 
 /// The question put to a page. It is served on loopback.
 pub(super) fn in_page(
     worker: &'static str,
-    asked: &Asked<'_>,
+    request: &RunRequest<'_>,
     brings: (&'static str, Library),
 ) -> anyhow::Result<WorkerCall> {
     let RunParams {
@@ -95,7 +95,7 @@ pub(super) fn in_page(
         options,
         measure,
         ..
-    } = asked.run;
+    } = request.run;
     let params = Params {
         browser: InstalledPath::LATER,
         scripts: InstalledPath::LATER,

@@ -72,16 +72,16 @@ fn a_worker_reads_what_each_row_sends() {
         for pair in runtime.pairs {
             for measure in [times, TestMeasure::NONE] {
                 let params = run(runtime, pair, measure);
-                let asked = Asked {
+                let request = RunRequest {
                     run: &params,
                     timeout_seconds: 1,
                     places: &places,
                 };
                 let name = format!("{} on {}", runtime.name, pair.backend.name);
                 let lends = ["cuda", "rocm"].contains(&pair.backend.name);
-                let mut calls = vec![(runtime.lower)(&asked).unwrap()];
+                let mut calls = vec![(runtime.lower)(&request).unwrap()];
                 if let Half::Shown(probe) = &pair.half {
-                    calls.push((probe.lower)(&asked).unwrap());
+                    calls.push((probe.lower)(&request).unwrap());
                 }
                 for call in calls {
                     let sent = completed(&call.params, &call.libraries, lends);
@@ -135,12 +135,12 @@ fn options_that_a_row_cannot_send_are_refused_with_what_it_takes() {
             options: options.as_object().unwrap().clone(),
             ..run(runtime, &runtime.pairs[0], TestMeasure::NONE)
         };
-        let asked = Asked {
+        let request = RunRequest {
             run: &params,
             timeout_seconds: 1,
             places: &places,
         };
-        format!("{:#}", (runtime.lower)(&asked).map(drop).unwrap_err())
+        format!("{:#}", (runtime.lower)(&request).map(drop).unwrap_err())
     };
     assert_eq!(
         refused(&torch::RUNTIME, json!({"nonsense": 7})),
@@ -152,13 +152,13 @@ fn options_that_a_row_cannot_send_are_refused_with_what_it_takes() {
     );
     for runtime in [&torch::RUNTIME, &openvino::RUNTIME, &onnxruntime::RUNTIME] {
         for threads in [json!("two"), json!(0), json!(-1), json!(1.5)] {
-            let said = refused(runtime, json!({"threads": threads}));
+            let message = refused(runtime, json!({"threads": threads}));
             assert_eq!(
-                said,
+                message,
                 format!("the option `threads` is {threads}; it takes a whole number, at least 1")
             );
         }
     }
-    let said = refused(&super::litert::RUNTIME, json!({"threads": 2}));
-    assert!(said.contains("unknown field `threads`"), "{said}");
+    let message = refused(&super::litert::RUNTIME, json!({"threads": 2}));
+    assert!(message.contains("unknown field `threads`"), "{message}");
 }

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::{
-    Artefact, Asked, Code, Conversion, Converter, From, Half, Library, Pair, Part, Requirement,
-    RunParams, Runtime, WORKER, Wheel, Worker, WorkerCall, code, parts, with_tokens,
+    Artefact, Code, Conversion, Converter, From, Half, Library, Pair, Part, Requirement, RunParams,
+    RunRequest, Runtime, WORKER, Wheel, Worker, WorkerCall, code, parts, with_tokens,
 };
 use crate::base::Precision::{Fp16, Fp32};
 use crate::device::backends;
@@ -21,7 +21,7 @@ pub static RUNTIME: Runtime = Runtime {
         loads: &[&ARTEFACT],
         template: "litert",
         test_env: EnvName::Litert,
-        half: Half::Untold(
+        half: Half::Unknown(
             "LiteRT is told no precision for a CPU, and computes fp16 weights in fp32",
         ),
     }],
@@ -44,12 +44,12 @@ pub static RUNTIME: Runtime = Runtime {
     computes: |precision, _| (precision == Fp16).then_some("f32"),
     failures_stand: true,
     versions: &["litert"],
-    lower: |asked: &Asked<'_>| {
+    lower: |request: &RunRequest<'_>| {
         let params = Params {
             library: InstalledPath::LATER,
-            device: asked.run.device.clone(),
-            measure: asked.run.measure.params(),
-            options: Options::of(&asked.run.options)?,
+            device: request.run.device.clone(),
+            measure: request.run.measure.params(),
+            options: Options::of(&request.run.options)?,
         };
         let libraries = vec![("library", Library::Wheel(&LIBRARY))];
         Ok(WorkerCall {

@@ -99,7 +99,7 @@ pub struct Runtime {
     pub failures_stand: bool,
     /// Facts of its worker that are versions of libraries.
     pub versions: &'static [&'static str],
-    pub lower: fn(&Asked<'_>) -> anyhow::Result<WorkerCall>,
+    pub lower: fn(&RunRequest<'_>) -> anyhow::Result<WorkerCall>,
 }
 
 rows!(Runtime as "runtime" in RUNTIMES);
@@ -120,9 +120,9 @@ pub enum Half {
     /// A small computation on it shows that.
     Shown(&'static HalfProbe),
     /// The answer of another runtime, which has the same library under it.
-    AskedOf(&'static Runtime),
+    ProbedBy(&'static Runtime),
     /// No answer: the runtime does not give one. A sentence that says so.
-    Untold(&'static str),
+    Unknown(&'static str),
     /// orch has no probe for it.
     Unprobed,
 }
@@ -135,11 +135,11 @@ pub struct HalfProbe {
     pub devices: fn(&Backend) -> Vec<String>,
     /// What the tensors are kept in.
     pub tensors: Element,
-    pub lower: fn(&Asked<'_>) -> anyhow::Result<WorkerCall>,
+    pub lower: fn(&RunRequest<'_>) -> anyhow::Result<WorkerCall>,
 }
 
 /// One run, to be lowered.
-pub struct Asked<'a> {
+pub struct RunRequest<'a> {
     pub run: &'a RunParams,
     pub timeout_seconds: u64,
     pub places: &'a Places,
@@ -227,12 +227,12 @@ mod tests {
                 for tool in (runtime.tools)(&params) {
                     Locks::default().identity(tool);
                 }
-                let asked = Asked {
+                let request = RunRequest {
                     run: &params,
                     timeout_seconds: 1,
                     places: &places,
                 };
-                let call = (runtime.lower)(&asked).unwrap();
+                let call = (runtime.lower)(&request).unwrap();
                 assert_eq!(
                     call.op,
                     if runtime.runs_the_test {
@@ -256,7 +256,7 @@ mod tests {
                     Worker::Python(env) => assert_eq!(runtime.server, Some(env), "{name}"),
                 }
                 if let Half::Shown(probe) = &pair.half {
-                    (probe.lower)(&asked).unwrap();
+                    (probe.lower)(&request).unwrap();
                 }
             }
         }

@@ -1,8 +1,9 @@
 //! ONNX Runtime: its CPU provider, its plugins, and its builds for GPUs.
 
 use super::{
-    Artefact, Asked, Code, Half, HalfProbe, Library, Pair, Part, Requirement, RunParams, Runtime,
-    WORKER, Wheel, Windows, Worker, WorkerCall, by_precision, code, one_device, onnx, parts, qnn,
+    Artefact, Code, Half, HalfProbe, Library, Pair, Part, Requirement, RunParams, RunRequest,
+    Runtime, WORKER, Wheel, Windows, Worker, WorkerCall, by_precision, code, one_device, onnx,
+    parts, qnn,
 };
 use crate::base::Precision;
 use crate::device::{BackendRow, backends};
@@ -97,10 +98,10 @@ static HALF: HalfProbe = HalfProbe {
     precisions: &[Precision::Fp16],
     devices: one_device,
     tensors: Element::Float16,
-    lower: |asked| {
+    lower: |request| {
         Ok(WorkerCall {
             op: "half",
-            ..lower(asked)?
+            ..lower(request)?
         })
     },
 };
@@ -195,23 +196,23 @@ fn is_in_software(run: &RunParams) -> bool {
     *run.backend == backends::WEBGPU && run.device != "gpu"
 }
 
-fn lower(asked: &Asked<'_>) -> anyhow::Result<WorkerCall> {
+fn lower(request: &RunRequest<'_>) -> anyhow::Result<WorkerCall> {
     let RunParams {
         backend,
         device,
         measure,
         ..
-    } = asked.run;
+    } = request.run;
     let (options, threads) = match backend.is_host {
-        true => asked.run.options_and_threads()?,
-        false => (asked.run.options.clone(), None),
+        true => request.run.options_and_threads()?,
+        false => (request.run.options.clone(), None),
     };
     let Build {
         library,
         provider,
         plugin,
         ..
-    } = build(asked.run);
+    } = build(request.run);
     // The CPU's one device is its provider; another name is refused there.
     let provider = if backend.is_host {
         device.as_str()
@@ -229,7 +230,7 @@ fn lower(asked: &Asked<'_>) -> anyhow::Result<WorkerCall> {
     };
     let mut libraries = vec![("library", Library::Wheel(library))];
     libraries.extend(plugin.map(|plugin| ("ep_library", Library::Wheel(plugin))));
-    if is_in_software(asked.run) {
+    if is_in_software(request.run) {
         libraries.push(("vulkan", Library::Swiftshader));
     }
     Ok(WorkerCall {

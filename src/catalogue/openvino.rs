@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{
-    Artefact, Asked, Code, Conversion, Converter, From, Half, HalfProbe, Library, Pair, Part,
-    ReadyFormat, Requirement, RunParams, Runtime, WORKER, Wheel, Windows, Worker, WorkerCall, code,
+    Artefact, Code, Conversion, Converter, From, Half, HalfProbe, Library, Pair, Part, ReadyFormat,
+    Requirement, RunParams, RunRequest, Runtime, WORKER, Wheel, Windows, Worker, WorkerCall, code,
     onnx, parts,
 };
 use crate::base::Precision::{self, Bf16, Fp16, Fp32, Int4, Int8, Int8Static};
@@ -91,13 +91,13 @@ static HALF: HalfProbe = HalfProbe {
     lower,
 };
 
-fn lower(asked: &Asked<'_>) -> anyhow::Result<WorkerCall> {
-    let (options, threads) = asked.run.options_and_threads()?;
+fn lower(request: &RunRequest<'_>) -> anyhow::Result<WorkerCall> {
+    let (options, threads) = request.run.options_and_threads()?;
     let params = Params {
         library: InstalledPath::LATER,
-        device: asked.run.device.clone(),
-        inference_precision: inference_precision(asked.run)?,
-        measure: asked.run.measure.params(),
+        device: request.run.device.clone(),
+        inference_precision: inference_precision(request.run)?,
+        measure: request.run.measure.params(),
         options,
         threads,
     };
@@ -108,7 +108,7 @@ fn lower(asked: &Asked<'_>) -> anyhow::Result<WorkerCall> {
     })
 }
 
-/// Left to itself a CPU with bf16 units computes fp32 models in bf16. An NPU has no fp32; asked for it all the same, the
+/// Left to itself a CPU with bf16 units computes fp32 models in bf16. An NPU has no fp32; where one is requested all the same, the
 /// runtime says so.
 fn inference_precision(run: &RunParams) -> anyhow::Result<InferencePrecision> {
     if let Some(computes) = &run.computes {
@@ -124,7 +124,7 @@ fn inference_precision(run: &RunParams) -> anyhow::Result<InferencePrecision> {
 pub static ARTEFACT: Artefact = Artefact {
     name: NAME,
     title: "the OpenVINO IR",
-    // Told to infer in bf16, OpenVINO rounds fp32 weights itself.
+    // Where bf16 is set for inference, OpenVINO rounds fp32 weights itself.
     precisions: |half| {
         if half {
             &[Fp32, Fp16, Bf16]

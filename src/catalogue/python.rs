@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{
-    Artefact, Asked, Code, Half, HalfProbe, Pair, Requirement, RunParams, Runtime, Worker,
+    Artefact, Code, Half, HalfProbe, Pair, Requirement, RunParams, RunRequest, Runtime, Worker,
     WorkerCall, by_precision, code, one_device, parts,
 };
 use crate::base::Precision::{Bf16, Fp16, Fp32};
@@ -54,11 +54,11 @@ pub static RUNTIME: Runtime = Runtime {
     computes: by_precision,
     failures_stand: true,
     versions: &["torch"],
-    lower: |asked| {
-        asked
+    lower: |request| {
+        request
             .run
-            .no_options(&asked.run.options, "PyTorch's eager mode has none")?;
-        let name = asked
+            .no_options(&request.run.options, "PyTorch's eager mode has none")?;
+        let name = request
             .run
             .test
             .as_deref()
@@ -67,17 +67,17 @@ pub static RUNTIME: Runtime = Runtime {
         let argv = json!([
             "--no-judge",
             "--model",
-            asked.places.input("model"),
+            request.places.input("model"),
             "--device",
-            asked.run.device,
+            request.run.device,
             "--save",
-            asked.places.out,
+            request.places.out,
             "--json",
-            asked.places.scratch.join("result.json"),
+            request.places.scratch.join("result.json"),
         ]);
         Ok(call(
             "script",
-            json!({"script": asked.places.input("test").join(name), "argv": argv}),
+            json!({"script": request.places.input("test").join(name), "argv": argv}),
         ))
     },
 };
@@ -86,10 +86,10 @@ static HALF: HalfProbe = HalfProbe {
     precisions: &[Fp16, Bf16],
     devices: one_device,
     tensors: Element::Float16,
-    lower: |asked: &Asked<'_>| {
+    lower: |request: &RunRequest<'_>| {
         Ok(call(
             "half",
-            json!({"device": asked.run.device, "precision": asked.run.precision}),
+            json!({"device": request.run.device, "precision": request.run.precision}),
         ))
     },
 };

@@ -119,10 +119,11 @@ pub static PROVIDER: Wheel = Wheel {
 
 /// What the compiler gets of a target's options: which phone a context runs on changes nothing in it.
 fn compiler_options(options: &BTreeMap<String, Value>) -> Map<String, Value> {
-    let told = options
+    let passed = options
         .iter()
         .filter(|(name, _)| !OWN_OPTIONS.contains(&name.as_str()));
-    told.map(|(name, value)| (name.clone(), value.clone()))
+    passed
+        .map(|(name, value)| (name.clone(), value.clone()))
         .collect()
 }
 

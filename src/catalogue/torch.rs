@@ -3,8 +3,9 @@
 use serde_json::json;
 
 use super::{
-    Artefact, Asked, Code, Conversion, Converter, From, Half, Pair, Part, ReadyFormat, Requirement,
-    RunParams, Runtime, WORKER, Worker, WorkerCall, by_precision, code, parts, python, with_tokens,
+    Artefact, Code, Conversion, Converter, From, Half, Pair, Part, ReadyFormat, Requirement,
+    RunParams, RunRequest, Runtime, WORKER, Worker, WorkerCall, by_precision, code, parts, python,
+    with_tokens,
 };
 use crate::base::Precision::{Bf16, Fp16, Fp32};
 use crate::device::{BackendRow, backends};
@@ -14,8 +15,8 @@ use crate::toolchain::{EnvName, Tool};
 const LOADS: &[&Artefact] = &[&ARTEFACT];
 
 const fn pair(backend: &'static BackendRow, template: &'static str) -> Pair {
-    // One library is under both, and Python asks it without a build.
-    let half = Half::AskedOf(&python::RUNTIME);
+    // One library is under both, and Python probes it without a build.
+    let half = Half::ProbedBy(&python::RUNTIME);
     Pair {
         backend,
         loads: LOADS,
@@ -51,12 +52,12 @@ pub static RUNTIME: Runtime = Runtime {
     computes: by_precision,
     failures_stand: true,
     versions: &["torch"],
-    lower: |asked: &Asked<'_>| {
+    lower: |request: &RunRequest<'_>| {
         let params = Params {
-            device: asked.run.device.clone(),
+            device: request.run.device.clone(),
             lease: None,
-            threads: asked.run.threads_alone()?,
-            measure: asked.run.measure.params(),
+            threads: request.run.threads_alone()?,
+            measure: request.run.measure.params(),
         };
         Ok(WorkerCall::of(Worker::Torch, "run", &params))
     },

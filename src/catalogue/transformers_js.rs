@@ -67,7 +67,7 @@ pub static RUNTIME: Runtime = Runtime {
     computes: by_precision,
     failures_stand: true,
     versions: &[],
-    lower: |asked| in_page(NAME, asked, ("packages", Library::TransformersJs)),
+    lower: |request| in_page(NAME, request, ("packages", Library::TransformersJs)),
 };
 
 const HERE: &[Part] = parts!(Rust "catalogue/transformers_js.rs", "catalogue/browser.rs");

@@ -1,5 +1,5 @@
 //! What the rows of the catalogue are written in: what must be installed, what a step occupies while it executes, what is
-//! asked of a worker, what it may reach.
+//! required of a worker, what it may reach.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

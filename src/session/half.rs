@@ -77,7 +77,7 @@ fn question(target: &Target, precision: Precision) -> HalfQuestion {
         ..
     } = target;
     let asked = match runtime.on(backend).map(|pair| &pair.half) {
-        Some(Half::AskedOf(other)) => other,
+        Some(Half::ProbedBy(other)) => other,
         _ => runtime,
     };
     HalfQuestion {

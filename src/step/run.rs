@@ -1,7 +1,7 @@
 //! `run:<model>:<variant>`: loads the artefact on a device, infers, and takes the times if it is to. How, its runtime's row says; its outputs are
 //! compared with the reference elsewhere.
 
-use crate::catalogue::{Asked, Code, MemoryGuess, Needs, Places, Requirement};
+use crate::catalogue::{Code, MemoryGuess, Needs, Places, Requirement, RunRequest};
 use crate::step::{Step, StepKind, Work};
 use crate::toolchain::{EnvName, Tool};
 
@@ -60,7 +60,7 @@ impl StepKind for Run {
 
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
         let run = step.run();
-        let call = (run.runtime.lower)(&Asked {
+        let call = (run.runtime.lower)(&RunRequest {
             run,
             timeout_seconds: step.timeout_seconds,
             places,

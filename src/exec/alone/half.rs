@@ -10,7 +10,7 @@ use anyhow::Context as _;
 
 use crate::base::Bug;
 use crate::catalogue::{
-    Asked, Half, HalfProbe, Places, RUNTIMES, Requirement, RunParams, Runtime, TestMeasure,
+    RunRequest, Half, HalfProbe, Places, RUNTIMES, Requirement, RunParams, Runtime, TestMeasure,
 };
 use crate::device::half::HalfQuestion;
 use crate::device::{Backend, BackendRow};
@@ -50,7 +50,7 @@ pub fn libraries(question: &HalfQuestion, provision: &Provision) -> Vec<PathBuf>
     let Some((run, probe)) = run(question) else {
         return vec![];
     };
-    let call = (probe.lower)(&Asked {
+    let call = (probe.lower)(&RunRequest {
         run: &run,
         timeout_seconds: TIMEOUT,
         places: &Places::default(),
@@ -101,7 +101,7 @@ fn probe(
     match known.and_then(|(runtime, backend)| Some((runtime, backend, &runtime.on(backend)?.half)))
     {
         Some((runtime, backend, Half::Shown(probe))) => Ok((runtime, backend, probe)),
-        Some((_, _, Half::Untold(why))) => Err((*why).to_owned()),
+        Some((_, _, Half::Unknown(why))) => Err((*why).to_owned()),
         _ => Err(format!(
             "orch has no probe of half precision for {runtime} on {backend}"
         )),
@@ -131,7 +131,7 @@ impl Bench<'_> {
             ..Places::default()
         };
         let (run, _) = run(question).context(Bug::new("there is nothing to ask"))?;
-        let call = (probe.lower)(&Asked {
+        let call = (probe.lower)(&RunRequest {
             run: &run,
             timeout_seconds: TIMEOUT,
             places: &places,

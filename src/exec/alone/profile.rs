@@ -1,4 +1,4 @@
-//! Asks a runtime where the time of a case goes: its run once more, on the same device with the same options, counted.
+//! Measures by a runtime where the time of a case goes: its run once more, on the same device with the same options, counted.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Context as _;
 
 use crate::base::Bug;
-use crate::catalogue::{Asked, Places};
+use crate::catalogue::{Places, RunRequest};
 use crate::exec::alone::Bench;
 use crate::runtime::profile::Profile;
 use crate::step::Step;
@@ -37,7 +37,7 @@ impl Bench<'_> {
             ..Places::default()
         };
         let timeout = run.timeout_seconds;
-        let mut call = (params.runtime.lower)(&Asked {
+        let mut call = (params.runtime.lower)(&RunRequest {
             run: params,
             timeout_seconds: timeout,
             places: &places,
