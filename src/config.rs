@@ -19,7 +19,7 @@ use crate::base::words::words;
 pub use accepted::{
     AcceptedRow, FILE as ACCEPTED_FILE, accepted_rows, accepted_text, with_accepted,
 };
-pub use executor::{DEVICE_PLACE, Download, ExecutorConfig, Said, Where};
+pub use executor::{DEVICE_PLACE, Download, ExecutorConfig, ExecutorOverride, Where};
 
 pub const FILE: &str = "orch.toml";
 const OPTION: &str = "ORCH_REMOTE_OPTION_";
@@ -82,13 +82,13 @@ pub fn remote(
     parse(&read(dir)?, variables)
 }
 
-/// The place of remote execution, if `orch.toml` in `dir`, the variables or the command line (`said`) name one.
+/// The place of remote execution, if `orch.toml` in `dir`, the variables or the command line (`given`) name one.
 pub fn executor(
     dir: &Path,
     variables: impl Iterator<Item = (String, String)>,
-    said: &Said,
+    given: &ExecutorOverride,
 ) -> Result<Option<ExecutorConfig>, String> {
-    executor::of(file(&read(dir)?)?.executor, variables, said)
+    executor::of(file(&read(dir)?)?.executor, variables, given)
 }
 
 fn read(dir: &Path) -> Result<String, String> {

@@ -169,13 +169,13 @@ mod tests {
         let two = with_accepted(&one, &row("vit:cpu-fp32", 7.5)).unwrap();
         let again = with_accepted(&two, &row("bert:cpu-fp32", 50.0)).unwrap();
         let read = accepted_rows(&again).unwrap();
-        let told: Vec<_> = read
+        let values: Vec<_> = read
             .iter()
             .map(|row| (&*row.case, row.up_to_percent, row.line))
             .collect();
         assert!(again.starts_with("# why: see #12\n"), "{again}");
         assert_eq!(
-            told,
+            values,
             [
                 ("vit:cpu-fp32", Some(7.5), 3),
                 ("bert:cpu-fp32", Some(50.0), 10)
@@ -190,7 +190,7 @@ mod tests {
         let whole =
             "[[accepted]]\ncase = \"a\"\nkind = \"slower\"\nreason = \"x\"\nuntil = 2026-12-31\n";
         assert_eq!(accepted_rows(whole).unwrap().len(), 1);
-        for (from, to, told) in [
+        for (from, to, expected) in [
             (
                 "\"x\"",
                 "\" \"",
@@ -206,7 +206,7 @@ mod tests {
             ("kind", "kinds", "unknown field `kinds`"),
         ] {
             let error = accepted_rows(&whole.replace(from, to)).unwrap_err();
-            assert!(error.contains(told), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
     }
 

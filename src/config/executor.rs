@@ -79,7 +79,7 @@ impl Download {
 
 /// What the command line says of the executor; it goes before the file.
 #[derive(Debug, Clone, Default)]
-pub struct Said {
+pub struct ExecutorOverride {
     pub url: Option<String>,
     /// The steps that go there.
     pub whereabouts: Option<Where>,
@@ -112,7 +112,7 @@ pub(super) struct Section {
 pub(super) fn of(
     section: Option<Section>,
     variables: impl Iterator<Item = (String, String)>,
-    said: &Said,
+    given: &ExecutorOverride,
 ) -> Result<Option<ExecutorConfig>, String> {
     let named = section.is_some();
     let section = section.unwrap_or_default();
@@ -125,13 +125,16 @@ pub(super) fn of(
             options.insert(option.to_lowercase(), value);
         }
     }
-    let Some(url) = address("executor", said.url.clone().or(url), named)? else {
+    let Some(url) = address("executor", given.url.clone().or(url), named)? else {
         return Ok(None);
     };
     Ok(Some(ExecutorConfig {
         url,
-        whereabouts: said.whereabouts.or(section.whereabouts).unwrap_or_default(),
-        download: said.download.or(section.download).unwrap_or_default(),
+        whereabouts: given
+            .whereabouts
+            .or(section.whereabouts)
+            .unwrap_or_default(),
+        download: given.download.or(section.download).unwrap_or_default(),
         options,
         properties: places(texts("property", "executor", section.properties)?)?,
         env: texts("variable", "executor", section.env)?,
@@ -179,9 +182,9 @@ mod tests {
         of(
             crate::config::file(text)?.executor,
             variables,
-            &Said {
+            &ExecutorOverride {
                 url: given.map(str::to_owned),
-                ..Said::default()
+                ..ExecutorOverride::default()
             },
         )
     }

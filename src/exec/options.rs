@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::base::shell;
-use crate::config::Said;
+use crate::config::ExecutorOverride;
 use crate::exec::age::MaxAge;
 use crate::exec::backoff::Backoff;
 use crate::exec::routing::Routing;
@@ -38,7 +38,7 @@ pub struct Settings {
     /// Ask no remote store, and send it nothing.
     pub no_remote: bool,
     /// A server that executes steps; what is None is as it is configured.
-    pub executor: Said,
+    pub executor: ExecutorOverride,
     /// The folder in which generated tests and pages are linked for people.
     pub out_dir: PathBuf,
     /// The file to which a trace of the run is written.
@@ -60,7 +60,7 @@ impl Default for Settings {
             seed: None,
             oversized: false,
             no_remote: false,
-            executor: Said::default(),
+            executor: ExecutorOverride::default(),
             out_dir: OUT_DIR.into(),
             trace: None,
             command: "orch".into(),

@@ -15,7 +15,7 @@ use crate::cli::cmd::watch;
 use crate::cli::console::Console;
 use crate::cli::github;
 use crate::cli::{Args, Exit, Printer};
-use crate::config::{Download, Said, Where};
+use crate::config::{Download, ExecutorOverride, Where};
 use crate::exec::{Backoff, KeepGoing};
 use crate::report::{self, ReportDoc, Summary};
 use crate::session::{
@@ -155,7 +155,7 @@ impl RunArgs {
             seed: None,
             oversized: self.oversized,
             no_remote: self.no_remote,
-            executor: Said {
+            executor: ExecutorOverride {
                 url: self.executor.clone(),
                 whereabouts: self.whereabouts,
                 download: self.download,
