@@ -29,7 +29,7 @@ use crate::exec::state::StepResult;
 use crate::plan::Plan;
 use crate::record::Record;
 use crate::step::{Requirement, Stage, StepId};
-use crate::store::remote::Ask;
+use crate::store::remote::RecordRequest;
 use crate::store::{FileDigests, StoreError};
 
 /// How a run ended.
@@ -319,7 +319,7 @@ impl<'env> Driver<'_, 'env> {
                 .is_none_or(|limit| !limit.is_exceeded(&record.started))
         };
         let repro = reproducer(&options.again(), &step.name);
-        let ask = Ask {
+        let ask = RecordRequest {
             key,
             step: step.name.clone(),
             repro,

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::base::Digest;
 use crate::store::entry::Kind;
-use crate::store::gc::Said;
+use crate::store::gc::RecordPart;
 use crate::store::{DiskStore, Result};
 
 /// So many of the largest steps are named.
@@ -51,10 +51,10 @@ impl DiskStore {
                     let answers = entry.header.held.answers();
                     stats.records += 1;
                     stats.held += u64::from(answers);
-                    let Some(said) = Said::parse(&entry.payload) else {
+                    let Some(record) = RecordPart::parse(&entry.payload) else {
                         return;
                     };
-                    let (of, trees) = steps.entry(said.step.into_owned()).or_default();
+                    let (of, trees) = steps.entry(record.step.into_owned()).or_default();
                     of.records += 1;
                     of.held += u64::from(answers);
                     trees.extend(entry.header.output);

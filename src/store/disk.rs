@@ -194,7 +194,7 @@ impl DiskStore {
     }
 
     /// Held while a key is being executed, so that the same step is never done twice at a time. Afterwards all is known
-    /// that others have done until then. None if `go_on`, asked now and then with how long it has waited, says no.
+    /// that others have done until then. None if `go_on`, called now and then with how long it has waited, says no.
     pub fn lock_key(
         &self,
         key: &Digest,

@@ -109,7 +109,7 @@ impl FileDigests {
                         .into_iter()
                         .for_each(|(path, seen)| self.found.add(path, seen));
                 }
-                // Asked for by itself, it says why.
+                // Requested by itself, it says why.
                 Err(_) => self.found.add(
                     path,
                     Seen {

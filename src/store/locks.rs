@@ -43,7 +43,7 @@ impl Locks {
         })
     }
 
-    /// Waits for a key. None if `go_on`, asked now and then with how long it has waited, says no.
+    /// Waits for a key. None if `go_on`, called now and then with how long it has waited, says no.
     pub(super) fn lock(
         &self,
         key: &Digest,

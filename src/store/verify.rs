@@ -57,9 +57,9 @@ impl DiskStore {
                 .collect();
             problems.extend(damaged);
             // A file may be cut short and therefore have another content, too: one complaint is enough.
-            let mut told = HashSet::new();
+            let mut reported = HashSet::new();
             problems.retain(|problem| {
-                problem.path == self.log.path() || told.insert(problem.path.clone())
+                problem.path == self.log.path() || reported.insert(problem.path.clone())
             });
             // What another process collected meanwhile is not missing.
             if problems.is_empty() || self.log.is_current(&seen)? {

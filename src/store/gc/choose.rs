@@ -1,4 +1,4 @@
-//! The choice of the records that stay. A pure function of what the log tells, of the limits and of the time.
+//! The choice of the records that stay. A pure function of what the log holds, of the limits and of the time.
 //!
 //! A record was last used when it was executed, or when a record that read its output was: what a new measurement was made
 //! of is as new as the measurement. That a run found it unchanged is written nowhere (such a run writes nothing), so it does not
@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::base::Digest;
-use crate::store::gc::survey::{Survey, Told};
+use crate::store::gc::survey::{RecordEntry, Survey};
 use crate::store::tree::Blob;
 
 /// What must hold afterwards. Each limit is met, whatever the others allow.
@@ -66,18 +66,19 @@ pub(super) struct Chosen {
 pub(super) fn choose(survey: &Survey, limits: &Limits, clock: Clock<'_>) -> Chosen {
     let used = last_uses(survey, clock.now);
     let records = &survey.records;
-    let is_running = |told: &Told| {
+    let is_running = |record: &RecordEntry| {
         let is_young = clock
             .running_since
-            .is_some_and(|since| told.started >= since);
+            .is_some_and(|since| record.started >= since);
         let is_read = || {
-            let output = told.output.as_ref().filter(|_| told.answers);
+            let output = record.output.as_ref().filter(|_| record.answers);
             output.is_some_and(|output| clock.read.is_some_and(|read| read.contains(output)))
         };
         is_young || is_read()
     };
-    let is_pinned =
-        |told: &Told| is_running(told) || (told.answers && limits.keep.contains(&told.key));
+    let is_pinned = |record: &RecordEntry| {
+        is_running(record) || (record.answers && limits.keep.contains(&record.key))
+    };
     let oldest = limits.max_age.map(|age| {
         clock
             .now
@@ -95,14 +96,14 @@ pub(super) fn choose(survey: &Survey, limits: &Limits, clock: Clock<'_>) -> Chos
     let mut order: Vec<usize> = (0..records.len()).collect();
     order.sort_unstable_by_key(|at| std::cmp::Reverse((used[*at], *at)));
     for at in order {
-        let told = &records[at];
-        if !told.answers {
+        let record = &records[at];
+        if !record.answers {
             // The log's order counts here, not the clock's: `order` goes by use, which history has none of.
             continue;
         }
-        let generation = generations.entry(told.step).or_default();
+        let generation = generations.entry(record.step).or_default();
         *generation += 1;
-        if is_pinned(told) {
+        if is_pinned(record) {
             chosen.keep(survey, at);
         } else if limits.keep_last.is_some_and(|most| *generation > most) {
             chosen.gone.generations += 1;
@@ -112,15 +113,15 @@ pub(super) fn choose(survey: &Survey, limits: &Limits, clock: Clock<'_>) -> Chos
             in_question.push(at);
         }
     }
-    for (at, told) in records
+    for (at, record) in records
         .iter()
         .enumerate()
         .rev()
-        .filter(|(_, told)| !told.answers)
+        .filter(|(_, record)| !record.answers)
     {
-        let is_newest = has_history.insert(told.step);
-        let is_young = oldest.is_none_or(|oldest| told.started >= oldest);
-        chosen.stays[at] = is_running(told) || (is_newest && is_young);
+        let is_newest = has_history.insert(record.step);
+        let is_young = oldest.is_none_or(|oldest| record.started >= oldest);
+        chosen.stays[at] = is_running(record) || (is_newest && is_young);
         chosen.gone.history += u64::from(!chosen.stays[at]);
     }
     // Of what was used last at the same time, that which others were made of goes last.
@@ -169,18 +170,21 @@ impl Chosen {
 fn last_uses(survey: &Survey, now: i64) -> Vec<i64> {
     let records = &survey.records;
     // A date in the future proves nothing.
-    let mut used: Vec<i64> = records.iter().map(|told| told.started.min(now)).collect();
+    let mut used: Vec<i64> = records
+        .iter()
+        .map(|record| record.started.min(now))
+        .collect();
     // Of several that made the same, the newest was read.
     let makers: HashMap<Digest, usize> = records
         .iter()
         .enumerate()
-        .filter(|(_, told)| told.answers)
-        .filter_map(|(at, told)| Some((told.output?, at)))
+        .filter(|(_, record)| record.answers)
+        .filter_map(|(at, record)| Some((record.output?, at)))
         .collect();
     let mut open: BinaryHeap<(i64, usize)> = records
         .iter()
         .enumerate()
-        .filter(|(_, told)| told.answers)
+        .filter(|(_, record)| record.answers)
         .map(|(at, _)| (used[at], at))
         .collect();
     while let Some((use_, at)) = open.pop() {
@@ -227,7 +231,7 @@ mod tests {
                     },
                 );
             }
-            survey.records.push(Told {
+            survey.records.push(RecordEntry {
                 at: at as u64,
                 key: digest(&format!("{step} {made} {started}")),
                 step: step_id(step),
@@ -362,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_and_what_a_running_process_made_stays() {
+    fn what_is_requested_and_what_a_running_process_made_stays() {
         let survey = survey(&[
             ("a", "1", &[], 1),
             ("b", "2", &[], 2),

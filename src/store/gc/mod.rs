@@ -15,7 +15,7 @@ use crate::base::figures::moment;
 use crate::store::log::Place;
 use crate::store::{Amount, DiskStore, Result, scratch};
 
-pub(in crate::store) use survey::Said;
+pub(in crate::store) use survey::RecordPart;
 
 pub use choose::{Gone, Limits};
 
@@ -91,7 +91,7 @@ impl DiskStore {
         let (kept, horizon) = loop {
             let seen;
             (survey, seen) = Survey::of(&self.log)?;
-            // Asked after the log was read: whoever ended before that has nothing left that the log does not name.
+            // Looked up after the log was read: whoever ended before that has nothing left that the log does not name.
             let running = scratch::oldest_running(&folders, own_folder.as_ref());
             let read = scratch::read_by_running(&folders, own_folder.as_ref());
             done.running_since = running.map(shown);

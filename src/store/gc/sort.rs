@@ -6,7 +6,7 @@ use crate::base::Digest;
 use crate::store::Manifest;
 use crate::store::entry::{Entry, Kind};
 use crate::store::gc::choose::Chosen;
-use crate::store::gc::survey::{Said, Survey};
+use crate::store::gc::survey::{RecordPart, Survey};
 use crate::store::log::Choice;
 use crate::store::tree::Blob;
 
@@ -39,12 +39,14 @@ impl<'a> Sorting<'a> {
             late: Kept::default(),
         };
         let mut known = HashSet::new();
-        for (told, stays) in survey.records.iter().zip(chosen.stays) {
-            known.extend(told.output);
+        for (record, stays) in survey.records.iter().zip(chosen.stays) {
+            known.extend(record.output);
             if stays {
-                sorting.records.insert(told.at);
+                sorting.records.insert(record.at);
                 // The tree of an execution that was done again since answers for nothing.
-                sorting.trees.extend(told.output.filter(|_| told.answers));
+                sorting
+                    .trees
+                    .extend(record.output.filter(|_| record.answers));
             }
         }
         // A tree that no record ever named was published a moment ago, or by a process that was killed then.
@@ -81,10 +83,10 @@ impl<'a> Sorting<'a> {
         let staying = survey
             .records
             .iter()
-            .filter(|told| records.contains(&told.at));
+            .filter(|record| records.contains(&record.at));
         kept.steps.extend(
             staying
-                .filter_map(|told| survey.steps.get(&told.step))
+                .filter_map(|record| survey.steps.get(&record.step))
                 .map(|name| name.to_string()),
         );
         kept.records += records.len() as u64;
@@ -99,9 +101,9 @@ impl Choice for Sorting<'_> {
                 self.late.records += 1;
                 // Its tree may have been known before, so that only the record was appended.
                 self.trees.extend(entry.header.output);
-                self.late
-                    .steps
-                    .extend(Said::parse(&entry.payload).map(|said| said.step.into_owned()));
+                self.late.steps.extend(
+                    RecordPart::parse(&entry.payload).map(|record| record.step.into_owned()),
+                );
             }
             Kind::Tree => {
                 let files = Manifest::parse(&entry.payload)

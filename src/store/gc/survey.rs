@@ -17,13 +17,13 @@ use crate::store::{Manifest, Result};
 #[derive(Debug, Default)]
 pub(super) struct Survey {
     /// The records in the order of the log.
-    pub(super) records: Vec<Told>,
+    pub(super) records: Vec<RecordEntry>,
     pub(super) trees: HashMap<Digest, Tree>,
     /// Size by blob.
     pub(super) blobs: HashMap<Blob, u64>,
     /// Names of steps that have records, with their short names.
     pub(super) steps: HashMap<Short, Box<str>>,
-    /// Entries that tell nothing any more: damaged, dropped, or written twice.
+    /// Entries that hold nothing any more: damaged, dropped, or written twice.
     pub(super) spent: u64,
 }
 
@@ -34,9 +34,9 @@ pub(super) struct Tree {
     pub(super) blobs: Box<[Blob]>,
 }
 
-/// What a record tells.
+/// A record, by its entry in the log.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct RecordEntry {
     pub(super) at: u64,
     pub(super) key: Digest,
     pub(super) step: Short,
@@ -55,8 +55,8 @@ impl Survey {
         let mut answering: HashMap<Digest, usize> = HashMap::new();
         let seen = log.each(|at, entry| match entry {
             Ok(entry) => match entry.header.kind {
-                Kind::Record => match Said::parse(&entry.payload) {
-                    Some(said) => survey.note(at, &entry, said, &mut answering),
+                Kind::Record => match RecordPart::parse(&entry.payload) {
+                    Some(record) => survey.note(at, &entry, record, &mut answering),
                     None => survey.spent += 1,
                 },
                 Kind::Tree => survey.note_tree(at, &entry),
@@ -73,7 +73,7 @@ impl Survey {
         &mut self,
         at: u64,
         entry: &Entry,
-        said: Said<'_>,
+        record: RecordPart<'_>,
         answering: &mut HashMap<Digest, usize>,
     ) {
         let header = &entry.header;
@@ -83,17 +83,17 @@ impl Survey {
         }
         self.steps
             .entry(header.step)
-            .or_insert_with(|| said.step.as_ref().into());
+            .or_insert_with(|| record.step.as_ref().into());
         // A date that cannot be read makes it the oldest of all.
-        let started = said
+        let started = record
             .started
             .parse::<jiff::Timestamp>()
             .map_or(0, jiff::Timestamp::as_second);
-        let inputs = said.key.0.into();
+        let inputs = record.key.0.into();
         let key = header.id;
         let step = header.step;
         let output = header.output;
-        self.records.push(Told {
+        self.records.push(RecordEntry {
             at,
             key,
             step,
@@ -124,7 +124,7 @@ impl Survey {
 
 /// The part of a record that is needed here; the rest is passed over, which is several times faster.
 #[derive(Deserialize)]
-pub(in crate::store) struct Said<'a> {
+pub(in crate::store) struct RecordPart<'a> {
     #[serde(borrow)]
     pub(in crate::store) step: Cow<'a, str>,
     #[serde(borrow)]
@@ -132,7 +132,7 @@ pub(in crate::store) struct Said<'a> {
     key: Inputs,
 }
 
-impl<'a> Said<'a> {
+impl<'a> RecordPart<'a> {
     pub(in crate::store) fn parse(payload: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(payload).ok()
     }

@@ -11,7 +11,7 @@ use crate::base::{Digest, ensure, fs as bfs};
 use crate::record::Record;
 use crate::store::blobs::parse_name;
 use crate::store::entry::{Entry, Header, Held, Kind, step_id};
-use crate::store::gc::Said;
+use crate::store::gc::RecordPart;
 use crate::store::pack::{
     BLOBS, FORMAT, HEAD, Head, Imported, List, RECORDS, TREES, Through, VERSION, check,
 };
@@ -391,6 +391,7 @@ impl DiskStore {
             return Ok(false);
         };
         let date = |text: &str| text.parse::<jiff::Timestamp>().ok();
-        Ok(Said::parse(&entry.payload).is_some_and(|said| date(&said.started) >= date(started)))
+        Ok(RecordPart::parse(&entry.payload)
+            .is_some_and(|record| date(&record.started) >= date(started)))
     }
 }

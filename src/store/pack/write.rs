@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::base::{Digest, Hasher};
 use crate::store::blobs;
-use crate::store::gc::Said;
+use crate::store::gc::RecordPart;
 use crate::store::log::Place;
 use crate::store::pack::{
     BLOBS, Exported, FORMAT, HEAD, Head, List, RECORDS, TREES, Through, VERSION,
@@ -116,8 +116,8 @@ impl DiskStore {
                 continue;
             };
             let entry = self.log.entry(&place).ok();
-            let said = entry.and_then(|entry| {
-                Said::parse(&entry.payload).map(|said| said.started.into_owned())
+            let started = entry.and_then(|entry| {
+                RecordPart::parse(&entry.payload).map(|record| record.started.into_owned())
             });
             // Older versions of orch kept trees that no other machine would take in.
             let is_sound = |tree: Digest| {
@@ -127,7 +127,7 @@ impl DiskStore {
             let is_whole = header
                 .output
                 .is_none_or(|tree| self.has_tree(&tree) && is_sound(tree));
-            let Some(started) = said.filter(|_| is_whole) else {
+            let Some(started) = started.filter(|_| is_whole) else {
                 exported.lost += 1;
                 continue;
             };

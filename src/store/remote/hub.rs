@@ -25,7 +25,7 @@ use crate::base::{Digest, Secret, lock};
 use crate::config::{Download, RemoteConfig};
 use crate::reapi;
 use crate::store::blobs::name;
-use crate::store::remote::{Ask, Done, Remote};
+use crate::store::remote::{Done, RecordRequest, Remote};
 use crate::store::tree::Blob;
 use crate::store::{DiskStore, Manifest, ManifestFile, Scratch, StoreError};
 
@@ -148,7 +148,7 @@ pub struct Hub {
     pending: Pending,
     /// Started by the first question: a run in which nothing changed asks none.
     engine: OnceLock<Result<Engine, String>>,
-    told: AtomicBool,
+    has_reported: AtomicBool,
 }
 
 /// What a remote says to a first question.
@@ -174,7 +174,7 @@ impl Hub {
             store,
             pending,
             engine: OnceLock::new(),
-            told: AtomicBool::new(false),
+            has_reported: AtomicBool::new(false),
         })
     }
 
@@ -259,7 +259,7 @@ impl Hub {
         }
     }
 
-    /// Waits for the uploads, as long as `go_on`, told how many are left, says so, and within the bound that is
+    /// Waits for the uploads, as long as `go_on`, called with how many are left, is true, and within the bound that is
     /// configured; gives how many remain for the next run.
     pub fn finish(&self, mut go_on: impl FnMut(usize) -> bool) -> usize {
         if let Some(Ok(Engine { inner, .. })) = self.engine.get() {
@@ -294,12 +294,12 @@ impl Hub {
 }
 
 impl Remote for Hub {
-    fn fetch(&self, ask: Ask, done: Done) {
+    fn fetch(&self, request: RecordRequest, done: Done) {
         match self.engine() {
             Some(engine) if !engine.inner.tally.is_broken() => {
                 engine
                     .runtime
-                    .spawn(answer(engine.inner.clone(), ask, done));
+                    .spawn(answer(engine.inner.clone(), request, done));
             }
             _ => done(None),
         }
@@ -342,7 +342,7 @@ impl Remote for Hub {
         let news = match self.engine.get()? {
             Ok(engine) => engine.inner.tally.take_news()?,
             Err(e) => {
-                return (!self.told.swap(true, Ordering::AcqRel)).then(|| e.clone());
+                return (!self.has_reported.swap(true, Ordering::AcqRel)).then(|| e.clone());
             }
         };
         Some(format!("the remote {}: {news}", self.address.shown))
@@ -400,13 +400,13 @@ impl Drop for Hub {
     }
 }
 
-async fn answer(inner: Arc<Inner>, ask: Ask, done: Done) {
+async fn answer(inner: Arc<Inner>, request: RecordRequest, done: Done) {
     let _turn = turn(&inner.fetches).await;
     if inner.tally.is_broken() {
         return done(None);
     }
     // Put on the heap when it begins: thousands may wait in line.
-    let found = Box::pin(fetch::fetch(&inner, ask)).await;
+    let found = Box::pin(fetch::fetch(&inner, request)).await;
     match &found {
         Ok(Some(_)) => {}
         Ok(None) => inner.tally.miss(),

@@ -19,7 +19,7 @@ use crate::store::{Manifest, ManifestFile};
 pub trait Remote: Send + Sync {
     /// Requests a result. `done` is called once all of it lies verified in the store, once its tree is known to stay on the
     /// remote ([`Remote::left`]), or once there is known to be none.
-    fn fetch(&self, ask: Ask, done: Done);
+    fn fetch(&self, request: RecordRequest, done: Done);
 
     /// The files of a tree that stayed on the remote. None if it did not stay there, or has been fetched since.
     fn left(&self, tree: &Digest) -> Option<Manifest>;
@@ -41,7 +41,7 @@ pub trait Remote: Send + Sync {
 pub type Done = Box<dyn FnOnce(Option<Box<Record>>) + Send>;
 
 /// What is requested.
-pub struct Ask {
+pub struct RecordRequest {
     pub key: Digest,
     /// What the asker calls the step, and how it is done again here: records of others may say otherwise.
     pub step: String,

@@ -57,7 +57,7 @@ impl Scene {
 }
 
 #[test]
-fn each_kind_of_change_is_told_by_its_path() {
+fn each_kind_of_change_is_recognised_by_its_path() {
     let scene = Scene::new();
     for is_old in [true, false] {
         let change = |names: &[&str], change: &dyn Fn()| {

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_remote_is_said_with_what_would_be_one() {
+    fn what_is_no_remote_is_reported_with_what_would_be_one() {
         for url in [
             "bucket",
             "ftp://host",

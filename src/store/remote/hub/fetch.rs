@@ -7,7 +7,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 
 use crate::base::{Digest, ensure, fs as bfs};
 use crate::record::Record;
-use crate::store::remote::Ask;
+use crate::store::remote::RecordRequest;
 use crate::store::remote::hub::actions::Held;
 use crate::store::remote::hub::service::Service;
 use crate::store::remote::hub::trouble::{Refusal, Trouble};
@@ -18,21 +18,24 @@ use crate::store::{ManifestFile, StoreError};
 const FILES: usize = 8;
 
 /// None if the remote does not have it.
-pub(super) async fn fetch(inner: &Inner, ask: Ask) -> Result<Option<Record>, Trouble> {
-    let Some(found) = find(inner, &ask.key).await? else {
+pub(super) async fn fetch(
+    inner: &Inner,
+    request: RecordRequest,
+) -> Result<Option<Record>, Trouble> {
+    let Some(found) = find(inner, &request.key).await? else {
         return Ok(None);
     };
-    let (mut record, manifest) = sealed::open(&found.sealed, &ask.key, inner.secret.as_ref())?;
-    if !(ask.takes)(&record) {
+    let (mut record, manifest) = sealed::open(&found.sealed, &request.key, inner.secret.as_ref())?;
+    if !(request.takes)(&record) {
         return Ok(None);
     }
-    record.step = ask.step;
-    record.repro = Some(ask.repro);
+    record.step = request.step;
+    record.repro = Some(request.repro);
     if let Some((tree, manifest)) = record.output.zip(manifest.as_ref())
         && !inner.store.has_tree(&tree)
         && inner
             .stayed
-            .may_stay(inner.download, ask.is_top, &tree, manifest)
+            .may_stay(inner.download, request.is_top, &tree, manifest)
     {
         inner.tally.hit(found.sealed.len() as u64);
         let manifest = manifest.clone();

@@ -111,7 +111,7 @@ impl Service {
             })
     }
 
-    /// An error if the bucket is known not to be there: asked for an object, some say only "not found" either way. Who may
+    /// An error if the bucket is known not to be there: on a request for an object, some say only "not found" either way. Who may
     /// read and not list is believed.
     pub(super) async fn find_bucket(&self) -> Result<(), Trouble> {
         if !self.has_bucket {
@@ -291,7 +291,7 @@ fn trouble(error: Error) -> Trouble {
 /// One line: opendal's own form lists all of a request.
 fn message(error: &Error) -> String {
     let text = with_causes(
-        said(error.message().lines().next().unwrap_or_default()),
+        code_and_message(error.message().lines().next().unwrap_or_default()),
         error,
     );
     // An error of the connection names the whole address, signature and all.
@@ -299,7 +299,7 @@ fn message(error: &Error) -> String {
 }
 
 /// Code and message of a service's answer, which opendal hands on in the form that Rust prints for debugging.
-fn said(text: &str) -> String {
+fn code_and_message(text: &str) -> String {
     let after = |name: &str| text.split_once(name).map(|(_, rest)| rest);
     let code = after(" code: ")
         .and_then(|rest| rest.split([',', ' ']).next())
@@ -323,8 +323,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_service_answered_is_told_in_its_words() {
-        for (text, told) in [
+    fn what_a_service_answered_is_reported_in_its_words() {
+        for (text, expected) in [
             (
                 "AzblobError { code: \"ContainerNotFound\", message: \"The container does not exist.\\nRequestId:06\\nTime:2\" }",
                 "ContainerNotFound: The container does not exist.",
@@ -343,7 +343,7 @@ mod tests {
             ),
             ("connection refused", "connection refused"),
         ] {
-            assert_eq!(said(text), told);
+            assert_eq!(code_and_message(text), expected);
         }
     }
 }

@@ -160,7 +160,7 @@ mod tests {
                 .unwrap()
                 .contains("5 times in a row (last: 503)")
         );
-        assert!(tally.take_news().is_none(), "said once");
+        assert!(tally.take_news().is_none(), "reported once");
     }
 
     #[test]
