@@ -173,8 +173,8 @@ mod tests {
 
     /// A server refuses what asks for more than its longest, and tells nobody how long that is.
     #[test]
-    fn a_server_is_asked_for_time_only_where_somebody_says_so() {
-        let asked = |timeout| {
+    fn a_server_gets_a_timeout_only_where_one_is_given() {
+        let timeout_of = |timeout| {
             let (_, blobs) = Task {
                 timeout,
                 ..Task::default()
@@ -188,9 +188,9 @@ mod tests {
                 .timeout
                 .map(|limit| (limit.seconds, limit.nanos))
         };
-        assert_eq!(asked(None), None);
+        assert_eq!(timeout_of(None), None);
         assert_eq!(
-            asked(Some(Duration::from_millis(1500))),
+            timeout_of(Some(Duration::from_millis(1500))),
             Some((1, 500_000_000))
         );
     }

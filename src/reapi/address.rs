@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_server_is_said_with_what_would_be_one() {
+    fn what_is_no_server_is_reported_with_what_would_be_one() {
         for url in [
             "host:1",
             "http://host:1",

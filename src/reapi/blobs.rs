@@ -20,8 +20,8 @@ use crate::reapi::proto::{
 };
 use crate::reapi::transfer::{Arrival, Unpacked, pieces};
 
-/// Digests in one question.
-const ASKED: usize = 2_000;
+/// Digests in one query.
+const QUERIED: usize = 2_000;
 /// What a blob takes in a message besides its content, bytes.
 const HEAD: u64 = 200;
 /// Streams at a time.
@@ -106,7 +106,7 @@ impl Client {
     pub async fn missing(&self, digests: Vec<Digest>) -> Result<HashSet<String>, Fault> {
         let digest_function = self.abilities().await?.function.number();
         let mut missing = HashSet::new();
-        for part in digests.chunks(ASKED) {
+        for part in digests.chunks(QUERIED) {
             let request = FindMissingBlobsRequest {
                 instance_name: self.instance.clone(),
                 blob_digests: part.to_vec(),

@@ -79,12 +79,15 @@ impl Client {
         })
     }
 
-    /// Asked once.
+    /// Queried once.
     pub(super) async fn abilities(&self) -> Result<Abilities, Fault> {
-        self.abilities.get_or_try_init(|| self.ask()).await.copied()
+        self.abilities
+            .get_or_try_init(|| self.query())
+            .await
+            .copied()
     }
 
-    async fn ask(&self) -> Result<Abilities, Fault> {
+    async fn query(&self) -> Result<Abilities, Fault> {
         let request = GetCapabilitiesRequest {
             instance_name: self.instance.clone(),
         };
@@ -137,9 +140,9 @@ fn jittered(pause: Duration) -> Duration {
     pause.mul_f64(rand::random_range(0.5..=1.0))
 }
 
-fn abilities(said: &ServerCapabilities) -> Result<Abilities, Fault> {
-    let cache = said.cache_capabilities.clone().unwrap_or_default();
-    let execution = said.execution_capabilities.clone().unwrap_or_default();
+fn abilities(answer: &ServerCapabilities) -> Result<Abilities, Fault> {
+    let cache = answer.cache_capabilities.clone().unwrap_or_default();
+    let execution = answer.execution_capabilities.clone().unwrap_or_default();
     let function = Function::of_server(execution.digest_function, &cache.digest_functions)
         .ok_or_else(|| {
             Fault::Failed(format!(

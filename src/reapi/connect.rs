@@ -118,7 +118,7 @@ mod tests {
             .tls_config(ServerTlsConfig::new().identity(identity))
             .unwrap();
         let port = serve(&runtime, server.add_routes(Routes::default()));
-        let asked = |ca: &str| {
+        let fault_with = |ca: &str| {
             let options = [("ca".to_owned(), dir.path().join(ca).display().to_string())].into();
             let address =
                 Address::of("the remote", &format!("grpcs://127.0.0.1:{port}"), &options).unwrap();
@@ -135,12 +135,12 @@ mod tests {
             })
         };
         // Let in, it learns that the server does nothing at all.
-        let fault = asked("ours");
+        let fault = fault_with("ours");
         assert!(
             !matches!(fault, Fault::Passing(_)) && !fault.to_string().contains("certificate"),
             "{fault}"
         );
-        let fault = asked("theirs");
+        let fault = fault_with("theirs");
         assert!(fault.to_string().contains("certificate"), "{fault}");
     }
 }

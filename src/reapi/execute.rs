@@ -23,7 +23,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// The pauses between attempts to reach a server again.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Is told what happens.
+/// Receives what happens.
 pub(super) type Hears<'a> = &'a (dyn Fn(&str) + Sync);
 
 /// How long is waited for what.
@@ -142,7 +142,7 @@ impl Client {
                         return ending;
                     }
                 }
-                // Another server, or the same one anew: it is told of the action once more.
+                // Another server, or the same one anew: the action is submitted once more.
                 Err(Fault::Absent) if !watched.name.is_empty() => {
                     stream = None;
                     watched.name = String::new();
@@ -229,7 +229,7 @@ impl Watched {
                 self.losses
             )));
         }
-        // What nobody can be asked is no sign of anything.
+        // A server that cannot be reached is no sign of anything.
         if self.silent.is_some() {
             return None;
         }

@@ -66,18 +66,18 @@ impl Script {
         }
         let waits = answer.iter().any(|says| matches!(says, Says::Waits));
         let lingers = answer.iter().any(|says| matches!(says, Says::Lingers));
-        let said = answer.into_iter().filter_map(|says| match says {
+        let events = answer.into_iter().filter_map(|says| match says {
             Says::At(stage) => Some(Ok(operation(stage, None))),
             Says::Done(response) => Some(Ok(operation(Stage::Completed, Some(*response)))),
             Says::Breaks => Some(Err(Status::unavailable("going away"))),
             Says::Waits | Says::Lingers | Says::No(_) => None,
         });
-        let said = iter(said.collect::<Vec<_>>());
+        let events = iter(events.collect::<Vec<_>>());
         let later = once(tokio::time::sleep(LINGERS)).filter_map(|()| std::future::ready(None));
         Ok(Response::new(match (waits, lingers) {
-            (true, _) => Box::pin(said.chain(pending())),
-            (_, true) => Box::pin(said.chain(later)),
-            _ => Box::pin(said),
+            (true, _) => Box::pin(events.chain(pending())),
+            (_, true) => Box::pin(events.chain(later)),
+            _ => Box::pin(events),
         }))
     }
 }
@@ -179,7 +179,7 @@ impl Running {
     }
 }
 
-/// How it ends, what was told, and what was asked. What the server lost is told of too.
+/// How it ends, what was reported, and what was requested. What the server lost is reported too.
 fn ran(
     answers: Vec<Vec<Says>>,
     queue: f64,
@@ -195,26 +195,27 @@ fn ran(
         away: Duration::from_secs(5),
         losses: 2,
     };
-    let told = Mutex::new(Vec::new());
-    let tell = |text: &str| told.lock().unwrap().push(text.to_owned());
+    let reports = Mutex::new(Vec::new());
+    let tell = |text: &str| reports.lock().unwrap().push(text.to_owned());
     let action = Function::Sha256.of(b"action");
     let mut lost = vec![];
     let ending =
         runtime.block_on(client.execute(&action, false, bounds, &|| true, &tell, &mut lost));
-    let told = told.into_inner().unwrap();
-    let asked = script.1.lock().unwrap().clone();
+    let reports = reports.into_inner().unwrap();
+    let requests = script.1.lock().unwrap().clone();
     assert!(
-        lost.iter().all(|one| told.contains(one)),
-        "{lost:?} of {told:?}"
+        lost.iter().all(|one| reports.contains(one)),
+        "{lost:?} of {reports:?}"
     );
     assert_eq!(
         lost.len(),
-        told.iter()
+        reports
+            .iter()
             .filter(|text| text.contains("was lost") || text.contains("submitted again"))
             .count(),
-        "{lost:?} of {told:?}"
+        "{lost:?} of {reports:?}"
     );
-    (ending, told, asked)
+    (ending, reports, requests)
 }
 
 fn done() -> Says {
@@ -268,7 +269,7 @@ fn what_began_has_its_own_limit() {
 }
 
 #[test]
-fn a_worker_that_was_lost_is_told_of() {
+fn a_worker_that_was_lost_is_reported() {
     let stages = [
         Stage::Queued,
         Stage::Executing,
@@ -276,10 +277,10 @@ fn a_worker_that_was_lost_is_told_of() {
         Stage::Executing,
     ]
     .map(Says::At);
-    let (ending, told, _) = ran(vec![stages.into_iter().chain([done()]).collect()], 5.0);
+    let (ending, reports, _) = ran(vec![stages.into_iter().chain([done()]).collect()], 5.0);
     assert!(matches!(ending, Ok(Ending::Done { .. })), "{ending:?}");
     assert_eq!(
-        told,
+        reports,
         ["its worker was lost; the server has put it in line again"]
     );
     for (code, why) in [
@@ -290,7 +291,7 @@ fn a_worker_that_was_lost_is_told_of() {
     ] {
         let (ending, ..) = ran(vec![vec![ended_by(code, why)]], 5.0);
         assert!(
-            matches!(&ending, Ok(Ending::Lost(said)) if said.contains(why)),
+            matches!(&ending, Ok(Ending::Lost(reason)) if reason.contains(why)),
             "{code}: {ending:?}"
         );
     }
@@ -299,27 +300,27 @@ fn a_worker_that_was_lost_is_told_of() {
 #[test]
 fn a_connection_that_breaks_is_made_again_and_what_a_server_forgot_is_submitted_again() {
     let begins = vec![Says::At(Stage::Executing), Says::Breaks];
-    let (ending, told, asked) = ran(vec![begins.clone(), vec![done()]], 5.0);
+    let (ending, reports, requests) = ran(vec![begins.clone(), vec![done()]], 5.0);
     assert!(matches!(ending, Ok(Ending::Done { .. })), "{ending:?}");
-    assert_eq!(asked, ["execute", "wait"]);
-    assert!(told[0].contains("going away"), "{told:?}");
+    assert_eq!(requests, ["execute", "wait"]);
+    assert!(reports[0].contains("going away"), "{reports:?}");
     let forgot = vec![Says::No(Status::not_found("no such operation"))];
-    let (ending, told, asked) = ran(vec![begins, forgot, vec![done()]], 5.0);
+    let (ending, reports, requests) = ran(vec![begins, forgot, vec![done()]], 5.0);
     assert!(matches!(ending, Ok(Ending::Done { .. })), "{ending:?}");
-    assert_eq!(asked, ["execute", "wait", "execute"]);
-    assert!(told[1].contains("submitted again"), "{told:?}");
+    assert_eq!(requests, ["execute", "wait", "execute"]);
+    assert!(reports[1].contains("submitted again"), "{reports:?}");
 }
 
 #[test]
 fn a_server_that_loses_every_worker_is_left() {
     let flips = [Stage::Executing, Stage::Queued].map(Says::At);
     let stages: Vec<_> = (0..10).flat_map(|_| flips.clone()).collect();
-    let (ending, told, _) = ran(vec![stages], 5.0);
+    let (ending, reports, _) = ran(vec![stages], 5.0);
     assert!(
         matches!(&ending, Ok(Ending::Lost(why)) if why == "it was begun 3 times and lost each time"),
         "{ending:?}"
     );
-    assert_eq!(told.len(), 3, "{told:?}");
+    assert_eq!(reports.len(), 3, "{reports:?}");
 }
 
 #[test]
@@ -327,15 +328,15 @@ fn a_server_that_forgets_every_execution_is_left() {
     let begins = vec![Says::At(Stage::Executing), Says::Breaks];
     let forgot = vec![Says::No(Status::not_found("no such operation"))];
     let answers = (0..10).flat_map(|_| [begins.clone(), forgot.clone()]);
-    let (ending, _, asked) = ran(answers.collect(), 5.0);
+    let (ending, _, requests) = ran(answers.collect(), 5.0);
     assert!(matches!(&ending, Ok(Ending::Lost(_))), "{ending:?}");
-    let submitted = asked.iter().filter(|call| **call == "execute").count();
-    assert_eq!(submitted, 3, "{asked:?}");
+    let submitted = requests.iter().filter(|call| **call == "execute").count();
+    assert_eq!(submitted, 3, "{requests:?}");
 }
 
 #[test]
 fn who_is_not_let_in_learns_it_at_once() {
-    let (ending, _, asked) = ran(
+    let (ending, _, requests) = ran(
         vec![vec![Says::No(Status::permission_denied("not you"))]],
         5.0,
     );
@@ -343,7 +344,7 @@ fn who_is_not_let_in_learns_it_at_once() {
         matches!(&ending, Err(Fault::Denied(why)) if why.contains("not you")),
         "{ending:?}"
     );
-    assert_eq!(asked, ["execute"]);
+    assert_eq!(requests, ["execute"]);
 }
 
 #[test]
@@ -367,8 +368,8 @@ fn streams_that_end_after_their_action_do_not_wear_out_the_connection() {
         away: long,
         losses: 2,
     };
-    let told = Mutex::new(Vec::new());
-    let tell = |text: &str| told.lock().unwrap().push(text.to_owned());
+    let reports = Mutex::new(Vec::new());
+    let tell = |text: &str| reports.lock().unwrap().push(text.to_owned());
     let action = Function::Sha256.of(b"action");
     let execute = async |_| {
         client
@@ -384,10 +385,10 @@ fn streams_that_end_after_their_action_do_not_wear_out_the_connection() {
                 std::future::ready(())
             }),
     );
-    assert_eq!(*told.lock().unwrap(), [""; 0]);
+    assert_eq!(*reports.lock().unwrap(), [""; 0]);
     assert_eq!(
         script.1.lock().unwrap().len(),
         MANY,
-        "each was asked for once"
+        "each was requested once"
     );
 }

@@ -28,7 +28,7 @@ pub struct Left {
     pub exit_code: i32,
     pub files: BTreeMap<String, Digest>,
     /// The last of what it printed.
-    pub said: String,
+    pub printed: String,
     /// Who executed it, as the server calls it.
     pub worker: String,
     /// Nobody executed it now.
@@ -161,16 +161,16 @@ impl Executor {
                     .map(|(path, digest)| (format!("{}/{path}", folder.path), digest)),
             );
         }
-        let mut said = match (result.stderr_raw, result.stderr_digest) {
+        let mut printed = match (result.stderr_raw, result.stderr_digest) {
             (raw, None) => raw,
             (raw, Some(_)) if !raw.is_empty() => raw,
             (_, Some(digest)) => self.bytes(digest).await.unwrap_or_default(),
         };
-        said.drain(..said.len().saturating_sub(4096));
+        printed.drain(..printed.len().saturating_sub(4096));
         Ok(Left {
             exit_code: result.exit_code,
             files,
-            said: String::from_utf8_lossy(&said).trim().to_owned(),
+            printed: String::from_utf8_lossy(&printed).trim().to_owned(),
             worker: result
                 .execution_metadata
                 .map(|metadata| metadata.worker)

@@ -83,11 +83,11 @@ fn of_proxy(message: &str) -> Option<Fault> {
 
 /// One line: what the server says, the kind, and what lies below.
 fn message(status: &Status) -> String {
-    let said = status.message().lines().next().unwrap_or_default();
-    let text = if said.is_empty() {
+    let line = status.message().lines().next().unwrap_or_default();
+    let text = if line.is_empty() {
         status.code().description().to_owned()
     } else {
-        said.to_owned()
+        line.to_owned()
     };
     let text: String = with_causes(text, status).chars().take(300).collect();
     format!("{text} ({:?})", status.code())

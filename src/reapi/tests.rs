@@ -121,8 +121,8 @@ impl ContentAddressableStorage for Fake {
     ) -> Answer<FindMissingBlobsResponse> {
         self.enter("missing", &request).await?;
         let blobs = self.0.blobs.lock().unwrap();
-        let asked = request.into_inner().blob_digests.into_iter();
-        let missing_blob_digests = asked
+        let queried = request.into_inner().blob_digests.into_iter();
+        let missing_blob_digests = queried
             .filter(|digest| !blobs.contains_key(&digest.hash))
             .collect();
         Ok(Response::new(FindMissingBlobsResponse {
@@ -294,7 +294,7 @@ fn usual() -> Manner {
     }
 }
 
-/// A server on a port of its own, and what a client is told of it.
+/// A server on a port of its own, and what a client gets of it.
 struct Running {
     runtime: tokio::runtime::Runtime,
     manner: Arc<Manner>,
@@ -479,7 +479,7 @@ fn a_refusal_that_may_pass_is_waited_out_and_one_that_does_not_is_an_error() {
 }
 
 #[test]
-fn what_never_comes_is_waited_for_no_longer_than_said() {
+fn what_never_comes_is_waited_for_no_longer_than_configured() {
     let running = Running::new(Manner {
         hangs: true,
         ..usual()

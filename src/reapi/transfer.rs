@@ -111,7 +111,7 @@ pub(super) enum Unpacked<'a> {
     Zstd(Box<zstd::stream::write::Decoder<'static, Arrival<'a>>>),
 }
 
-/// The sink of a decoder, whose own errors are told from an arrival's by what they hold: [`unpacking`].
+/// The sink of a decoder, whose own errors are distinguished from an arrival's by what they hold: [`unpacking`].
 impl Write for Arrival<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.take(bytes).map_err(io::Error::other)?;

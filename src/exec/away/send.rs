@@ -184,7 +184,7 @@ impl Away {
                     Err(Some(fault)) => return Err(fault),
                     Err(None) => format!(
                         "orch ended there with code {} and no answer: {}",
-                        left.exit_code, left.said
+                        left.exit_code, left.printed
                     ),
                 },
                 Came::Not(Ending::Lost(why)) => why,
