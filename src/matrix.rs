@@ -189,18 +189,18 @@ impl Matrix {
     }
 
     /// The spec's targets that the matrix has for none of these models.
-    pub fn not_asked<'a>(&self, spec: &'a Spec, models: &[String]) -> Vec<&'a str> {
+    pub fn not_selected<'a>(&self, spec: &'a Spec, models: &[String]) -> Vec<&'a str> {
         let all = self
             .cases
             .iter()
             .chain(self.excluded.iter().map(|excluded| &excluded.case));
-        let asked: BTreeSet<_> = all
+        let selected: BTreeSet<_> = all
             .filter(|case| models.contains(&case.model))
             .map(|case| &case.target)
             .collect();
         spec.targets
             .keys()
-            .filter(|target| !asked.contains(target))
+            .filter(|target| !selected.contains(target))
             .map(String::as_str)
             .collect()
     }
@@ -323,7 +323,7 @@ fn label(
     dims: &BTreeMap<String, u64>,
 ) -> String {
     let mut label = format!("{}-{}", target.name, precision.word());
-    // Every size that differs is told, or two cases would have one name.
+    // Every size that differs is named, or two cases would have one name.
     for (name, value) in changed(model, dims) {
         let short = match name.as_str() {
             "batch" => "b",

@@ -80,7 +80,7 @@ fn best<'a>(spec: &Spec, mut group: Vec<(&'a Case, Known)>) -> (&'a Case, String
             .unwrap_or(order.len())
     };
     group.sort_by_key(|(case, _)| place(case)); // stable: targets that are not in the row follow in the order of the spec
-    let told = |pick: &dyn Fn(&Case, &Known) -> Option<String>| {
+    let listed = |pick: &dyn Fn(&Case, &Known) -> Option<String>| {
         group
             .iter()
             .filter_map(|(case, known)| pick(case, known))
@@ -96,7 +96,7 @@ fn best<'a>(spec: &Spec, mut group: Vec<(&'a Case, Known)>) -> (&'a Case, String
             .map(|(case, median_ms, day)| format!("{} {median_ms:.3} ms ({day})", case.name));
         let figures = figures.collect::<Vec<_>>().join(", ");
         let unmeasured =
-            told(&|case, known| (*known == Known::Unmeasured).then(|| case.target.clone()));
+            listed(&|case, known| (*known == Known::Unmeasured).then(|| case.target.clone()));
         let rest = if unmeasured.is_empty() {
             String::new()
         } else {
@@ -107,7 +107,7 @@ fn best<'a>(spec: &Spec, mut group: Vec<(&'a Case, Known)>) -> (&'a Case, String
             format!("the fastest that was measured on this kind of machine: {figures}{rest}"),
         );
     }
-    let out = told(&|case, known| match known {
+    let out = listed(&|case, known| match known {
         Known::Out(why) => Some(format!("{}: {why}", case.target)),
         Known::Failed(outcome) => Some(format!("{}: {outcome} when last executed", case.name)),
         _ => None,

@@ -78,13 +78,13 @@ impl Case {
     }
 
     fn smaller(&self, spec: &Spec) -> Vec<Instead> {
-        let asked = self
+        let requested = self
             .dims
             .get("batch")
             .copied()
             .filter(|_| uses(&spec.models[&self.model], "batch"))
             .unwrap_or(1);
-        let sizes = std::iter::successors(Some(asked / 2), |size| Some(size / 2))
+        let sizes = std::iter::successors(Some(requested / 2), |size| Some(size / 2))
             .take_while(|size| *size > 0);
         let at = |ran: u64| {
             let dims = self
@@ -96,7 +96,10 @@ impl Case {
             let case = self.on(spec, &spec.targets[&self.target], dims)?;
             Some(Instead {
                 case,
-                batch: Some(Batch { asked, ran }),
+                batch: Some(Batch {
+                    asked: requested,
+                    ran,
+                }),
             })
         };
         sizes.filter_map(at).collect()

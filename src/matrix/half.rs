@@ -56,12 +56,12 @@ impl Matrix {
 
     /// Leaves of the precisions of a target with `half` the one that its device computes in, with the reason for it.
     pub fn settle_half(&mut self, spec: &Spec, computes: impl Fn(&Target, Precision) -> Computes) {
-        let is_asked = |case: &Case| spec.targets[&case.target].asks_for_half();
+        let asks = |case: &Case| spec.targets[&case.target].asks_for_half();
         // One case at each of its precisions. Groups keep the place of their first case; a case of another target is a group
         // of its own.
         let mut groups: IndexMap<_, Self> = IndexMap::new();
         let group = |case: &Case| {
-            let precision = (!is_asked(case)).then_some(case.precision);
+            let precision = (!asks(case)).then_some(case.precision);
             (
                 case.model.clone(),
                 case.target.clone(),
@@ -73,7 +73,7 @@ impl Matrix {
             groups.entry(group(&case)).or_default().cases.push(case);
         }
         for excluded in std::mem::take(&mut self.excluded) {
-            match is_asked(&excluded.case) {
+            match asks(&excluded.case) {
                 true => groups
                     .entry(group(&excluded.case))
                     .or_default()
@@ -83,11 +83,11 @@ impl Matrix {
             }
         }
         for alternatives in groups.into_values() {
-            let asked = alternatives
+            let target = alternatives
                 .cases
                 .first()
                 .map(|case| &spec.targets[&case.target]);
-            match asked {
+            match target {
                 // None can be run anywhere: the last says so, which is the plain one.
                 None => self
                     .excluded
@@ -166,8 +166,8 @@ fn without_artefact(
 }
 
 fn with(case: &Case, target: &Target, why: String) -> Case {
-    let half = target.half.map(|asked| HalfChoice {
-        asked,
+    let half = target.half.map(|half| HalfChoice {
+        asked: half,
         got: case.precision,
         why,
     });
@@ -208,14 +208,14 @@ models:
         let spec = loaded(&format!("{SPEC}{more}"));
         let mut matrix = Matrix::of(&spec);
         assert!(matrix.asks_for_half(&spec));
-        let asked = RefCell::new(Vec::new());
+        let queried = RefCell::new(Vec::new());
         matrix.settle_half(&spec, |target, precision| {
-            asked
+            queried
                 .borrow_mut()
                 .push(format!("{} {}", target.name, precision.word()));
             computes(&target.name, precision)
         });
-        let told = |case: &Case| match &case.half {
+        let text = |case: &Case| match &case.half {
             Some(half) => format!("{} {}", case.name, half.summary()),
             None => case.name.clone(),
         };
@@ -224,8 +224,8 @@ models:
             .iter()
             .map(|excluded| format!("{}: {}", excluded.case.name, excluded.reason));
         (
-            matrix.cases.iter().map(told).chain(excluded).collect(),
-            asked.into_inner(),
+            matrix.cases.iter().map(text).chain(excluded).collect(),
+            queried.into_inner(),
         )
     }
 
@@ -235,7 +235,7 @@ models:
 
     #[test]
     fn a_device_with_half_precision_gets_it_and_one_without_says_why_not() {
-        let (cases, asked) = resolved("", |target, precision| match (target, precision) {
+        let (cases, queried) = resolved("", |target, precision| match (target, precision) {
             ("gpu" | "qnn", Precision::Fp16) | ("eager", Precision::Bf16) => {
                 Computes::Yes("it was seen".into())
             }
@@ -254,7 +254,7 @@ models:
         ];
         assert_eq!(cases, expected);
         assert_eq!(
-            asked,
+            queried,
             [
                 "gpu fp16",
                 "eager fp16",
@@ -285,7 +285,7 @@ models:
     #[test]
     fn an_exclusion_holds_and_one_of_everything_stays_in_the_report() {
         let yes = |_: &str, _| Computes::Yes("it was seen".into());
-        let (cases, asked) = resolved(
+        let (cases, queried) = resolved(
             "matrix: {exclude: [{target: gpu, precision: fp16, reason: slow}]}",
             yes,
         );
@@ -293,7 +293,7 @@ models:
             cases[0],
             "gpu-bf16 asked for half: auto, got bf16: it was seen"
         );
-        assert!(!asked.contains(&"gpu fp16".to_owned()), "{asked:?}");
+        assert!(!queried.contains(&"gpu fp16".to_owned()), "{queried:?}");
         let (cases, _) = resolved("matrix: {exclude: [{target: gpu, reason: gone}]}", yes);
         assert_eq!(
             cases

@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_mistake_shows_its_place() {
-        for (text, told) in [
+        for (text, expected) in [
             (
                 "",
                 "expected a term, such as `model:bert*`, `!` or `(`\n  \n  ^",
@@ -301,7 +301,7 @@ mod tests {
         ] {
             assert_eq!(
                 text.parse::<Query>().unwrap_err().to_string(),
-                told,
+                expected,
                 "{text}"
             );
         }

@@ -114,11 +114,11 @@ impl Matrix {
         {
             return Ok(());
         }
-        let is_told =
+        let is_known =
             |word: &String| *facet != Facet::Target || spec.targets.contains_key(word.as_str());
         let known: BTreeSet<String> = all()
             .flat_map(|case| facet.words(spec, case))
-            .filter(is_told)
+            .filter(is_known)
             .collect();
         let hint = match facet {
             Facet::Target if spec.targets.contains_key(*pattern) => {

@@ -220,11 +220,11 @@ fn a_precision_that_no_artefact_carries_is_no_case_under_its_name() {
     );
     let reason = "bert:cpu-bf16: orch makes the `onnx` artefact at fp32, fp16, int8, int8-static, a16w8, int4 only: \
                   at bf16 it would be another precision under this name";
-    assert!(excluded(&matrix).iter().any(|told| told == reason));
+    assert!(excluded(&matrix).iter().any(|text| text == reason));
     assert!(
         excluded(&matrix)
             .iter()
-            .any(|told| told.starts_with("bert:ts-int8: "))
+            .any(|text| text.starts_with("bert:ts-int8: "))
     );
 }
 
@@ -350,7 +350,7 @@ models:
 "
     );
     let spec = loaded(&text);
-    let told = |case: &Case| {
+    let text = |case: &Case| {
         let chain: Vec<_> = case
             .fallbacks(&spec, fallback)
             .into_iter()
@@ -358,7 +358,7 @@ models:
             .collect();
         format!("{}: {}", case.name, chain.join(" "))
     };
-    Matrix::of(&spec).cases.iter().map(told).collect()
+    Matrix::of(&spec).cases.iter().map(text).collect()
 }
 
 #[test]
@@ -390,8 +390,8 @@ fn the_usual_chains_are_those_of_the_hardware_at_the_same_precision() {
     assert!(
         chains(targets, Fallback::AsDeclared)
             .iter()
-            .all(|told| told.ends_with(": ")),
-        "off unless asked"
+            .all(|text| text.ends_with(": ")),
+        "off unless requested"
     );
 }
 

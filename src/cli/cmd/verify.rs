@@ -64,7 +64,7 @@ pub(super) fn verify(args: &Args, verify: &VerifyArgs, printer: &Printer) -> any
         ..Settings::default()
     };
     session::can_be_written(&settings)?;
-    let not_asked = matrix.not_asked(&spec, &models);
+    let not_selected = matrix.not_selected(&spec, &models);
     let tell = |text: &str| printer.note(text);
     let mut session = Session::open(&args.locations())?;
     session.without_cuda_for(&request, &settings, &tell)?;
@@ -75,7 +75,7 @@ pub(super) fn verify(args: &Args, verify: &VerifyArgs, printer: &Printer) -> any
             doc,
             spec: &spec,
             chosen: &chosen,
-            not_asked: &not_asked,
+            not_selected: &not_selected,
         };
         printer.answer(verify.json, || verified.document(), || verified.page());
         if let Some(page) = page.filter(|_| !verify.json) {

@@ -19,7 +19,7 @@ pub(super) struct Verified<'a> {
     /// The model of each pipeline; None where no model of the spec has it, so that nothing is known of it.
     pub(super) chosen: &'a [Representative<'a>],
     /// Targets outside the matrix, which nobody named.
-    pub(super) not_asked: &'a [&'a str],
+    pub(super) not_selected: &'a [&'a str],
 }
 
 /// Targets that lack the same thing.
@@ -48,7 +48,7 @@ impl<'a> Verified<'a> {
             .map(|chosen| self.of_pipeline(chosen, &kinds))
             .collect();
         json!({"spec": spec, "orch": orch, "host": host, "pipelines": pipelines, "unavailable": self.unavailable(),
-            "not_asked": self.not_asked, "summary": summary})
+            "not_asked": self.not_selected, "summary": summary})
     }
 
     fn of_pipeline(
@@ -154,8 +154,8 @@ impl<'a> Verified<'a> {
                 targets.join(", ")
             );
         }
-        if !self.not_asked.is_empty() {
-            let names = self.not_asked.join(", ");
+        if !self.not_selected.is_empty() {
+            let names = self.not_selected.join(", ");
             let _ = writeln!(
                 page,
                 "not asked: {names}: not in the matrix; `-t NAME` adds one"
