@@ -83,15 +83,15 @@ fn set(subjects: &mut Subjects, figures: Figures) {
 /// What runs say against an assertion: that something is right where nothing should be, or nothing where all should.
 fn contradiction(asserted: &Asserted, measured: &[Measured]) -> Option<String> {
     let right: u32 = measured.iter().map(|line| line.right).sum();
-    let asked: u32 = measured.iter().map(|line| line.asked).sum();
-    let told = format!("{right} of {asked} right");
+    let count: u32 = measured.iter().map(|line| line.asked).sum();
+    let share = format!("{right} of {count} right");
     let is_real = measured
         .iter()
         .any(|line| line.right > 0 && line.on.is_none());
     match (asserted.compatible, right) {
-        (true, 0) => Some(told),
-        (false, 1..) if is_real => Some(told),
-        (false, 1..) => Some(format!("{told}, on no hardware")),
+        (true, 0) => Some(share),
+        (false, 1..) if is_real => Some(share),
+        (false, 1..) => Some(format!("{share}, on no hardware")),
         _ => None,
     }
 }

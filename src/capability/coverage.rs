@@ -50,10 +50,10 @@ impl Table {
                 .as_ref()
                 .map(|on| format!(" ({on})"))
                 .unwrap_or_default();
-            let (asked, right) = seen
+            let (tried, right) = seen
                 .entry(format!("{}{on}", case.column.backend))
                 .or_default();
-            asked.insert(model_type);
+            tried.insert(model_type);
             if case.is_right() {
                 right.insert(model_type);
             }
@@ -82,14 +82,14 @@ impl Table {
 
 fn of_family(family: &'static str, types: &BTreeSet<&str>, seen: &Seen<'_>) -> OfFamily {
     let among = |some: &BTreeSet<&str>| some.iter().filter(|name| types.contains(*name)).count();
-    let covered = |(backend, (asked, right)): (&String, &(BTreeSet<&str>, BTreeSet<&str>))| {
-        let asked = among(asked);
+    let covered = |(backend, (tried, right)): (&String, &(BTreeSet<&str>, BTreeSet<&str>))| {
+        let tried = among(tried);
         let right = among(right);
         let percent = (1000.0 * right as f64 / types.len() as f64).round() / 10.0;
         (
             backend.clone(),
             Covered {
-                asked,
+                asked: tried,
                 right,
                 percent,
             },

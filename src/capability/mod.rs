@@ -238,12 +238,12 @@ impl Table {
                     })
                     .collect()
             };
-            let said = measured(subjects);
+            let written = measured(subjects);
             let found = measured(counted);
-            if let Some(name) = said
+            if let Some(name) = written
                 .keys()
                 .chain(found.keys())
-                .find(|name| said.get(*name) != found.get(*name))
+                .find(|name| written.get(*name) != found.get(*name))
             {
                 return Err(format!(
                     "{name}: `measured` is not what `runs` says: `orch capabilities --update` writes it"

@@ -38,9 +38,14 @@ impl Table {
             }
         }
         part.swept();
-        let asked = part.clone().counted();
-        narrow(&mut part.families, &asked.families, Facet::Family, queries);
-        narrow(&mut part.types, &asked.types, Facet::Type, queries);
+        let selected = part.clone().counted();
+        narrow(
+            &mut part.families,
+            &selected.families,
+            Facet::Family,
+            queries,
+        );
+        narrow(&mut part.types, &selected.types, Facet::Type, queries);
         let part = part.counted();
         if part.families.is_empty() && part.types.is_empty() {
             let hint = "each part matches something, but no case or assertion matches all parts"
@@ -113,9 +118,9 @@ fn cell_words<'a>(
 }
 
 /// Leaves the cells that are requested themselves, or that have cases which are.
-fn narrow(subjects: &mut Subjects, asked: &Subjects, of: Facet, queries: &[Query]) {
+fn narrow(subjects: &mut Subjects, selected: &Subjects, of: Facet, queries: &[Query]) {
     let has_cases = |name: &str, backend: &str| {
-        asked
+        selected
             .get(name)
             .and_then(|cells| cells.get(backend))
             .is_some_and(|cell| !cell.measured.is_empty())

@@ -60,8 +60,8 @@ fn every_figure_is_one_that_a_run_gave() {
     );
     assert!(wrong("{}", run).contains("families.text"));
     assert!(wrong("{}", &run.replace("[cpu-fp32]", "[gone]")).contains("has no column `gone`"));
-    let told = wrong("{}", &run.replace("CRASH", "GREAT"));
-    assert!(told.contains("GREAT"), "{told}");
+    let error = wrong("{}", &run.replace("CRASH", "GREAT"));
+    assert!(error.contains("GREAT"), "{error}");
     let asserted = |backend: &str, source: &str| {
         wrong(
             &format!(
@@ -78,8 +78,8 @@ fn every_figure_is_one_that_a_run_gave() {
         asserted("cpu", "x"),
         "families.text.cpu: there is no source `x`; none is declared"
     );
-    let told = wrong("{text: {cpu: {measurd: []}}}", "");
-    assert!(told.starts_with("3:"), "{told}");
+    let error = wrong("{text: {cpu: {measurd: []}}}", "");
+    assert!(error.starts_with("3:"), "{error}");
 }
 
 #[test]

@@ -20,7 +20,7 @@ const NOTHING: &str = "–";
 const CLAIM: Style = AnsiColor::Yellow.on_default();
 
 /// What is shown.
-pub struct Asked {
+pub struct PageOptions {
     /// The whole table, including backends without an entry; or only a selection of it.
     pub whole: bool,
     /// Every model type with its tasks and exporters.
@@ -33,7 +33,7 @@ pub struct Asked {
 
 impl Table {
     /// The page: for each family on each backend what is here now and what was measured, then coverage.
-    pub fn page(&self, here: &[Backend], asked: &Asked) -> String {
+    pub fn page(&self, here: &[Backend], options: &PageOptions) -> String {
         let mut page = String::new();
         let coverage = self.coverage();
         if self.families.is_empty() {
@@ -50,7 +50,7 @@ impl Table {
             );
             let _ = writeln!(page, "  {:15}{:13}measured", "backend", "here");
             let is_shown =
-                |name: &&str| cells.contains_key(*name) || (asked.whole && asked.asserted);
+                |name: &&str| cells.contains_key(*name) || (options.whole && options.asserted);
             let mut shown: Vec<_> = BACKENDS
                 .iter()
                 .map(|row| row.name)
@@ -59,7 +59,7 @@ impl Table {
             let is_measured_here = |name: &str| {
                 cells
                     .get(name)
-                    .is_some_and(|cell| cell.measured.iter().any(|line| line.host == asked.host))
+                    .is_some_and(|cell| cell.measured.iter().any(|line| line.host == options.host))
             };
             shown.sort_by_key(|name| (!is_measured_here(name), available(name, here) == "no"));
             for backend in shown {
@@ -68,19 +68,19 @@ impl Table {
                     backend,
                     cells.get(backend).unwrap_or(&Cell::default()),
                     here,
-                    asked,
+                    options,
                 );
             }
             page.push('\n');
         }
-        types(&mut page, &self.types, &asked.host);
+        types(&mut page, &self.types, &options.host);
         if !self.runs.is_empty() {
-            covered(&mut page, &coverage, &self.families, asked.whole);
+            covered(&mut page, &coverage, &self.families, options.whole);
         }
-        if asked.types {
+        if options.types {
             self.rows(&mut page);
         }
-        self.foot(&mut page, here, asked);
+        self.foot(&mut page, here, options);
         page
     }
 
@@ -108,9 +108,9 @@ impl Table {
         page.push('\n');
     }
 
-    fn foot(&self, page: &mut String, here: &[Backend], asked: &Asked) {
+    fn foot(&self, page: &mut String, here: &[Backend], options: &PageOptions) {
         let is_shown = |name: &str| {
-            asked.whole || super::cells(&self.families).any(|(_, backend, _)| backend == name)
+            options.whole || super::cells(&self.families).any(|(_, backend, _)| backend == name)
         };
         for backend in here
             .iter()
@@ -137,7 +137,7 @@ impl Table {
                 models(run)
             );
         }
-        if !asked.asserted {
+        if !options.asserted {
             return;
         }
         for (name, source) in &self.sources {
@@ -165,12 +165,12 @@ impl Table {
     }
 }
 
-fn line(page: &mut String, backend: &str, cell: &Cell, here: &[Backend], asked: &Asked) {
+fn line(page: &mut String, backend: &str, cell: &Cell, here: &[Backend], options: &PageOptions) {
     let _ = writeln!(
         page,
         "  {backend:15}{:13}{}",
         available(backend, here),
-        measured(cell, &asked.host)
+        measured(cell, &options.host)
     );
     if !cell.measured.is_empty() {
         let _ = writeln!(page, "  {:15}{}", "", columns(&cell.measured));
@@ -180,7 +180,7 @@ fn line(page: &mut String, backend: &str, cell: &Cell, here: &[Backend], asked: 
             page,
             "  {:15}{CLAIM}asserted: {}{CLAIM:#}",
             "",
-            said(asserted)
+            claim(asserted)
         );
     }
 }
@@ -213,8 +213,8 @@ fn measured(cell: &Cell, own: &str) -> String {
             .or_default()
             .push(line);
     }
-    let told = machines.into_iter().map(|((is_elsewhere, host), lines)| {
-        let (right, asked) = lines
+    let texts = machines.into_iter().map(|((is_elsewhere, host), lines)| {
+        let (right, count) = lines
             .iter()
             .fold((0, 0), |sum, line| (sum.0 + line.right, sum.1 + line.asked));
         let first = lines
@@ -233,13 +233,13 @@ fn measured(cell: &Cell, own: &str) -> String {
         } else {
             "here".to_owned()
         };
-        format!("{right} of {asked} right, {days} {place}")
+        format!("{right} of {count} right, {days} {place}")
     });
-    let told = told.collect::<Vec<_>>().join("; ");
+    let text = texts.collect::<Vec<_>>().join("; ");
     match &cell.contradicted {
-        Some(what) => format!("CONTRADICTS ({what}): {told}"),
-        None if told.is_empty() => NOTHING.to_owned(),
-        None => told,
+        Some(what) => format!("CONTRADICTS ({what}): {text}"),
+        None if text.is_empty() => NOTHING.to_owned(),
+        None => text,
     }
 }
 
@@ -265,7 +265,7 @@ fn columns(lines: &[Measured]) -> String {
 }
 
 /// Whether it works, how well, notes, hints, and who of the same source disagrees.
-fn said(asserted: &Asserted) -> String {
+fn claim(asserted: &Asserted) -> String {
     let word = if asserted.compatible { "yes" } else { "no" };
     let tier = asserted
         .tier
@@ -338,10 +338,10 @@ fn covered(page: &mut String, coverage: &Coverage, families: &Subjects, is_whole
         |row: &&OfFamily| (row.family == "all" && is_whole) || families.contains_key(row.family);
     for row in coverage.families.iter().filter(is_shown) {
         let share = |backend: &&String| {
-            let asked = row.backends.get(*backend).filter(|share| share.asked > 0);
-            let told = asked
+            let covered = row.backends.get(*backend).filter(|share| share.asked > 0);
+            let text = covered
                 .map(|share| format!("{:.1} % ({}/{})", share.percent, share.right, share.asked));
-            cell(backend, told.as_deref().unwrap_or(NOTHING))
+            cell(backend, text.as_deref().unwrap_or(NOTHING))
         };
         let _ = writeln!(
             page,

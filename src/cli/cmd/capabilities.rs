@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use serde_json::json;
 
 use crate::base::{figures::counted, named};
-use crate::capability::{OWN, Table, Updated, host_name, text::Asked};
+use crate::capability::{OWN, Table, Updated, host_name, text::PageOptions};
 use crate::cli::args::{expression, given};
 use crate::cli::cmd::devices;
 use crate::cli::cmd::report::document;
@@ -109,7 +109,7 @@ pub(super) fn capabilities(
     let whole = queries.is_empty();
     let types = matrix.types;
     let asserted = matrix.asserted;
-    let asked = Asked {
+    let asked = PageOptions {
         whole,
         types,
         asserted,
