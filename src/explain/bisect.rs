@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_right_and_what_is_not_wrong_are_told_apart() {
+    fn what_was_never_right_and_what_is_not_wrong_are_distinguished() {
         let (since, _, tries) = found(30, |_| Trial::Wrong);
         let oldest = "1.0.0".to_owned();
         assert_eq!((since, tries), (Since::NeverRight { oldest }, 2));

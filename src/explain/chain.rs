@@ -21,7 +21,7 @@ pub(super) struct Chain<'a> {
     context: &'a Context<'a>,
     previews: &'a [Preview],
     /// Steps whose causes were already listed: in a wide graph many chains meet.
-    told: RefCell<HashSet<StepId>>,
+    listed: RefCell<HashSet<StepId>>,
     depth: Cell<usize>,
 }
 
@@ -30,14 +30,14 @@ impl<'a> Chain<'a> {
         Self {
             context,
             previews,
-            told: RefCell::default(),
+            listed: RefCell::default(),
             depth: Cell::new(0),
         }
     }
 
     /// Causes of `reason`, which is why `id` runs or ran with `key`.
     pub(super) fn of(&self, id: StepId, reason: &MissReason, key: Option<&KeyDoc>) -> Vec<Cause> {
-        if !self.told.borrow_mut().insert(id) {
+        if !self.listed.borrow_mut().insert(id) {
             return vec![Cause {
                 repeated: true,
                 ..self.leaf(id, reason.to_string())

@@ -19,9 +19,9 @@ const QUOTED: usize = 60;
 pub(super) fn first_difference(name: &str, old: &Path, new: &Path) -> io::Result<Option<String>> {
     let extension = name.rsplit('.').next().unwrap_or_default();
     if extension == "safetensors"
-        && let Some(told) = safetensors(old, new)?
+        && let Some(difference) = safetensors(old, new)?
     {
-        return Ok(Some(told));
+        return Ok(Some(difference));
     }
     let small = |path: &Path| path.metadata().map(|meta| meta.len() <= PARSED);
     if extension != "safetensors" && small(old)? && small(new)? {
@@ -92,9 +92,9 @@ fn safetensors(old: &Path, new: &Path) -> io::Result<Option<String>> {
     else {
         return Ok(None);
     };
-    // Offsets move with every size before them, so they are told only when nothing else differs.
-    if let Some(told) = first_key("", Some(&bare(&old_header)), Some(&bare(&new_header))) {
-        return Ok(Some(format!("header: {told}")));
+    // Offsets move with every size before them, so they are shown only when nothing else differs.
+    if let Some(difference) = first_key("", Some(&bare(&old_header)), Some(&bare(&new_header))) {
+        return Ok(Some(format!("header: {difference}")));
     }
     if old_header != new_header || old_data != new_data {
         return Ok(Some("header: the same tensors lie at other places".into()));
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn the_first_difference_in_the_terms_of_each_format() {
-        for (name, old, new, told) in [
+        for (name, old, new, expected) in [
             (
                 "config.json",
                 r#"{"a":1,"b":{"c":[1,2]}}"#,
@@ -231,10 +231,10 @@ mod tests {
             ("x.txt", "a\n", "a\nc", r#"line 2: "" => "c""#),
             ("x.txt", "a", "a\nb", r#"line 2: absent => "b""#),
         ] {
-            assert_eq!(difference(name, old, new).unwrap(), told);
+            assert_eq!(difference(name, old, new).unwrap(), expected);
         }
-        let told = difference("model.onnx", [0xff, 1, 2], [0xff, 1, 3, 4]).unwrap();
-        assert_eq!(told, "byte 2 is the first that differs");
+        let difference_of_bytes = difference("model.onnx", [0xff, 1, 2], [0xff, 1, 3, 4]).unwrap();
+        assert_eq!(difference_of_bytes, "byte 2 is the first that differs");
         assert_eq!(difference("model.onnx", [0xff, 1], [0xff, 1]), None);
     }
 
@@ -244,7 +244,7 @@ mod tests {
         let old = tensors(header, &[1, 2, 3]);
         let wider = tensors(&header.replace("[2],", "[1,2],"), &[1, 2, 3]);
         let other = tensors(header, &[1, 2, 4]);
-        for (old, new, told) in [
+        for (old, new, expected) in [
             (&*old, &*wider, Some("header: a.shape[0]: 2 => 1")),
             (
                 &*old,
@@ -254,7 +254,7 @@ mod tests {
             (&*old, &*old, None),
             (b"no", b"yes", Some("byte 0 is the first that differs")),
         ] {
-            assert_eq!(difference("x.safetensors", old, new).as_deref(), told);
+            assert_eq!(difference("x.safetensors", old, new).as_deref(), expected);
         }
     }
 }

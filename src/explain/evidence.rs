@@ -175,12 +175,12 @@ fn permission(path: &Path, old: Option<&str>) -> Option<String> {
     let meta = path.metadata().ok().filter(Metadata::is_file)?;
     let old: Digest = old?.parse().ok()?;
     let may = bfs::is_executable(&meta);
-    let told = if may {
+    let change = if may {
         "it may be executed now"
     } else {
         "it may no longer be executed"
     };
-    (keyed(Digest::of_file(path).ok()?, !may) == old).then(|| told.to_owned())
+    (keyed(Digest::of_file(path).ok()?, !may) == old).then(|| change.to_owned())
 }
 
 /// The older version of a user's file, where the step that read it published it as it was.

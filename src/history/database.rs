@@ -28,7 +28,7 @@ const OPTIONS: [(&str, &str); 2] = [
     ("autoload_known_extensions", "false"),
 ];
 
-/// Tables whose rows describe executions, in the order in which they are filled: what is known already is asked of the last.
+/// Tables whose rows describe executions, in the order in which they are filled: what is known already is looked up in the last.
 const OF_EXECUTIONS: [&str; 5] = ["rounds", "samples", "placements", "versions", "executions"];
 const OF_RUNS: [&str; 4] = ["results", "steps", "devices", "runs"];
 

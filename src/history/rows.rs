@@ -49,9 +49,9 @@ impl Rows {
         case: &CaseResult,
         stand_in: Option<&str>,
     ) {
-        let told = file.executions.get(&case.case);
-        let host = told
-            .map(|told| &told.host)
+        let known = file.executions.get(&case.case);
+        let host = known
+            .map(|known| &known.host)
             .or(case.host.as_ref())
             .unwrap_or(&doc.host.name);
         let name = execution_name(case, host, &file.about.started);
@@ -59,7 +59,7 @@ impl Rows {
             let whose = json!({
                 "execution": name, "host": host, "spec": doc.spec,
                 "run": (!case.cached).then_some(&file.about.run),
-                "key": told.map(|told| told.key), "artefact": told.and_then(|told| told.artefact),
+                "key": known.map(|known| known.key), "artefact": known.and_then(|known| known.artefact),
             });
             self.add(
                 "executions",

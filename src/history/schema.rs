@@ -23,11 +23,11 @@ pub(super) struct Column(
 
 /// `table ("key") "meaning" { column "TYPE" "meaning, with its unit", … }`
 macro_rules! tables {
-    ($($name:ident ($key:literal) $meaning:literal { $($column:ident $kind:literal $told:literal,)* })*) => {
+    ($($name:ident ($key:literal) $meaning:literal { $($column:ident $kind:literal $described:literal,)* })*) => {
         pub(super) const TABLES: &[Table] = &[$(Table {
             name: stringify!($name),
             meaning: $meaning,
-            columns: &[$(Column(stringify!($column), $kind, $told)),*],
+            columns: &[$(Column(stringify!($column), $kind, $described)),*],
             key: $key,
         }),*];
     };

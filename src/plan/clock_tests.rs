@@ -118,7 +118,7 @@ fn a_target_s_word_is_over_the_general_and_a_model_s_over_both() {
 }
 
 #[test]
-fn a_round_of_a_case_that_is_asked_for_samples_for_longer() {
+fn a_round_of_a_case_that_is_requested_samples_for_longer() {
     let clock = Clock {
         longer: BTreeSet::from(["m:cpu-fp32".to_owned()]),
         ..Clock::default()

@@ -221,7 +221,7 @@ mod tests {
         let circle = "steps depend on each other in a circle: ";
         assert!(
             order(&[&[], &[3], &[0], &[1]])
-                .is_err_and(|told| told.starts_with(circle) && !told.contains('2'))
+                .is_err_and(|message| message.starts_with(circle) && !message.contains('2'))
         );
         assert_eq!(order(&[&[], &[1]]), Err(format!("{circle}1")));
     }

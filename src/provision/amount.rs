@@ -101,7 +101,7 @@ mod tests {
     use crate::worker::Cancel;
 
     #[test]
-    fn what_is_missing_is_told_with_its_size_and_time() {
+    fn what_is_missing_is_reported_with_its_size_and_time() {
         let folder = tempfile::tempdir().unwrap();
         let provision = Provision::new(folder.path().to_owned(), None, Cancel::default()).unwrap();
         let one = provision.missing([
@@ -113,14 +113,17 @@ mod tests {
             "python environment `ort` (238 MiB), about 1 min at 100 Mbit/s"
         );
         let two = provision.missing([Requirement::Env(EnvName::Torch), Requirement::TorchWorker]);
-        let told = "python environment `torch` (4.7 GiB), tch worker `orch-torch` (76 MiB): 4.8 GiB in all, about 4 min at \
+        let expected = "python environment `torch` (4.7 GiB), tch worker `orch-torch` (76 MiB): 4.8 GiB in all, about 4 min at \
             100 Mbit/s and 3 min of compiling";
-        assert_eq!((two.summary(), two.is_empty()), (told.to_owned(), false));
+        assert_eq!(
+            (two.summary(), two.is_empty()),
+            (expected.to_owned(), false)
+        );
         assert!(provision.missing([]).is_empty());
     }
 
     #[test]
-    fn what_is_there_is_told_as_a_part_of_the_whole_while_it_is_one() {
+    fn what_is_there_is_shown_as_a_part_of_the_whole_while_it_is_one() {
         assert_eq!(of(1_300_000_000, Some(5_100_000_000)), "1.2 GiB of 4.7 GiB");
         assert_eq!(of(6_000_000_000, Some(5_100_000_000)), "5.6 GiB");
         assert_eq!(of(300_000_000, None), "286 MiB");
@@ -138,12 +141,12 @@ mod tests {
                 continue;
             };
             let size = env.megabytes().unwrap();
-            let said = [
+            let forms = [
                 format!("{size} MB"),
                 format!("{:.1} GB", size as f64 / 1000.0),
             ];
             assert!(
-                said.iter().any(|said| rest.contains(said)),
+                forms.iter().any(|form| rest.contains(form)),
                 "{name}: {size} MB, and docs/install.md: {rest}"
             );
             seen += 1;

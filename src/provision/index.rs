@@ -13,19 +13,19 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// A package that every index has.
 const PACKAGE: &str = "pip";
 
-/// The installer that asked, or why there was no answer.
+/// The installer that reached it, or why there was no answer.
 pub fn reach_index() -> Result<&'static str, String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     match find_uv() {
-        Some(uv) => ask(&mut by_uv(&uv, folder.path(), PACKAGE)?).map(|()| "uv"),
-        None => ask(&mut by_pip(folder.path())?).map(|()| "pip"),
+        Some(uv) => run(&mut by_uv(&uv, folder.path(), PACKAGE)?).map(|()| "uv"),
+        None => run(&mut by_pip(folder.path())?).map(|()| "pip"),
     }
 }
 
 /// The same of an index of PyTorch's builds, which has little else.
 pub(super) fn reach_torch(index: &str, uv: &Path) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-    ask(by_uv(uv, folder.path(), "torch")?.args(["--default-index", index]))
+    run(by_uv(uv, folder.path(), "torch")?.args(["--default-index", index]))
 }
 
 fn by_uv(uv: &Path, folder: &Path, package: &str) -> Result<Command, String> {
@@ -66,7 +66,7 @@ fn by_pip(folder: &Path) -> Result<Command, String> {
     Ok(command)
 }
 
-fn ask(command: &mut Command) -> Result<(), String> {
+fn run(command: &mut Command) -> Result<(), String> {
     // An installation waits longer, but not for an index that is not there.
     let command = command
         .env("UV_HTTP_TIMEOUT", "5")
@@ -76,9 +76,9 @@ fn ask(command: &mut Command) -> Result<(), String> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     // The last cause is the first to be known.
-    let lines = said.lines().map(|line| {
+    let lines = stderr.lines().map(|line| {
         line.trim_start_matches(|c: char| !c.is_alphanumeric())
             .trim_end()
     });

@@ -79,7 +79,7 @@ struct OwnPython {
 impl Provision {
     /// `own_python` is the value of ORCH_PYTHON: its packages are listed once.
     pub fn new(dir: PathBuf, own_python: Option<PathBuf>, cancel: Cancel) -> anyhow::Result<Self> {
-        let own = own_python.map(|path| OwnPython::ask(&path)).transpose()?;
+        let own = own_python.map(|path| OwnPython::query(&path)).transpose()?;
         Ok(Self {
             dir,
             own,
@@ -366,8 +366,8 @@ impl Provision {
 }
 
 impl OwnPython {
-    fn ask(path: &Path) -> anyhow::Result<Self> {
-        let interpreter = Interpreter::ask(path)
+    fn query(path: &Path) -> anyhow::Result<Self> {
+        let interpreter = Interpreter::query(path)
             .with_context(|| format!("failed to use ORCH_PYTHON={}", path.display()))?;
         let env = PythonEnv {
             python: interpreter.path.clone(),
@@ -425,10 +425,10 @@ impl Install<'_> {
             .megabytes()
             .filter(|_| !self.at.locks.is_users(name))
             .map(|size| size * 1_000_000);
-        let told = Cell::new(0);
+        let reported = Cell::new(0);
         self.run_counted(command, log, &|written| {
-            if written >= told.get() + total.unwrap_or(5_000_000_000) / 20 {
-                told.set(written);
+            if written >= reported.get() + total.unwrap_or(5_000_000_000) / 20 {
+                reported.set(written);
                 (self.progress)(&amount::of(written, total));
             }
         })

@@ -292,11 +292,11 @@ mod tests {
                 "does not start: No such file or directory",
             ),
         ];
-        for (harm, told) in harms {
+        for (harm, expected) in harms {
             let (home, env) = installed();
             harm(home.path(), &env);
             let found = damage(home.path(), Some(&env)).unwrap_or_default();
-            assert!(found.contains(told), "{found}");
+            assert!(found.contains(expected), "{found}");
         }
     }
 

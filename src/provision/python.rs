@@ -24,19 +24,19 @@ pub struct Interpreter {
 }
 
 impl Interpreter {
-    /// Asks an interpreter for its version and folders.
-    pub fn ask(path: &Path) -> anyhow::Result<Self> {
+    /// Queries an interpreter for its version and folders.
+    pub fn query(path: &Path) -> anyhow::Result<Self> {
         const QUESTION: &str = "import json, sys, sysconfig; print(json.dumps({'path': sys.executable, \
             'version': sys.version_info[:3], 'site': sysconfig.get_path('platlib')}))";
         let output = Command::new(path).args(["-I", "-c", QUESTION]).output();
         let output = output.with_context(|| format!("failed to start `{}`", path.display()))?;
         let status = output.status;
-        let said = String::from_utf8_lossy(&output.stderr);
+        let stderr = String::from_utf8_lossy(&output.stderr);
         ensure!(
             status.success(),
             "`{}` ended with {status}: {}",
             path.display(),
-            said.trim()
+            stderr.trim()
         );
         serde_json::from_slice(&output.stdout)
             .with_context(|| format!("`{}` is not a Python interpreter", path.display()))
@@ -50,7 +50,7 @@ pub fn find_python() -> anyhow::Result<Interpreter> {
     // `python3` first: it is what the user means by Python, where it is new enough.
     for name in ["python3".to_owned()].into_iter().chain(names) {
         let Some(path) = on_path(&name) else { continue };
-        match Interpreter::ask(&path) {
+        match Interpreter::query(&path) {
             Ok(found) if found.version.0 == 3 && MINORS.contains(&found.version.1) => {
                 return Ok(found);
             }

@@ -38,8 +38,8 @@ impl Provision {
         let text = String::from_utf8_lossy(&output.stdout);
         let found = listed(&text);
         found.with_context(|| {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let last = said.lines().next_back().unwrap_or("no reason was given");
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            let last = stderr.lines().next_back().unwrap_or("no reason was given");
             format!("the index lists no releases of `{package}`: {last}")
         })
     }

@@ -51,11 +51,11 @@ mod tests {
             env: EnvName::TransformersJs,
             package,
         });
-        let asked: serde_json::Value = serde_json::from_str(PACKAGES.manifest).unwrap();
+        let manifest: serde_json::Value = serde_json::from_str(PACKAGES.manifest).unwrap();
         assert!(
             identity.starts_with(&format!(
                 "{}+",
-                asked["dependencies"][package].as_str().unwrap()
+                manifest["dependencies"][package].as_str().unwrap()
             )),
             "{identity}"
         );
