@@ -92,7 +92,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
         if let Some(shown) = shown {
             facts["cuda"] = json!(shown);
         }
-        // Asked while the module lives: libtorch keeps what it allocated, so this is the most that it held.
+        // Read while the module lives: libtorch keeps what it allocated, so this is the most that it held.
         if let Some(held) = meter.and_then(|meter| meter.held()) {
             raw.peak_device_bytes = Some(held.bytes);
             facts["device_memory"] = json!(held);
@@ -282,14 +282,14 @@ fn named(outputs: IValue, manifest: &Manifest, device: Device) -> Result<Tensors
 }
 
 /// The device of that name, ready for use, or why it is not there.
-fn device(asked: &str, lease: Option<&Lease>) -> Result<Device> {
-    match asked.split_once(':').unwrap_or((asked, "0")) {
+fn device(wanted: &str, lease: Option<&Lease>) -> Result<Device> {
+    match wanted.split_once(':').unwrap_or((wanted, "0")) {
         ("cpu", "0") => Ok(Device::Cpu),
         ("mps", "0") => mps(),
         (vendor @ ("cuda" | "rocm"), number) => {
             let number = number
                 .parse()
-                .with_context(|| format!("device `{asked}` has no number behind its colon"))?;
+                .with_context(|| format!("device `{wanted}` has no number behind its colon"))?;
             lease
                 .map_or(Ok(()), Lease::check)
                 .map_err(anyhow::Error::msg)?;
@@ -302,20 +302,20 @@ fn device(asked: &str, lease: Option<&Lease>) -> Result<Device> {
             };
             if vendor != is {
                 let why = format!(
-                    "`{asked}` was asked for, and this libtorch is built for {of}; name a torch of the other build with ORCH_PYTHON"
+                    "`{wanted}` was asked for, and this libtorch is built for {of}; name a torch of the other build with ORCH_PYTHON"
                 );
                 return Err(Refusal::unavailable(why));
             }
             Ok(device)
         }
         _ => bail!(
-            "torch has no device `{asked}` here; known: `cpu`, `cuda:<number>`, `rocm:<number>`, `mps`"
+            "torch has no device `{wanted}` here; known: `cpu`, `cuda:<number>`, `rocm:<number>`, `mps`"
         ),
     }
 }
 
 fn gpu(index: usize) -> Result<Device> {
-    // cuDNN convolves fp32 in TF32 unless told otherwise, which no fp32 tolerance survives; tch cannot tell it.
+    // cuDNN convolves fp32 in TF32 unless set otherwise, which no fp32 tolerance survives; tch cannot set it.
     // SAFETY: no other thread of this process runs yet: neither orch's serving nor libtorch starts one before this.
     unsafe { std::env::set_var("NVIDIA_TF32_OVERRIDE", "0") };
     load_gpu_library().map_err(Refusal::unavailable)?;

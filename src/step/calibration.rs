@@ -22,7 +22,7 @@ pub static CALIBRATION: Calibration = Calibration;
 const SETS: u64 = 0x6361_6c69_6272_0000;
 
 #[derive(Deserialize)]
-struct Asked {
+struct CalibrationRequest {
     seed: u64,
     inputs: IndexMap<String, Input>,
     sets: u16,
@@ -38,11 +38,11 @@ impl StepKind for Calibration {
 
 /// Writes the sets, each into a file of its number.
 pub(super) fn make(job: &Job) -> anyhow::Result<()> {
-    let asked = Asked::deserialize(&job.params)?;
+    let request = CalibrationRequest::deserialize(&job.params)?;
     let mut known = BTreeSet::new();
-    for set in 0..asked.sets {
-        let seed = asked.seed ^ (SETS | u64::from(set));
-        let made = recipe::tensors(seed, &asked.inputs, &Default::default())
+    for set in 0..request.sets {
+        let seed = request.seed ^ (SETS | u64::from(set));
+        let made = recipe::tensors(seed, &request.inputs, &Default::default())
             .map_err(|why| anyhow!(why))?;
         let bytes: Vec<_> = made.iter().map(|tensor| tensor.bytes.clone()).collect();
         if known.insert(bytes) {

@@ -95,9 +95,10 @@ fn assemble<'c>(
             let to = out.join(loops::COMPONENTS).join(part).join(&file);
             bfs::copy_file(&tree.join(&file), &to)?;
         }
-        let told = Manifest::read(tree)?.rest;
+        let manifest_fields = Manifest::read(tree)?.rest;
         rest.extend(
-            told.into_iter()
+            manifest_fields
+                .into_iter()
                 .filter(|(key, _)| ["format", "precision"].contains(&key.as_str())),
         );
     }

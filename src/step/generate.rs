@@ -288,10 +288,10 @@ const UNFILLED: &str = "\nHANDED_OUT: Document | None = None\n";
 pub fn handed_out(text: Vec<u8>, again: &str, trees: &BTreeMap<String, Digest>) -> Vec<u8> {
     let text = String::from_utf8(text).expect("BUG: a test is text");
     // JSON of texts alone is Python too. In the form that `ruff format` gives it.
-    let told = |text: &str| json!(text).to_string();
+    let literal = |text: &str| json!(text).to_string();
     let trees: String = trees
         .iter()
-        .map(|(name, tree)| format!("        {}: \"{tree}\",\n", told(name)))
+        .map(|(name, tree)| format!("        {}: \"{tree}\",\n", literal(name)))
         .collect();
     let trees = if trees.is_empty() {
         "{}".to_owned()
@@ -300,7 +300,7 @@ pub fn handed_out(text: Vec<u8>, again: &str, trees: &BTreeMap<String, Digest>) 
     };
     let filled = format!(
         "\nHANDED_OUT: Document | None = {{\n    \"again\": {},\n    \"trees\": {trees},\n}}\n",
-        told(again)
+        literal(again)
     );
     text.replacen(UNFILLED, &filled, 1).into_bytes()
 }

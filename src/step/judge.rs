@@ -57,7 +57,7 @@ fn judge(
     out: &Path,
 ) -> anyhow::Result<Judgement> {
     let manifest = Manifest::read(model)?.rest;
-    let told = |key: &str| manifest.get(key).and_then(Value::as_str);
+    let field = |key: &str| manifest.get(key).and_then(Value::as_str);
     let present = |tree: &Path, name: &str| Some(tree.join(name)).filter(|path| path.is_file());
     let control_outputs = present(result, "control-outputs.safetensors");
     let control_reference = present(model, "control-reference.safetensors");
@@ -69,7 +69,7 @@ fn judge(
         reference: &model.join("reference.safetensors"),
         control_outputs: control_outputs.as_deref(),
         control_reference: control_reference.as_deref(),
-        dropped: dropped.as_deref().zip(told("dropped")),
+        dropped: dropped.as_deref().zip(field("dropped")),
         tokens: &params.tokens,
         generation: generation
             .as_deref()
@@ -77,7 +77,7 @@ fn judge(
         decoded: Decoded::read(&result.join(generation::DECODED))?,
     };
     let (verdict, mut numerics, reason) =
-        evidence.judge(told("reference").unwrap_or("unnamed"), &params.tolerance)?;
+        evidence.judge(field("reference").unwrap_or("unnamed"), &params.tolerance)?;
     let usual = Tolerance::usual(params.precision);
     let looser = params.tolerance.looser_than(&usual).into_iter();
     // A bound on tokens lets nothing through where there are none.
@@ -97,7 +97,7 @@ fn judge(
         }
         None => {
             let why =
-                told("no_control").unwrap_or("the model's tree holds no outputs of another input");
+                field("no_control").unwrap_or("the model's tree holds no outputs of another input");
             numerics.no_control = Some(why.to_owned());
         }
     }

@@ -93,7 +93,7 @@ fn bring_onnx(file: &Path, inputs: &Inputs, out: &Path, wanted: &[String]) -> an
     expressible(file, &facts.inexpressible)?;
     let kept = kept(file, &facts.outputs, wanted)?;
     for name in &facts.external {
-        // Taken unasked, its content would be in no key.
+        // Taken without a declared input, its content would be in no key.
         let from = inputs.get(&external(name)).with_context(|| {
             format!(
                 "`{}` keeps weights in `{name}`, which it did not when the plan was made; run orch again",
@@ -199,7 +199,7 @@ fn bring_openvino(
     takes(&taken, &given)?;
     let all = called(&facts.outputs, &params.outputs);
     let (outputs, expected) = if all.len() < facts.outputs.len() {
-        untold(inputs, params.outputs)?
+        unnamed_outputs(inputs, params.outputs)?
     } else {
         let kept = kept(file, &all, &params.outputs)?;
         let path = inputs
@@ -260,7 +260,7 @@ fn bring_torchscript(
     }
     let given = given(inputs, &params.inputs)?;
     takes(&params.inputs, &given)?;
-    let (outputs, expected) = untold(inputs, params.outputs)?;
+    let (outputs, expected) = unnamed_outputs(inputs, params.outputs)?;
     let names = Names {
         inputs: params.inputs,
         outputs,
@@ -275,8 +275,8 @@ fn bring_torchscript(
     )
 }
 
-/// Outputs that the file does not tell: all that the spec names or the user expects, and what is expected of them.
-fn untold(
+/// Outputs that the file does not name: all that the spec names or the user expects, and what is expected of them.
+fn unnamed_outputs(
     inputs: &Inputs,
     mut outputs: Vec<String>,
 ) -> anyhow::Result<(Vec<String>, Option<Tensors>)> {

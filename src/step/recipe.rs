@@ -31,14 +31,14 @@ impl StepKind for Inputs {
 }
 
 #[derive(Deserialize)]
-struct Asked {
+struct RecipeRequest {
     seed: u64,
     inputs: IndexMap<String, Input>,
 }
 
 /// Writes the inputs and, where the recipe can make another one, those of the control.
 pub(super) fn make(job: &Job) -> anyhow::Result<()> {
-    let Asked { seed, inputs } = Asked::deserialize(&job.params)?;
+    let RecipeRequest { seed, inputs } = RecipeRequest::deserialize(&job.params)?;
     // Sizes were resolved when the plan was made, so no names are left to look up.
     let made = recipe::tensors(seed, &inputs, &Default::default()).map_err(anyhow::Error::msg)?;
     write(&job.out.join(tensors::INPUTS), made)?;

@@ -403,7 +403,7 @@ fn every_pipeline_renders_on_every_hardware() {
 
 /// Its inputs come from a file of tensors, and its outputs are called as its author liked.
 #[test]
-fn a_ready_file_is_asked_for_no_name_that_it_may_not_have() {
+fn a_ready_file_is_indexed_by_no_name_that_it_may_not_have() {
     // These run no ready file, and a phone gets no test of its own.
     let other =
         |ctx: &TestContext| ["python", "transformers-js", "android"].contains(&ctx.runtime.name);
@@ -418,10 +418,10 @@ fn a_ready_file_is_asked_for_no_name_that_it_may_not_have() {
         };
         let text = render_test(&ready)
             .unwrap_or_else(|error| panic!("{} on {}: {error:#}", ready.task, ready.target));
-        for asked in ["inputs[\"", "outputs[\""] {
+        for access in ["inputs[\"", "outputs[\""] {
             assert!(
-                !text.contains(asked),
-                "{asked} for {} on {}",
+                !text.contains(access),
+                "{access} for {} on {}",
                 ready.task,
                 ready.target
             );
@@ -532,7 +532,7 @@ fn a_file_that_is_handed_out_knows_the_trees_beside_it() {
         );
         let filled = String::from_utf8(filled).unwrap();
         syntax::assert_parses(&filled);
-        let told = format!(
+        let expected = format!(
             "HANDED_OUT: Document | None = {{
     \"again\": \"orch run \\\"a b\\\" --case 'x:y'\",
     \"trees\": {{
@@ -544,9 +544,9 @@ fn a_file_that_is_handed_out_knows_the_trees_beside_it() {
             trees["model"], trees["onnx"]
         );
         assert_eq!(
-            filled.contains(&told),
+            filled.contains(&expected),
             ctx.runtime.name != "android",
-            "{}: {told}",
+            "{}: {expected}",
             ctx.target
         );
         assert_eq!(

@@ -131,9 +131,9 @@ mod tests {
         let recipe = tempfile::tempdir().unwrap();
         let out = tempfile::tempdir().unwrap();
         let given = one(Element::Uint8, &[1, 2]);
-        let told = bring(Some(recipe.path()), &given, out.path()).unwrap();
+        let refusal = bring(Some(recipe.path()), &given, out.path()).unwrap();
         assert_eq!(
-            told,
+            refusal,
             Err("its recipe makes the same inputs whatever the seed".to_owned())
         );
         tensors::write(

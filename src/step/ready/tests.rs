@@ -56,7 +56,7 @@ fn onnx(inputs: &[(&str, u8)], outputs: &[&str]) -> Vec<u8> {
     field(7, &inputs.chain(outputs).collect::<Vec<_>>())
 }
 
-/// A scene with a model and files of tensors of one float each; gives what is said of it, or its manifest.
+/// A scene with a model and files of tensors of one float each; gives what is reported of it, or its manifest.
 fn brought(
     model: &[u8],
     inputs: &[&str],

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_state_is_asked_for_wherever_the_file_infers_and_stepped_through_where_it_has_the_model() {
+fn a_state_is_requested_wherever_the_file_infers_and_stepped_through_where_it_has_the_model() {
     for ctx in contexts()
         .iter()
         .filter(|ctx| ctx.pipeline == "state-space" && ctx.task == "text-generation")
@@ -31,7 +31,7 @@ fn a_state_is_asked_for_wherever_the_file_infers_and_stepped_through_where_it_ha
 }
 
 #[test]
-fn experts_are_told_as_many_for_a_token_as_the_config_says() {
+fn experts_are_as_many_for_a_token_as_the_config_says() {
     let ctx = contexts()
         .into_iter()
         .find(|ctx| ctx.pipeline == "mixture-of-experts")
@@ -72,7 +72,7 @@ fn what_comes_with_weights_is_used_where_there_are_some() {
             ..ctx
         };
         let text = render_test(&ctx).unwrap();
-        let is_told = !["android", "transformers-js"].contains(&ctx.runtime.name);
+        let reads_weights = !["android", "transformers-js"].contains(&ctx.runtime.name);
         for part in [
             "def given_inputs(",
             "def in_words(",
@@ -80,7 +80,8 @@ fn what_comes_with_weights_is_used_where_there_are_some() {
             "in_words(as_numbers(feeds)",
             "nargs=",
         ] {
-            let count = usize::from(is_told || (part == "nargs=" && ctx.runtime.name == "android"));
+            let count =
+                usize::from(reads_weights || (part == "nargs=" && ctx.runtime.name == "android"));
             assert_eq!(
                 text.matches(part).count(),
                 count,

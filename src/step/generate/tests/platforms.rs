@@ -35,11 +35,11 @@ fn nvidia_s_libraries_come_out_of_its_packages_and_compute_no_tf32() {
             .contains("preload_dlls")
     );
     let plain = context("fill-mask", "cuda");
-    let told = TestContext {
+    let with_tf32 = TestContext {
         options: BTreeMap::from([("use_tf32".to_owned(), json!(1))]),
         ..plain
     };
-    assert!(!render_test(&told).unwrap().contains(off));
+    assert!(!render_test(&with_tf32).unwrap().contains(off));
     let tensorrt = render_test(&TestContext {
         device: "tensorrt:1".to_owned(),
         ..context("fill-mask", "cuda")
@@ -94,7 +94,7 @@ fn an_unknown_pipeline_template_is_an_error() {
 }
 
 #[test]
-fn openvino_is_told_what_a_target_with_half_computes_in() {
+fn openvino_gets_what_a_target_with_half_computes_in() {
     let plain = context("fill-mask", "openvino");
     assert!(
         render_test(&plain)
