@@ -348,7 +348,7 @@ fn publish(store: &DiskStore, scratch: &Scratch, step: &Step, key: &KeyDoc) {
 struct Unasked;
 
 impl exec::Probe for Unasked {
-    fn ask(&self, backend: &str) -> Backend {
+    fn query(&self, backend: &str) -> Backend {
         Backend::unavailable(backend, "nobody asks it here")
     }
 }

@@ -58,9 +58,9 @@ pub fn run(context: &Context<'_>) -> Result<Ended, StoreError> {
     if scheduler.steps.to_run().next().is_none() {
         scheduler.read_records(false);
     }
-    tell_all(&mut scheduler, context.listener);
+    report_all(&mut scheduler, context.listener);
     let to_run = scheduler.steps.to_run().count() as u32;
-    tell_missing(context, scheduler.steps.to_run());
+    report_missing(context, scheduler.steps.to_run());
     context.listener.tell(Event::Started {
         steps: scheduler.steps.counted(),
         to_run,
@@ -78,7 +78,7 @@ pub fn run(context: &Context<'_>) -> Result<Ended, StoreError> {
             met_bug |= execute_wanted(context, &mut scheduler, &absent)?;
         }
         let is_damaged = scheduler.read_records(false);
-        tell_all(&mut scheduler, context.listener);
+        report_all(&mut scheduler, context.listener);
         if !is_damaged || context.cancel.is_cancelled() {
             break;
         }
@@ -105,7 +105,7 @@ pub fn run(context: &Context<'_>) -> Result<Ended, StoreError> {
 }
 
 /// Reports events where the scheduler can want nothing else.
-pub(super) fn tell_all(scheduler: &mut Scheduler<'_>, listener: &dyn Listener) {
+pub(super) fn report_all(scheduler: &mut Scheduler<'_>, listener: &dyn Listener) {
     for effect in scheduler.effects.drain(..) {
         let Effect::Tell(event) = effect else {
             panic!("BUG: something is to be done before steps execute")
@@ -145,7 +145,7 @@ fn recorded(context: &Context<'_>, steps: impl Iterator<Item = StepId>) -> BTree
 }
 
 /// Reports what is missing, before anything is installed.
-fn tell_missing(context: &Context<'_>, steps: impl Iterator<Item = StepId>) {
+fn report_missing(context: &Context<'_>, steps: impl Iterator<Item = StepId>) {
     let steps = steps.map(|id| context.plan.step(id));
     let missing = context
         .provision
@@ -263,9 +263,9 @@ impl<'env> Driver<'_, 'env> {
         match effect {
             Effect::Tell(event) => self.context.listener.tell(event),
             Effect::Start(task, begun) => return self.start(task, begun),
-            Effect::Ask(id, key) => self.ask(id, key),
+            Effect::Query(id, key) => self.query(id, key),
             Effect::Install(requirement) => self.install(requirement),
-            Effect::AskSizes => self.ask_sizes(),
+            Effect::ProbeSizes => self.probe_sizes(),
             // It fails where there is no log.
             Effect::KeepLog { log, of_attempt } => drop(std::fs::rename(log, of_attempt)),
         }
@@ -309,7 +309,7 @@ impl<'env> Driver<'_, 'env> {
         None
     }
 
-    fn ask(&self, id: StepId, key: Digest) {
+    fn query(&self, id: StepId, key: Digest) {
         let options = self.context.options;
         let step = self.context.plan.step(id);
         let limit = options.max_age.clone().filter(|_| step.kind.is_timed(step));
@@ -319,7 +319,7 @@ impl<'env> Driver<'_, 'env> {
                 .is_none_or(|limit| !limit.is_exceeded(&record.started))
         };
         let repro = reproducer(&options.again(), &step.name);
-        let ask = RecordRequest {
+        let request = RecordRequest {
             key,
             step: step.name.clone(),
             repro,
@@ -332,13 +332,13 @@ impl<'env> Driver<'_, 'env> {
             record: None,
         };
         let take = |record| {
-            let mut answer = answer; // all of it: it is told when it goes
+            let mut answer = answer; // all of it: dropping it sends it
             answer.record = record;
         };
         self.context
             .remote
             .expect("BUG: nobody is there to be asked")
-            .fetch(ask, Box::new(take));
+            .fetch(request, Box::new(take));
     }
 
     fn install(&self, requirement: Requirement) {
@@ -351,12 +351,12 @@ impl<'env> Driver<'_, 'env> {
         });
     }
 
-    fn ask_sizes(&self) {
+    fn probe_sizes(&self) {
         let libraries = self.context.probe;
         let bugs = self.performer.bugs;
         let sender = self.sender.clone();
         self.scope
-            .spawn(move || drop(sender.send(Message::Sized(probe::ask(libraries, bugs)))));
+            .spawn(move || drop(sender.send(Message::Sized(probe::all(libraries, bugs)))));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::exec::context::Context;
-use crate::exec::driver::tell_all;
+use crate::exec::driver::report_all;
 use crate::exec::schedule::Scheduler;
 use crate::exec::state::{How, StepResult, StepState};
 use crate::key::{KeyDoc, MissReason};
@@ -37,7 +37,7 @@ impl Context<'_> {
         scheduler.consult_all();
         // A record that turns out to be damaged makes its step run, and those above it may have to be looked up again.
         while scheduler.read_records(true) {}
-        tell_all(&mut scheduler, self.listener);
+        report_all(&mut scheduler, self.listener);
         let wanted = std::mem::take(&mut scheduler.steps.wanted);
         let states = scheduler.steps.into_states();
         let mut previews = Vec::new();
@@ -92,7 +92,7 @@ pub fn held(context: &Context<'_>) -> Result<Vec<StepResult>, StoreError> {
     }
     scheduler.steps.wanted.extend(context.plan.ids());
     scheduler.steps.close();
-    tell_all(&mut scheduler, context.listener);
+    report_all(&mut scheduler, context.listener);
     let (results, _) = scheduler.steps.into_results();
     Ok(results)
 }

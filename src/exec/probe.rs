@@ -6,14 +6,14 @@ use crate::exec::perform::bug::Bugs;
 /// Asks a backend's native library.
 pub trait Probe: Sync {
     /// Everything that is found, as a thorough look does; a library that crashes or hangs makes it unavailable.
-    fn ask(&self, backend: &str) -> Backend;
+    fn query(&self, backend: &str) -> Backend;
 }
 
 /// The answers for all such backends.
-pub(super) fn ask(probe: &dyn Probe, bugs: &Bugs<'_>) -> Vec<Backend> {
+pub(super) fn all(probe: &dyn Probe, bugs: &Bugs<'_>) -> Vec<Backend> {
     let silent = BACKENDS.iter().filter(|row| !row.tells_memory);
     let answers = silent.map(|BackendRow { name, .. }| {
-        let answer = bugs.caught_aside(&format!("probe:{name}"), || probe.ask(name));
+        let answer = bugs.caught_aside(&format!("probe:{name}"), || probe.query(name));
         answer.unwrap_or_else(|bug| Backend::unavailable(name, bug))
     });
     answers.collect()

@@ -16,7 +16,7 @@ const PLACE: &str = crate::config::DEVICE_PLACE;
 pub struct Routing {
     pub whereabouts: Where,
     pub download: Download,
-    /// Asked of every worker, or of those with a device (`{device}` in its name or value). An empty value takes away one
+    /// Required of every worker, or of those with a device (`{device}` in its name or value). An empty value takes away one
     /// of orch's own.
     pub properties: BTreeMap<String, String>,
     /// The environment of orch there.
@@ -69,21 +69,21 @@ impl Routing {
     }
 
     /// What a worker must offer for this step, by name.
-    pub fn asked(&self, step: &Step) -> BTreeMap<String, String> {
-        let mut asked = BTreeMap::from([("cpu".to_owned(), std::env::consts::ARCH.to_owned())]);
+    pub fn required(&self, step: &Step) -> BTreeMap<String, String> {
+        let mut required = BTreeMap::from([("cpu".to_owned(), std::env::consts::ARCH.to_owned())]);
         let device = step.kind.runs_on_device().then(|| step.run().backend.name);
         if let Some(device) = device {
-            asked.insert(DEVICE.into(), device.into());
+            required.insert(DEVICE.into(), device.into());
         }
         if let Some(memory) = step.memory {
-            asked.insert("mem_mb".into(), memory.get().div_ceil(1 << 20).to_string());
+            required.insert("mem_mb".into(), memory.get().div_ceil(1 << 20).to_string());
         }
-        asked.extend(filled(&self.properties, device));
+        required.extend(filled(&self.properties, device));
         if device.is_some() {
-            asked.extend(step.run().properties.clone());
+            required.extend(step.run().properties.clone());
         }
-        asked.retain(|_, value| !value.is_empty());
-        asked
+        required.retain(|_, value| !value.is_empty());
+        required
     }
 
     /// What stands for the host in the key of a run that goes away: who may run it, and with which environment.
@@ -95,7 +95,7 @@ impl Routing {
             .filter(|(name, _)| !name.starts_with("ORCH_") && *name != "PATH");
         format!(
             "executor {} {}",
-            listed(&self.asked(step)),
+            listed(&self.required(step)),
             listed(&env.map(own).collect())
         )
         .trim_end()
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_fetched_at_once_is_what_was_asked_for() {
+    fn what_is_fetched_at_once_is_what_was_requested() {
         let leaves = |download| {
             [false, true].map(|is_top| {
                 Routing {
@@ -204,9 +204,9 @@ mod tests {
 
     #[test]
     fn properties_are_orch_s_and_the_user_s() {
-        let asked = routing(Where::Remote).asked(&command(Program::default()));
+        let required = routing(Where::Remote).required(&command(Program::default()));
         assert_eq!(
-            listed(&asked),
+            listed(&required),
             "mem_mb=6, pool=lab",
             "an empty value takes one of orch's away"
         );
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_property_may_name_the_device_and_is_asked_of_runs_alone() {
+    fn a_property_may_name_the_device_and_is_required_of_runs_alone() {
         let given = [
             ("pool", "lab"),
             ("orch-device", ""),

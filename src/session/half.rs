@@ -161,7 +161,7 @@ impl Halves<'_> {
                     cancel,
                     scratch: &folder,
                 }
-                .ask(question);
+                .answer(question);
                 (tried.computes, tried.lasts)
             }
         };

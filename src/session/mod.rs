@@ -238,7 +238,7 @@ impl Session {
 
 /// NVIDIA's and others' libraries, queried by a run that must know more than files tell.
 impl exec::Probe for Session {
-    fn ask(&self, backend: &str) -> Backend {
+    fn query(&self, backend: &str) -> Backend {
         match Probes::new(&self.store, &self.provision, self.cancel.clone()) {
             Ok(probes) => device::probe_one(backend, &Host::real(), &|name, params| {
                 probes.ask(name, params)

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 
 use crate::base::Bug;
 use crate::catalogue::{
-    RunRequest, Half, HalfProbe, Places, RUNTIMES, Requirement, RunParams, Runtime, TestMeasure,
+    Half, HalfProbe, Places, RUNTIMES, Requirement, RunParams, RunRequest, Runtime, TestMeasure,
 };
 use crate::device::half::HalfQuestion;
 use crate::device::{Backend, BackendRow};
@@ -75,20 +75,20 @@ pub fn questions(backend: &Backend) -> Vec<HalfQuestion> {
             Half::Shown(probe) => Some((runtime.name, probe)),
             _ => None,
         });
-    let asked = probes.flat_map(|(runtime, probe)| {
+    let questions = probes.flat_map(|(runtime, probe)| {
         (probe.devices)(backend)
             .into_iter()
             .flat_map(move |device| {
-                let asked = move |precision: &Precision| HalfQuestion {
+                let question = move |precision: &Precision| HalfQuestion {
                     runtime: runtime.to_owned(),
                     backend: row.name.to_owned(),
                     device: device.clone(),
                     precision: *precision,
                 };
-                probe.precisions.iter().map(asked)
+                probe.precisions.iter().map(question)
             })
     });
-    asked.collect()
+    questions.collect()
 }
 
 /// How to ask, or why that is not possible.
@@ -110,7 +110,7 @@ fn probe(
 
 impl Bench<'_> {
     /// Everything that it requires must be installed.
-    pub fn ask(&self, question: &HalfQuestion) -> Tried {
+    pub fn answer(&self, question: &HalfQuestion) -> Tried {
         let probe = probe(question).map_err(anyhow::Error::msg);
         let tried = probe.and_then(|(_, _, probe)| self.attempt(question, probe));
         tried.unwrap_or_else(|e| Tried {
@@ -203,14 +203,14 @@ mod tests {
     use crate::device::half::HalfAnswer;
     use crate::device::{Host, inventory_cheap, render};
 
-    fn asked(host: &str) -> Vec<String> {
+    fn questions_of(host: &str) -> Vec<String> {
         let backends = inventory_cheap(&Host::recorded(host));
-        let told = |q: HalfQuestion| format!("{} {} {}", q.runtime, q.device, q.precision.word());
-        backends.iter().flat_map(questions).map(told).collect()
+        let line = |q: HalfQuestion| format!("{} {} {}", q.runtime, q.device, q.precision.word());
+        backends.iter().flat_map(questions).map(line).collect()
     }
 
     #[test]
-    fn only_devices_that_are_there_are_asked_and_each_by_its_runtimes() {
+    fn only_devices_that_are_there_are_probed_and_each_by_its_runtimes() {
         let cpu = [
             "ort cpu fp16",
             "python cpu fp16",
@@ -220,20 +220,28 @@ mod tests {
         ];
         assert!(
             cpu.iter()
-                .all(|one| asked("neither").iter().any(|known| known == one))
+                .all(|one| questions_of("neither").iter().any(|known| known == one))
         );
         assert!(
-            !asked("neither")
+            !questions_of("neither")
                 .iter()
                 .any(|one| one.contains("cuda") || one.contains("rocm"))
         );
         assert!(
             ["ort cuda fp16", "python cuda bf16"]
                 .iter()
-                .all(|one| asked("nvidia").iter().any(|q| q == one))
+                .all(|one| questions_of("nvidia").iter().any(|q| q == one))
         );
-        assert!(asked("amd").iter().any(|one| one == "python rocm fp16"));
-        assert!(asked("mac").iter().any(|one| one == "python mps fp16"));
+        assert!(
+            questions_of("amd")
+                .iter()
+                .any(|one| one == "python rocm fp16")
+        );
+        assert!(
+            questions_of("mac")
+                .iter()
+                .any(|one| one == "python mps fp16")
+        );
     }
 
     #[test]
@@ -250,7 +258,7 @@ mod tests {
             why: why.to_owned(),
         };
         let [ort, python, ..] = &questions(cuda)[..] else {
-            panic!("a GPU is asked")
+            panic!("a GPU is probed")
         };
         cuda.half = vec![
             answer(ort.clone(), true, "it was seen"),

@@ -145,7 +145,7 @@ impl Sending<'_, '_> {
                 text: format!("{}: {text}", step.name),
             })
         };
-        let asked = routing.asked(step);
+        let required = routing.required(step);
         let submission = Submission {
             order: Order::of(
                 step,
@@ -154,7 +154,7 @@ impl Sending<'_, '_> {
                 self.performer.options.settings.job_memory,
             ),
             inputs: files,
-            properties: asked.clone(),
+            properties: required.clone(),
             is_anew: !task.attempts.is_empty() || wants_another(&task.why),
             leaves: routing.leaves(task.is_top) && !absent.was_lost(task.id),
             timeout: Duration::from_secs(step.timeout_seconds) + AROUND,
@@ -168,7 +168,7 @@ impl Sending<'_, '_> {
             format!(
                 "{why} (executor {}, asked for {})",
                 executor.name(),
-                listed(&asked)
+                listed(&required)
             )
         };
         let mut was_remembered = false;

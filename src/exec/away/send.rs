@@ -32,19 +32,19 @@ pub struct Away {
     program: Option<PathBuf>,
     /// orch here.
     own: PathBuf,
-    asked: Mutex<Asked>,
+    requested: Mutex<Requested>,
 }
 
 /// What was requested in this run: the API has no list of workers.
 #[derive(Default)]
-struct Asked {
+struct Requested {
     /// A worker had it.
     taken: BTreeSet<String>,
     /// Nobody took it as long as a step waits, and nobody has since.
     in_vain: BTreeSet<String>,
 }
 
-impl Asked {
+impl Requested {
     fn take(&mut self, what: String) {
         self.in_vain.remove(&what);
         self.taken.insert(what);
@@ -84,7 +84,7 @@ impl Away {
             program: config.program.clone(),
             config,
             own,
-            asked: Mutex::default(),
+            requested: Mutex::default(),
         })
     }
 
@@ -130,8 +130,8 @@ impl Away {
     }
 
     fn run(&self, submission: &Submission<'_>) -> Result<Returned, Fault> {
-        let asked = listed(&submission.properties);
-        let is_in_vain = lock(&self.asked).in_vain.contains(&asked);
+        let properties = listed(&submission.properties);
+        let is_in_vain = lock(&self.requested).in_vain.contains(&properties);
         let queue = if is_in_vain {
             self.config.queue.min(ONCE_MORE)
         } else {
@@ -152,13 +152,13 @@ impl Away {
         let mut attempts = 0;
         let mut lost = Vec::new();
         loop {
-            let told = (submission.progress, submission.warn);
+            let reporters = (submission.progress, submission.warn);
             let came = match self.executor.run(
                 self.task(submission)?,
                 is_anew,
                 bounds,
                 &goes_on,
-                told,
+                reporters,
                 &mut lost,
             ) {
                 Err(Fault::Absent) if reads_there => return Ok(Returned::InputGone),
@@ -172,7 +172,7 @@ impl Away {
                     Ok(answer) => {
                         let is_cached = left.is_cached;
                         if !is_cached {
-                            lock(&self.asked).take(asked.clone());
+                            lock(&self.requested).take(properties.clone());
                         }
                         match self.bring(answer, left, submission, &lost) {
                             Err(Fault::Absent | Fault::WrongContent) if is_cached => {
@@ -195,7 +195,7 @@ impl Away {
                 }
                 Came::Not(Ending::NeverBegan(waited)) => {
                     return Ok(Returned::Unavailable(
-                        lock(&self.asked).leave(asked, waited),
+                        lock(&self.requested).leave(properties, waited),
                     ));
                 }
                 Came::Not(Ending::TooLong(limit)) => return Ok(Returned::TooLong(limit)),
@@ -350,22 +350,22 @@ mod tests {
 
     #[test]
     fn a_step_that_nobody_took_says_what_was_taken_and_the_next_one_waits_less() {
-        let mut asked = Asked::default();
+        let mut requested = Requested::default();
         assert!(
-            !asked
+            !requested
                 .leave("a=1".into(), Duration::from_secs(600))
                 .contains("workers did take")
         );
-        asked.take("b=1".into());
-        let why = asked.leave("a=1".into(), ONCE_MORE);
+        requested.take("b=1".into());
+        let why = requested.leave("a=1".into(), ONCE_MORE);
         assert!(
             why.contains("within 5 s")
                 && why.contains("as before")
                 && why.contains("requests for b=1;"),
             "{why}"
         );
-        assert!(asked.in_vain.contains("a=1"));
-        asked.take("a=1".into());
-        assert!(asked.in_vain.is_empty(), "somebody has it now");
+        assert!(requested.in_vain.contains("a=1"));
+        requested.take("a=1".into());
+        assert!(requested.in_vain.is_empty(), "somebody has it now");
     }
 }

@@ -46,7 +46,7 @@ pub struct Site<'a> {
     pub store: &'a DiskStore,
     pub provision: &'a Provision,
     pub host: &'a HostFacts,
-    /// Asked where a device is.
+    /// Called where a device is used.
     pub inventory: &'a dyn Fn() -> Vec<Backend>,
     pub cancel: &'a Cancel,
 }
@@ -187,7 +187,7 @@ fn fits(step: &Step, key: &KeyDoc, site: &Site<'_>) -> Result<(), String> {
             "the worker {host} lacks the {what} in {at}; {hint}"
         ));
     }
-    let asked: BTreeMap<_, _> = key.lines().collect();
+    let required: BTreeMap<_, _> = key.lines().collect();
     // As in a key, of one name the last one counts.
     let tools: BTreeMap<_, _> = step
         .kind
@@ -198,13 +198,13 @@ fn fits(step: &Step, key: &KeyDoc, site: &Site<'_>) -> Result<(), String> {
     for tool in tools.into_values() {
         let package = tool.package;
         let here = site.provision.identity(tool);
-        if let Some(asked) = asked
+        if let Some(required) = required
             .get(&*format!("tool.{package}"))
-            .filter(|asked| here != ***asked)
+            .filter(|required| here != ***required)
         {
             let hint = "hint: the same ORCH_LOCKS, ORCH_PYTHON or ORCH_TORCH_INDEX here and there (`env` in orch.toml)";
             return Err(format!(
-                "the worker {host} has {package} {here}, and {asked} is asked for; {hint}"
+                "the worker {host} has {package} {here}, and {required} is asked for; {hint}"
             ));
         }
     }
@@ -267,14 +267,14 @@ fn lent(step: &Step, site: &Site<'_>) -> Result<Option<Lease>, String> {
         let why = found
             .and_then(|found| found.reason.clone())
             .unwrap_or_else(|| "nothing is known of it".into());
-        let told = |(name, is_real): (String, bool)| {
+        let text = |(name, is_real): (String, bool)| {
             if is_real {
                 name
             } else {
                 format!("{name} (emulated)")
             }
         };
-        let offers: Vec<_> = offered(&inventory).into_iter().map(told).collect();
+        let offers: Vec<_> = offered(&inventory).into_iter().map(text).collect();
         let host = &site.host.report.name;
         let name = run.backend.name;
         let offers = offers.join(", ");

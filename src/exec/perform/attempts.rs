@@ -33,12 +33,12 @@ pub(in crate::exec) fn with_attempts(
         return (outcome, reason);
     };
     let why = last.reason.as_deref().unwrap_or("no reason was given");
-    let told = format!(
+    let reason = format!(
         "it passed at attempt {}, after {}: {why}",
         before.len() + 1,
         last.outcome.label()
     );
-    (Outcome::Flaky, Some(told))
+    (Outcome::Flaky, Some(reason))
 }
 
 /// The path of the log of an earlier attempt.

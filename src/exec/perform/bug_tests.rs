@@ -92,7 +92,7 @@ impl Listener for Heard {
 struct Mad;
 
 impl Probe for Mad {
-    fn ask(&self, backend: &str) -> Backend {
+    fn query(&self, backend: &str) -> Backend {
         panic!("a driver of {backend}")
     }
 }
@@ -191,7 +191,7 @@ fn a_panic_is_an_outcome_of_its_step_and_the_others_go_on() {
         [false, false, true, false],
         "a bug is neither a hit nor stands"
     );
-    for (at, told) in [
+    for (at, expected) in [
         (
             0,
             "BUG: no input `absent` at src/exec/perform/bug_tests.rs:",
@@ -207,7 +207,7 @@ fn a_panic_is_an_outcome_of_its_step_and_the_others_go_on() {
     ] {
         let (outcome, reason) = &ended.steps[at];
         assert!(
-            *outcome == Outcome::Fail && reason.starts_with(told),
+            *outcome == Outcome::Fail && reason.starts_with(expected),
             "{outcome:?} {reason}"
         );
         let record = &ended.records[at];
@@ -236,8 +236,8 @@ fn a_panic_of_an_installer_fails_those_that_wait_for_it() {
         "{reason}"
     );
     assert!(ended.records[0].is_none(), "nothing was executed");
-    let told = |event: &Event| matches!(event, Event::SetupFinished { error: Some(why), .. } if why.contains("BUG:"));
-    assert!(ended.events.iter().any(told), "{:?}", ended.events);
+    let is_reported = |event: &Event| matches!(event, Event::SetupFinished { error: Some(why), .. } if why.contains("BUG:"));
+    assert!(ended.events.iter().any(is_reported), "{:?}", ended.events);
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn a_panic_of_a_prober_is_a_device_that_is_not_there() {
     let dir = tempfile::tempdir().unwrap();
     let store = DiskStore::open(dir.path()).unwrap();
     let bugs = Bugs::new(&store);
-    let answer = probe::ask(&Mad, &bugs).remove(0);
+    let answer = probe::all(&Mad, &bugs).remove(0);
     assert!(bugs.met() && !answer.available);
     let reason = answer.reason.unwrap();
     assert!(

@@ -219,11 +219,11 @@ fn yardstick_threads(task: &Task<'_>) -> usize {
         return 1;
     }
     let options = &task.step.run().options;
-    let said = ["threads", "num_threads"]
+    let stated = ["threads", "num_threads"]
         .iter()
         .find_map(|name| options.get(*name)?.as_u64());
     let own = || std::thread::available_parallelism().map_or(1, usize::from);
-    said.map_or_else(own, |threads| threads as usize)
+    stated.map_or_else(own, |threads| threads as usize)
 }
 
 /// The parameters of a worker's job: the call's own, the paths of its libraries, and the device that was leased.

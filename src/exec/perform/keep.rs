@@ -110,13 +110,13 @@ impl Performer<'_> {
         begun: Begun,
         bug: anyhow::Error,
     ) -> Performed {
-        let told = bug.to_string();
-        let told = told.trim_start_matches("BUG:").trim_start().to_owned();
+        let message = bug.to_string();
+        let message = message.trim_start_matches("BUG:").trim_start().to_owned();
         let kept = self
             .bugs
             .caught(&task.step.name, || self.keep(task, begun, Err(bug)));
         kept.unwrap_or_else(|_| {
-            let (record, ..) = self.record(task, begun, Err(anyhow::Error::new(Bug::new(told))));
+            let (record, ..) = self.record(task, begun, Err(anyhow::Error::new(Bug::new(message))));
             Performed::Executed {
                 record: Box::new(record),
                 unchanged: false,

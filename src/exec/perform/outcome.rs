@@ -395,11 +395,11 @@ mod tests {
             assert!(!of(code).transient, "{code}");
         }
         // On the way it may have become a sentence.
-        let told = anyhow::anyhow!(
+        let error = anyhow::anyhow!(
             "failed to fork: {}",
             std::io::Error::from_raw_os_error(libc::EAGAIN)
         );
-        assert!(Judged::error(&told).transient);
+        assert!(Judged::error(&error).transient);
         assert!(!Judged::error(&anyhow::Error::new(Bug::new("no input"))).transient);
     }
 }

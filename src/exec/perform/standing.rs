@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_hub_refused_is_asked_of_it_again() {
+    fn what_the_hub_refused_is_requested_again() {
         let provision = Provision::new("envs".into(), None, Cancel::default()).unwrap();
         let stands = |kind: &str| {
             let params = json!({"weights": {"kind": kind}});

@@ -15,7 +15,7 @@ use crate::step::{Needs, Step, StepId};
 pub(super) struct Claims<'a> {
     devices: Devices<'a>,
     pub(super) memory: Memory,
-    pub(super) is_asking: bool,
+    pub(super) is_probing: bool,
     /// Steps that wait until the memory of their device is known.
     pub(super) waiting: Vec<StepId>,
 }
@@ -25,7 +25,7 @@ impl<'a> Claims<'a> {
         Self {
             devices,
             memory: Memory::default(),
-            is_asking: false,
+            is_probing: false,
             waiting: Vec::new(),
         }
     }
@@ -111,7 +111,7 @@ impl<'a> Claims<'a> {
 
     /// Takes in the drivers' answers and returns warnings about them.
     pub(super) fn sized(&mut self, answers: &[Backend], machine: &mut Machine) -> Vec<String> {
-        self.is_asking = false;
+        self.is_probing = false;
         let mut warnings = Vec::new();
         for (at, size) in answers.iter().flat_map(|answer| self.devices.sizes(answer)) {
             let unit = &mut machine.capacity.units[at];

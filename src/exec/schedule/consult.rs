@@ -26,7 +26,9 @@ impl Scheduler<'_> {
                 .zip(looked)
                 .for_each(|(id, looked)| self.decide(id, looked));
         }
-        let wanted = plan.upstream(self.steps.asked(), |reader, _| !self.steps.is_done(reader));
+        let wanted = plan.upstream(self.steps.requested(), |reader, _| {
+            !self.steps.is_done(reader)
+        });
         self.steps.wanted.extend(wanted);
         self.want_fallbacks();
     }

@@ -65,10 +65,11 @@ impl<'a> Devices<'a> {
             Some(own) => answer
                 .devices
                 .iter()
-                .find(|asked| uuid(asked).as_ref() == Some(&own)),
-            None if answer.devices.len() == known.devices.len() => {
-                answer.devices.iter().find(|asked| asked.id == device.id)
-            }
+                .find(|answered| uuid(answered).as_ref() == Some(&own)),
+            None if answer.devices.len() == known.devices.len() => answer
+                .devices
+                .iter()
+                .find(|answered| answered.id == device.id),
             None => None,
         };
         let size = |device: &Device| match same(device) {

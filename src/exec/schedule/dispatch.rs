@@ -19,8 +19,8 @@ impl<'a> Scheduler<'a> {
         match self.steps.state(id) {
             StepState::Ready { key, reason } if self.is_shared && may_be_elsewhere(reason) => {
                 // The answer for one that was made ready again may still be on its way.
-                if self.asked.insert(id) {
-                    self.effects.push_back(Effect::Ask(id, key.digest()));
+                if self.queried.insert(id) {
+                    self.effects.push_back(Effect::Query(id, key.digest()));
                 }
             }
             _ => self.wait_for_turn(id),
@@ -29,7 +29,7 @@ impl<'a> Scheduler<'a> {
 
     pub(super) fn wait_for_turn(&mut self, id: StepId) {
         let step = self.world.plan.step(id);
-        if self.claims.is_asking
+        if self.claims.is_probing
             && !self.world.sends(step)
             && self.claims.lacks_size(step, &self.slots.machine)
         {
@@ -79,7 +79,7 @@ impl<'a> Scheduler<'a> {
 
     /// Whether something goes on beside the steps that would disturb a timed run.
     pub(super) fn is_setting_up(&self) -> bool {
-        self.setups.is_busy() || self.claims.is_asking
+        self.setups.is_busy() || self.claims.is_probing
     }
 
     fn install_missing(&mut self, id: StepId) {

@@ -103,7 +103,10 @@ impl Steps<'_> {
         let step = self.world.plan.step(id);
         let last = || store.latest(&step.name).ok().flatten();
         if self.world.options.rerun.contains(&id) {
-            return Err(Missed::For(MissReason::Requested, Peaks::of(last().as_ref())));
+            return Err(Missed::For(
+                MissReason::Requested,
+                Peaks::of(last().as_ref()),
+            ));
         }
         if let Some(what) = self.damaged.get(&id) {
             return Err(Missed::Damaged(what.clone()));
@@ -160,12 +163,12 @@ impl Steps<'_> {
             ));
         }
         // Each run reports what happened before a success, and each dependent of a refusal reports the reason.
-        let is_told = match hit.outcome {
+        let is_reported = match hit.outcome {
             Outcome::Pass => false,
             outcome => step.stage != Stage::Command || outcome == Outcome::Flaky,
         };
         let ages = self.world.options.max_age.is_some() && step.kind.is_timed(step);
-        if !is_told && !ages {
+        if !is_reported && !ages {
             return Ok(StepResult::held(hit));
         }
         let record = store.record(&hit).map_err(damaged)?;
@@ -212,9 +215,9 @@ impl Steps<'_> {
         }
         let run = step.run();
         if run.is_elsewhere() {
-            let asked = listed(&run.properties);
+            let properties = listed(&run.properties);
             return Some(format!(
-                "its target asks for a machine that offers {asked}, and runs go to no executor here; hint: `--executor URL`"
+                "its target asks for a machine that offers {properties}, and runs go to no executor here; hint: `--executor URL`"
             ));
         }
         let backend = run.backend.name;

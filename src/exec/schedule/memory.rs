@@ -93,9 +93,9 @@ impl Memory {
         self.device.executed(id, step, &peaks);
         let stated = step.memory?.get();
         let took = peaks.host?;
-        let [said, took] = (took > stated).then(|| [stated, took].map(bytes))?;
+        let [stated, took] = (took > stated).then(|| [stated, took].map(bytes))?;
         Some(format!(
-            "{} took {took} of memory, and its `memory` says {said}",
+            "{} took {took} of memory, and its `memory` says {stated}",
             step.name
         ))
     }

@@ -20,7 +20,7 @@ targets:
 models:
   bert: &bert {class: BertModel, family: encoder-only, task: fill-mask, pipeline: text,
     inputs: {ids: {dtype: int64, shape: [batch, seq], value: 1}}}
-  told: {<<: *bert, memory: 5 GiB}
+  stated: {<<: *bert, memory: 5 GiB}
 commands:
   small: {argv: [x], outputs: [o]}
   large: {argv: [x], outputs: [o], memory: 300M}
@@ -144,19 +144,19 @@ fn what_other_runs_took_is_on_record() {
 #[test]
 fn the_user_s_word_counts_before_all_else_and_is_checked() {
     let mut world = World::new();
-    let [model, command] = ["run:told:rocm-fp32", "command:large"];
-    for step in [model, "convert:told:onnx", "generate:told"] {
+    let [model, command] = ["run:stated:rocm-fp32", "command:large"];
+    for step in [model, "convert:stated:onnx", "generate:stated"] {
         assert_eq!(world.claims(step).0, 5 * GIB, "{step}");
     }
     assert_eq!(
         world.claims(model).1,
         7 * GIB,
-        "of the device nothing was said"
+        "of the device nothing was stated"
     );
     assert_eq!(world.claims(command).0, 300 << 20);
-    let said = world.executed(&world.record(command, 400 << 20, None));
+    let warning = world.executed(&world.record(command, 400 << 20, None));
     assert_eq!(
-        said.unwrap(),
+        warning.unwrap(),
         "command:large took 400 MiB of memory, and its `memory` says 300 MiB"
     );
     assert_eq!(world.claims(command).0, 300 << 20);
@@ -237,7 +237,8 @@ fn nvml(sizes: [Option<u64>; 2]) -> Backend {
 }
 
 #[test]
-fn two_claims_that_do_not_fit_a_card_together_follow_each_other_as_soon_as_its_driver_was_asked() {
+fn two_claims_that_do_not_fit_a_card_together_follow_each_other_as_soon_as_its_driver_was_queried()
+{
     let inventory = inventory_cheap(&Machines::recorded("nvidia"));
     let devices = Devices::new(&inventory);
     let any_of = devices.any_of("cuda", "cuda:1");
@@ -299,32 +300,32 @@ fn a_size_is_of_the_card_with_that_uuid_or_not_known() {
 }
 
 #[test]
-fn a_claim_larger_than_the_card_is_said_once() {
+fn a_claim_larger_than_the_card_is_reported_once() {
     let inventory = recorded();
     let devices = Devices::new(&inventory);
     let capacity = capacity(&devices);
     let mut world = World::new();
-    let mut said = |id, claim: &Claim| {
+    let mut warnings = |id, claim: &Claim| {
         world
             .memory
             .warn_too_large(StepId(id), "run:a", claim, &capacity)
             .collect::<Vec<_>>()
     };
     assert_eq!(
-        said(1, &on(&devices, "rocm", true, 100 * GIB)),
+        warnings(1, &on(&devices, "rocm", true, 100 * GIB)),
         Vec::<String>::new()
     );
     let large = on(&devices, "rocm", true, 200 * GIB);
     let text =
         "run:a may take 200 GiB of the memory of rocm:0, which has 192 GiB: it runs there alone";
-    assert_eq!(said(1, &large), [text]);
-    assert_eq!(said(1, &large), Vec::<String>::new());
+    assert_eq!(warnings(1, &large), [text]);
+    assert_eq!(warnings(1, &large), Vec::<String>::new());
     let both = Claim {
         memory: 65 * GIB,
         ..large
     };
     assert_eq!(
-        said(2, &both),
+        warnings(2, &both),
         [
             "run:a may take 65 GiB of memory, and 64 GiB are free: it runs alone",
             text

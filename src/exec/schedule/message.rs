@@ -37,11 +37,11 @@ pub(in crate::exec) enum Effect<'a> {
     Tell(Event),
     /// A task to start, and the event to report once it has started.
     Start(Box<Task<'a>>, Event),
-    /// Asks whether another machine has the result of this key.
-    Ask(StepId, Digest),
+    /// Looks up whether another machine has the result of this key.
+    Query(StepId, Digest),
     Install(Requirement),
     /// Asks drivers how much memory those devices have whose files do not say it.
-    AskSizes,
+    ProbeSizes,
     /// Keeps the log of an attempt from the next one.
     KeepLog {
         log: PathBuf,

@@ -2,7 +2,7 @@
 //!
 //! It decides and does nothing: what is to be done comes out as effects, in the order in which they must be performed. It
 //! may look at the store and at the user's files; it has no threads, no clock and no listener. How effects are performed is
-//! `driver`'s concern; a preview has none but what is told.
+//! `driver`'s concern; a preview has none but events.
 //!
 //! Its parts own what they know: `steps` the state of every step, `claims` what steps take, `queue`, `setups`
 //! and `retries` the steps that wait. `consult` decides what a step becomes, `dispatch` which one starts.
@@ -69,7 +69,7 @@ pub(super) struct Scheduler<'a> {
     is_shared: bool,
     /// Ready steps whose result another machine may have, and has not answered yet: requested before anything is installed or
     /// occupied for them.
-    asked: BTreeSet<StepId>,
+    queried: BTreeSet<StepId>,
     /// Nothing is installed before a first step is known to be nowhere else.
     defers_installing: bool,
     /// What is tried again.
@@ -113,7 +113,7 @@ impl<'a> Scheduler<'a> {
             queue: Queue::default(),
             setups: Setups::default(),
             is_shared: false,
-            asked: BTreeSet::new(),
+            queried: BTreeSet::new(),
             defers_installing: false,
             retries: Retries::default(),
             rounds: Rounds::of(world.plan, world.options.seed),
@@ -135,7 +135,7 @@ impl<'a> Scheduler<'a> {
                     .result(id)
                     .is_some_and(|result| result.outcome != Outcome::Pass)
             };
-            steps.useful = Useful::of(plan, &steps.asked(), &steps.wanted, has_failed);
+            steps.useful = Useful::of(plan, &steps.requested(), &steps.wanted, has_failed);
         }
         let world = self.world;
         let holds = |id| {
@@ -143,8 +143,8 @@ impl<'a> Scheduler<'a> {
                 && self.claims.lacks_size(plan.step(id), &self.slots.machine)
         };
         if steps.to_run().any(holds) {
-            self.claims.is_asking = true;
-            self.effects.push_back(Effect::AskSizes);
+            self.claims.is_probing = true;
+            self.effects.push_back(Effect::ProbeSizes);
         }
         for id in self
             .steps
@@ -158,7 +158,7 @@ impl<'a> Scheduler<'a> {
         }
         // Installing takes longest and needs no step's result, so all of it begins at once; but where results are shared,
         // nothing may have to be installed.
-        self.defers_installing = !self.asked.is_empty();
+        self.defers_installing = !self.queried.is_empty();
         if !self.defers_installing {
             self.install_wanted();
         }
@@ -225,7 +225,7 @@ impl<'a> Scheduler<'a> {
     /// Whether nothing is left to wait for.
     pub(super) fn is_over(&self) -> bool {
         let nothing_waits =
-            self.load().ready == 0 && self.asked.is_empty() && self.retries.is_idle();
+            self.load().ready == 0 && self.queried.is_empty() && self.retries.is_idle();
         self.slots.machine.is_idle()
             && !self.setups.is_busy()
             && (self.is_stopping() || nothing_waits)
@@ -352,7 +352,7 @@ impl<'a> Scheduler<'a> {
 
     /// A remote answered, with the step's result if it has one.
     fn answered(&mut self, id: StepId, record: Option<Box<Record>>) {
-        self.asked.remove(&id);
+        self.queried.remove(&id);
         let found = match self.steps.state(id) {
             StepState::Ready { key, .. } => record.filter(|record| record.key == *key),
             // Something that it reads is made again; it asks anew when it is ready again.

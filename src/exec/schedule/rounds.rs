@@ -101,7 +101,7 @@ impl Scheduler<'_> {
         let is_quiet = !waits
             && self.slots.machine.is_idle()
             && !self.is_setting_up()
-            && self.asked.is_empty()
+            && self.queried.is_empty()
             && self.retries.is_idle();
         if !is_quiet {
             return false;

@@ -94,7 +94,7 @@ impl<'a> Steps<'a> {
     }
 
     /// The steps that are wanted for their own sake.
-    pub(super) fn asked(&self) -> Vec<StepId> {
+    pub(super) fn requested(&self) -> Vec<StepId> {
         match &self.world.options.wanted {
             Some(chosen) => chosen.iter().copied().collect(),
             None => usually_wanted(self.world.plan).collect(),

@@ -113,9 +113,9 @@ fn turn<'a>(scheduler: &mut Scheduler<'a>, now: Instant) -> (Vec<String>, Vec<Ta
                 format!("start {step}")
             }
             Effect::Start(_, other) => panic!("{other:?}"),
-            Effect::Ask(id, _) => format!("ask {}", id.0),
+            Effect::Query(id, _) => format!("ask {}", id.0),
             Effect::Install(requirement) => format!("install {requirement:?}"),
-            Effect::AskSizes => "ask sizes".to_owned(),
+            Effect::ProbeSizes => "ask sizes".to_owned(),
             Effect::KeepLog { of_attempt, .. } => {
                 format!("keep {}", of_attempt.file_name().unwrap().display())
             }
@@ -238,7 +238,7 @@ fn what_does_not_start_gives_back_what_it_held_and_is_started_once_more() {
     let house = House::new(PAIR);
     let (mut scheduler, mut now) = house.begun(false);
     for words in [&["start a", "warning"][..], &["start a", "a FAIL"]] {
-        let (mut told, mut started) = turn(&mut scheduler, now);
+        let (mut effects, mut started) = turn(&mut scheduler, now);
         let Task {
             id,
             key,
@@ -258,8 +258,8 @@ fn what_does_not_start_gives_back_what_it_held_and_is_started_once_more() {
             now,
         );
         assert!(scheduler.slots.machine.is_idle());
-        told.extend(turn(&mut scheduler, now).0);
-        assert_eq!(told, words);
+        effects.extend(turn(&mut scheduler, now).0);
+        assert_eq!(effects, words);
         now += Duration::from_secs(2);
     }
     assert!(scheduler.is_over());
@@ -291,7 +291,7 @@ fn an_interruption_ends_pauses_and_starts_nothing_more() {
 }
 
 #[test]
-fn what_another_machine_may_have_is_asked_for_before_anything_is_installed() {
+fn what_another_machine_may_have_is_queried_before_anything_is_installed() {
     let house = House::new(&[("a", &MATERIALISE, &[]), ("b", &MATERIALISE, &[])]);
     let (mut scheduler, now) = house.begun(true);
     assert_eq!(turn(&mut scheduler, now).0, ["ask 0", "ask 1"]);

@@ -20,7 +20,7 @@ impl Useful {
     /// Counts readers before anything executes. `has_failed`: of a step that ended, and did not pass.
     pub(super) fn of(
         plan: &Plan,
-        asked: &[StepId],
+        requested: &[StepId],
         wanted: &BTreeSet<StepId>,
         has_failed: impl Fn(StepId) -> bool,
     ) -> Self {
@@ -28,7 +28,7 @@ impl Useful {
             readers: vec![0; plan.steps.len()],
             ..Self::default()
         };
-        let read = asked
+        let read = requested
             .iter()
             .copied()
             .chain(wanted.iter().flat_map(|id| plan.dependencies(*id)));
