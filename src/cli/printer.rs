@@ -7,7 +7,7 @@ use anstyle::{AnsiColor, Style};
 use crate::base::text::{shown, with_colours};
 use crate::base::variable;
 use crate::report::text::Styles;
-use crate::session::Told;
+use crate::session::RemoteSummary;
 
 /// Colours are taken away by `anstream` where the stream is no terminal, or `NO_COLOR` is set.
 pub(super) struct Printer {
@@ -118,8 +118,8 @@ impl Printer {
     }
 
     /// What a remote store did, where it did something.
-    pub(super) fn sharing(&self, told: Option<Told>) {
-        if let Some(Told { text, is_warning }) = told {
+    pub(super) fn sharing(&self, told: Option<RemoteSummary>) {
+        if let Some(RemoteSummary { text, is_warning }) = told {
             let lead = if is_warning {
                 format!("{WARN}warning{WARN:#} ")
             } else {

@@ -35,8 +35,8 @@ fn known(case: &Case, spec: &Spec, session: &Session, inventory: &[Backend]) -> 
             .any(|(name, value)| name == "host" && value == *host)
     };
     // A check takes no figure away that was measured before it.
-    let told = latest("run").filter(|last| !is_untimed(last));
-    let told = told.or_else(|| {
+    let record = latest("run").filter(|last| !is_untimed(last));
+    let record = record.or_else(|| {
         session
             .store
             .history(&name("run"), MEMORY)
@@ -44,7 +44,7 @@ fn known(case: &Case, spec: &Spec, session: &Session, inventory: &[Backend]) -> 
             .into_iter()
             .find(|r| !is_untimed(r))
     });
-    let Some(last) = told.filter(is_here) else {
+    let Some(last) = record.filter(is_here) else {
         return Known::Unmeasured;
     };
     // What was measured is worth nothing where it was wrong.

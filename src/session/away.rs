@@ -167,7 +167,7 @@ mod tests {
         assert_ne!(
             of("nvidia", "orch-host"),
             of("neither", "orch-host"),
-            "kinds of machines are told apart"
+            "kinds of machines are distinguished"
         );
     }
 }

@@ -129,16 +129,19 @@ impl Revision {
         Ok(())
     }
 
-    /// Lays out the files whose real path `asked` accepts. Where there are symbolic links any file may be read by way of
+    /// Lays out the files whose real path `is_wanted` accepts. Where there are symbolic links any file may be read by way of
     /// another's name, so then it is all of them.
-    pub(super) fn lay_out(&self, asked: &dyn Fn(&Path) -> bool) -> anyhow::Result<()> {
+    pub(super) fn lay_out(&self, is_wanted: &dyn Fn(&Path) -> bool) -> anyhow::Result<()> {
         let links = self
             .parts
             .iter()
             .flat_map(|part| &part.entries)
             .any(|(mode, _)| mode == "120000");
         for part in &self.parts {
-            let chosen = part.entries.iter().filter(|(_, path)| links || asked(path));
+            let chosen = part
+                .entries
+                .iter()
+                .filter(|(_, path)| links || is_wanted(path));
             let mut names = Vec::new();
             for (_, path) in chosen {
                 let name = path
@@ -214,7 +217,7 @@ pub(super) fn head(folder: &Path) -> Option<Git> {
     )
     .ok()?
     .ok()?;
-    let told = |name: &str| {
+    let header = |name: &str| {
         status
             .lines()
             .find_map(|line| line.strip_prefix("# branch.")?.strip_prefix(name))
@@ -224,9 +227,9 @@ pub(super) fn head(folder: &Path) -> Option<Git> {
         .ok()?;
     let committed = jiff::Timestamp::from_second(committed.parse().ok()?).ok()?;
     Some(Git {
-        revision: told("oid ")?.to_owned(),
+        revision: header("oid ")?.to_owned(),
         committed: figures::moment(committed),
-        branch: told("head ")
+        branch: header("head ")
             .filter(|name| *name != "(detached)")
             .map(str::to_owned),
         dirty: status.lines().any(|line| !line.starts_with('#')),

@@ -20,7 +20,7 @@ use crate::spec::{Precision, Spec, Target};
 use crate::store::DiskStore;
 use crate::worker::Cancel;
 
-/// How far asking may go.
+/// How far probing may go.
 #[derive(Clone, Copy)]
 pub enum Ask<'a> {
     /// What is installed is probed; what is not is named.
@@ -29,7 +29,7 @@ pub enum Ask<'a> {
     Installing(Tell<'a>),
 }
 
-/// Who asks the devices.
+/// Probes the devices.
 struct Halves<'a> {
     provision: &'a Provision,
     store: &'a DiskStore,
@@ -50,7 +50,7 @@ pub(super) fn resolve_half(matrix: &mut Matrix, spec: &Spec, session: &Session, 
         host: &session.host.fingerprint,
         cancel: &session.cancel,
     };
-    // A device is asked once, however many models there are.
+    // A device is probed once, however many models there are.
     let known: RefCell<Vec<(HalfQuestion, Computes)>> = RefCell::default();
     matrix.settle_half(spec, |target, precision| {
         let question = question(target, precision);
@@ -76,12 +76,12 @@ fn question(target: &Target, precision: Precision) -> HalfQuestion {
         device,
         ..
     } = target;
-    let asked = match runtime.on(backend).map(|pair| &pair.half) {
+    let probed = match runtime.on(backend).map(|pair| &pair.half) {
         Some(Half::ProbedBy(other)) => other,
         _ => runtime,
     };
     HalfQuestion {
-        runtime: asked.name.into(),
+        runtime: probed.name.into(),
         backend: backend.name.into(),
         device: device.clone(),
         precision,
@@ -132,7 +132,7 @@ impl Halves<'_> {
                 return Computes::No(format!("not known: the {what} could not be set up: {e:#}"));
             }
         }
-        computes(self.ask(question))
+        computes(self.probe(question))
     }
 
     /// What the device answered before.
@@ -140,8 +140,8 @@ impl Halves<'_> {
         serde_json::from_slice(&std::fs::read(self.place(question)).ok()?).ok()
     }
 
-    /// Asks it. Everything that this requires must be installed.
-    fn ask(&self, question: &HalfQuestion) -> HalfAnswer {
+    /// Probes it. Everything that this requires must be installed.
+    fn probe(&self, question: &HalfQuestion) -> HalfAnswer {
         let (found, lasts) = match self
             .store
             .scratch()
@@ -201,12 +201,12 @@ fn computes(answer: HalfAnswer) -> Computes {
     }
 }
 
-/// What is known of every device, and with `ask` what those say whose runtime is installed.
-pub fn tell(
+/// What is known of every device, and with `probes` also the answers of those whose runtime is installed.
+pub fn add_half(
     backends: &mut [Backend],
     host: &Fingerprint,
     base: (&Provision, &DiskStore),
-    ask: bool,
+    probes: bool,
 ) {
     let inventory = backends.to_vec();
     let (provision, store) = base;
@@ -220,14 +220,15 @@ pub fn tell(
     };
     for backend in backends {
         for question in half::questions(backend) {
-            let can_ask = || {
-                ask && half::requirements(&question)
-                    .into_iter()
-                    .all(|needed| provision.is_ready(needed))
+            let may_probe = || {
+                probes
+                    && half::requirements(&question)
+                        .into_iter()
+                        .all(|needed| provision.is_ready(needed))
             };
             let answer = halves
                 .kept(&question)
-                .or_else(|| can_ask().then(|| halves.ask(&question)));
+                .or_else(|| may_probe().then(|| halves.probe(&question)));
             backend.half.extend(answer);
         }
     }

@@ -184,7 +184,7 @@ impl Session {
         } = run;
         let project = &planned.project;
         let has_cases = !project.plan.cases.is_empty();
-        // What a device computes in is asked each time: a driver may change it, which no memo looks at.
+        // What a device computes in is probed each time: a driver may change it, which no memo looks at.
         let may_keep = request.is_whole()
             && !project.probes
             && !handed.in_the_way

@@ -62,7 +62,7 @@ pub use away::{serve_order, worker_properties};
 pub use bisect::{Bisected, Range, trial_word};
 pub use blame::{Blamed, Finding, Found, Pass, Rounding, Suspects, Verdict, suspects};
 pub use confirm::confirm;
-pub use half::{Ask, tell as tell_half};
+pub use half::{Ask, add_half};
 pub use live::{Live, Shown};
 pub use machine::{browsers, provision, this_host};
 pub use meant::Meant;
@@ -82,7 +82,7 @@ pub use scope::Planned;
 pub use sharing::NOT_BUILT;
 #[cfg(feature = "remote")]
 pub use sharing::finish;
-pub use sharing::{Told, configured};
+pub use sharing::{RemoteSummary, configured};
 pub use watched::Watched;
 
 /// Hears lines for the user that are no results.
@@ -241,7 +241,7 @@ impl exec::Probe for Session {
     fn query(&self, backend: &str) -> Backend {
         match Probes::new(&self.store, &self.provision, self.cancel.clone()) {
             Ok(probes) => device::probe_one(backend, &Host::real(), &|name, params| {
-                probes.ask(name, params)
+                probes.query(name, params)
             }),
             Err(e) => Backend::unavailable(backend, format!("{e:#}")),
         }

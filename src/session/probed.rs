@@ -36,15 +36,15 @@ pub(super) fn place(folder: &Path, name: &str, params: &Value) -> PathBuf {
     folder.join(format!("{name}-{}.json", key(name, params).short()))
 }
 
-/// The answer that is kept there, or that of `ask`.
-pub(super) fn or_ask(
+/// The answer that is kept there, or that of `query`.
+pub(super) fn or_query(
     path: &Path,
-    ask: impl FnOnce() -> Result<Backend, String>,
+    query: impl FnOnce() -> Result<Backend, String>,
 ) -> Result<Backend, String> {
     if let Some(kept) = kept(path) {
         return Ok(kept);
     }
-    let answer = ask()?;
+    let answer = query()?;
     if answer.available {
         // A cache that cannot be written costs the next call a probe.
         let _ = bfs::write_atomic(
@@ -135,20 +135,20 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let library = folder.path().join("lib.so");
         std::fs::write(&library, "1").unwrap();
-        let asked = Cell::new(0);
-        let ask = |answer: Result<Backend, String>| {
+        let count = Cell::new(0);
+        let query = |answer: Result<Backend, String>| {
             let params = json!({"libraries": [library.to_str().unwrap()]});
-            or_ask(
+            or_query(
                 &place(&folder.path().join("probes"), "cuda", &params),
                 || {
-                    asked.set(asked.get() + 1);
+                    count.set(count.get() + 1);
                     answer
                 },
             )
         };
-        assert!(ask(Err("it died".to_owned())).is_err());
+        assert!(query(Err("it died".to_owned())).is_err());
         assert!(
-            !ask(Ok(Backend::unavailable("cuda", "no driver")))
+            !query(Ok(Backend::unavailable("cuda", "no driver")))
                 .unwrap()
                 .available
         );
@@ -156,12 +156,12 @@ mod tests {
         device.fact("memory_free_bytes", 7).fact("uuid", "GPU-1");
         let good = || Ok(Backend::available("cuda", vec![device.clone()]));
         assert_eq!(
-            ask(good()).unwrap().devices[0].facts["memory_free_bytes"],
+            query(good()).unwrap().devices[0].facts["memory_free_bytes"],
             7
         );
-        let kept = ask(Err("not asked".to_owned())).unwrap();
+        let kept = query(Err("not asked".to_owned())).unwrap();
         assert_eq!(
-            (asked.get(), &kept.devices[0].facts["uuid"]),
+            (count.get(), &kept.devices[0].facts["uuid"]),
             (3, &json!("GPU-1"))
         );
         assert!(
@@ -170,10 +170,10 @@ mod tests {
         );
         assert!(kept.facts.contains_key("probed_seconds_ago"));
         std::fs::hard_link(&library, folder.path().join("other.so")).unwrap();
-        ask(Err("not asked".to_owned())).unwrap();
-        assert_eq!(asked.get(), 3, "another name is no other library");
+        query(Err("not asked".to_owned())).unwrap();
+        assert_eq!(count.get(), 3, "another name is no other library");
         std::fs::write(&library, "22").unwrap();
-        ask(good()).unwrap();
-        assert_eq!(asked.get(), 4, "another library is another question");
+        query(good()).unwrap();
+        assert_eq!(count.get(), 4, "another library is another question");
     }
 }

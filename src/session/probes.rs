@@ -39,13 +39,13 @@ impl Probes {
     }
 
     /// The answer of the prober's library, now or a short while ago; or why there is no answer.
-    pub fn ask(&self, name: &str, params: Value) -> Result<Backend, String> {
-        probed::or_ask(&probed::place(&self.kept, name, &params), || {
-            self.ask_now(name, params)
+    pub fn query(&self, name: &str, params: Value) -> Result<Backend, String> {
+        probed::or_query(&probed::place(&self.kept, name, &params), || {
+            self.query_now(name, params)
         })
     }
 
-    fn ask_now(&self, name: &str, params: Value) -> Result<Backend, String> {
+    fn query_now(&self, name: &str, params: Value) -> Result<Backend, String> {
         let out = self.scratch.dir("probe").map_err(|e| e.to_string())?;
         let sandbox = Grants::everything();
         let job = Job {

@@ -167,12 +167,12 @@ fn clock(spec: &Spec, request: &Request, session: &Session) -> Clock {
 }
 
 pub fn spec(path: &Path) -> anyhow::Result<Spec> {
-    let told = |e: SpecErrors| {
+    let usage_error = |e: SpecErrors| {
         UsageError(format!(
             "{} has {}\n\n{e}\n",
             path.display(),
             counted(e.0.len(), "error")
         ))
     };
-    Ok(Spec::load(path).map_err(told)?)
+    Ok(Spec::load(path).map_err(usage_error)?)
 }

@@ -28,7 +28,7 @@ pub(super) struct Recording {
     run: String,
     started: String,
     clock: Instant,
-    asked: Option<JoinHandle<Option<Git>>>,
+    querying: Option<JoinHandle<Option<Git>>>,
     git: Option<Git>,
 }
 
@@ -50,12 +50,12 @@ impl Recording {
         }
         // The repository that holds the spec is the one that is meant.
         let folder = parent(Path::new(spec)).to_owned();
-        let asked = Some(std::thread::spawn(move || git::head(&folder)));
+        let querying = Some(std::thread::spawn(move || git::head(&folder)));
         Some(Self {
             run: run.to_owned(),
             started: started.to_owned(),
             clock: Instant::now(),
-            asked,
+            querying,
             git: None,
         })
     }
@@ -67,8 +67,8 @@ impl Recording {
 
     /// What pages say of the run.
     pub(super) fn ran(&mut self) -> RunOrigin {
-        if let Some(asked) = self.asked.take() {
-            self.git = asked.join().ok().flatten();
+        if let Some(querying) = self.querying.take() {
+            self.git = querying.join().ok().flatten();
         }
         RunOrigin {
             started: self.started.clone(),
@@ -167,13 +167,13 @@ fn executions(plan: &Plan, finished: &Finished) -> BTreeMap<String, Execution> {
         .iter()
         .map(|planned| (planned.case.id(), planned));
     let by_id: BTreeMap<String, &PlannedCase> = by_id.collect();
-    let told = |case: &CaseResult| {
+    let execution = |case: &CaseResult| {
         Some((
             case.case.clone(),
             execution(plan, finished, by_id.get(&case.case)?, case)?,
         ))
     };
-    finished.doc.cases.iter().filter_map(told).collect()
+    finished.doc.cases.iter().filter_map(execution).collect()
 }
 
 /// The execution of the run whose figures the case shows: its own, or the one in its place.

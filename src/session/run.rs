@@ -9,7 +9,7 @@ use crate::session::out_dir::{self, Handed, LastRun};
 use crate::session::recorded::Recording;
 use crate::session::request::measuring_flags;
 use crate::session::run_log::RunLog;
-use crate::session::sharing::{Sharing, Told};
+use crate::session::sharing::{RemoteSummary, Sharing};
 use crate::session::{Planned, Session, Settings, away};
 use crate::step::StepId;
 
@@ -19,8 +19,8 @@ pub struct Run {
     pub finished: Finished,
     pub handed: Handed,
     /// What a remote store did.
-    pub remote: Option<Told>,
-    /// Whether the files about the run could be written. Who tells of the run tells of it first.
+    pub remote: Option<RemoteSummary>,
+    /// Whether the files about the run could be written. Whoever reports the run reports this first.
     pub written: anyhow::Result<()>,
     pub(super) options: Options,
     /// The store as it was before the first step was looked up.
@@ -56,7 +56,7 @@ impl Session {
         };
         let run_log = RunLog::new(listener, self, &options, settings)?;
         let before = Removals::of(&self.store);
-        // What is not to be said of a report is not begun: steps chosen by name leave none.
+        // What a report does not show is not begun: steps chosen by name leave none.
         let last = planned
             .has_pages
             .then(|| LastRun::begin(&options.settings.out_dir, &run_log.head.started))

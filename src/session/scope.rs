@@ -15,7 +15,7 @@ use crate::session::{Ask, Project, Request, Session, Tell};
 use crate::step::StepId;
 
 /// How many affected steps are listed with their reasons.
-const TOLD: usize = 12;
+const LISTED: usize = 12;
 
 /// A plan, and what of it is to be done.
 pub struct Planned {
@@ -33,7 +33,7 @@ impl Session {
     /// Loads the spec and takes the part of it that is requested.
     pub fn plan(&self, request: &Request, ask: Ask<'_>, tell: Tell<'_>) -> anyhow::Result<Planned> {
         let project = self.project(request, ask)?;
-        tell_chosen(&project.plan, tell);
+        list_chosen(&project.plan, tell);
         let mut rerun = chosen(&project, self, &request.rerun)?;
         if request.anew {
             rerun.extend(timed(&project.plan));
@@ -125,7 +125,7 @@ fn narrow(
                 affected.base
             ));
         } else {
-            tell_affected(&affected, plan, &wanted, tell);
+            list_affected(&affected, plan, &wanted, tell);
         }
         labels.push(format!("affected since {}", affected.base));
     }
@@ -187,8 +187,8 @@ fn chosen(
     Ok(found)
 }
 
-fn tell_chosen(plan: &Plan, tell: Tell<'_>) {
-    let told = |case: &Case| {
+fn list_chosen(plan: &Plan, tell: Tell<'_>) {
+    let reasons = |case: &Case| {
         case.choices()
             .into_iter()
             .map(|(_, why)| why)
@@ -198,27 +198,27 @@ fn tell_chosen(plan: &Plan, tell: Tell<'_>) {
     let chosen: Vec<_> = plan
         .cases
         .iter()
-        .map(|planned| (&planned.case, told(&planned.case)))
+        .map(|planned| (&planned.case, reasons(&planned.case)))
         .collect();
     let mut chosen: Vec<_> = chosen
         .into_iter()
         .filter(|(_, why)| !why.is_empty())
         .collect();
-    // What holds for all precisions and sizes is said once.
+    // What holds for all precisions and sizes is listed once.
     chosen
         .dedup_by(|(a, why), (b, same)| (&a.model, &a.target, why) == (&b.model, &b.target, same));
-    for (case, why) in chosen.iter().take(TOLD) {
+    for (case, why) in chosen.iter().take(LISTED) {
         tell(&format!("{} on {}: {why}", case.model, case.target));
     }
-    if chosen.len() > TOLD {
+    if chosen.len() > LISTED {
         tell(&format!(
             "and {} more: the report says why",
-            chosen.len() - TOLD
+            chosen.len() - LISTED
         ));
     }
 }
 
-fn tell_affected(affected: &Affected, plan: &Plan, wanted: &BTreeSet<StepId>, tell: Tell<'_>) {
+fn list_affected(affected: &Affected, plan: &Plan, wanted: &BTreeSet<StepId>, tell: Tell<'_>) {
     let count = affected.steps.len();
     let noun = plural(count, "step differs", "steps differ");
     tell(&format!(
@@ -226,11 +226,11 @@ fn tell_affected(affected: &Affected, plan: &Plan, wanted: &BTreeSet<StepId>, te
         affected.base,
         wanted.len()
     ));
-    for (id, why) in affected.steps.iter().take(TOLD) {
+    for (id, why) in affected.steps.iter().take(LISTED) {
         tell(&format!("  {}: {why}", plan.step(*id).name));
     }
-    if count > TOLD {
-        tell(&format!("  and {} more", count - TOLD));
+    if count > LISTED {
+        tell(&format!("  and {} more", count - LISTED));
     }
 }
 

@@ -87,20 +87,24 @@ impl Sharing {
         self.hub.as_ref().map(|hub| hub as &dyn Remote)
     }
 
-    /// Waits for uploads, telling how many are left, and says what is to be said; true if something was wrong.
-    pub(super) fn finish(&self, cancel: &Cancel, waits: impl FnMut(usize)) -> Option<Told> {
+    /// Waits for uploads, reports how many are left, and sums up what the remote store did.
+    pub(super) fn finish(
+        &self,
+        cancel: &Cancel,
+        waits: impl FnMut(usize),
+    ) -> Option<RemoteSummary> {
         finish(self.hub.as_ref()?, cancel, waits)
     }
 }
 
 /// What a remote did, and whether something about it was wrong.
-pub struct Told {
+pub struct RemoteSummary {
     pub text: String,
     pub is_warning: bool,
 }
 
 #[cfg(feature = "remote")]
-pub fn finish(hub: &Hub, cancel: &Cancel, mut waits: impl FnMut(usize)) -> Option<Told> {
+pub fn finish(hub: &Hub, cancel: &Cancel, mut waits: impl FnMut(usize)) -> Option<RemoteSummary> {
     let left = hub.finish(|left| {
         waits(left);
         !cancel.is_cancelled()
@@ -113,7 +117,7 @@ pub fn finish(hub: &Hub, cancel: &Cancel, mut waits: impl FnMut(usize)) -> Optio
         ));
         is_warning = true;
     }
-    (!text.is_empty()).then_some(Told { text, is_warning })
+    (!text.is_empty()).then_some(RemoteSummary { text, is_warning })
 }
 
 #[cfg(not(feature = "remote"))]
@@ -136,7 +140,7 @@ impl Sharing {
         None
     }
 
-    pub(super) fn finish(&self, _: &Cancel, _: impl FnMut(usize)) -> Option<Told> {
+    pub(super) fn finish(&self, _: &Cancel, _: impl FnMut(usize)) -> Option<RemoteSummary> {
         None
     }
 }

@@ -91,7 +91,7 @@ fn a_request_becomes_a_run_and_a_second_one_is_recalled_until_the_spec_differs()
 }
 
 #[test]
-fn what_the_user_did_wrong_is_told_apart() {
+fn what_the_user_did_wrong_is_distinguished() {
     let scene = Scene::new();
     let session = Session::open(&scene.locations).unwrap();
     let wrong = Request {

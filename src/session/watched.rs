@@ -40,7 +40,7 @@ pub struct Watched {
     /// Names that matter in the watched folders, where other files may be written without end.
     names: Arc<Mutex<Names>>,
     /// Whether the system reported why it cannot notify.
-    told: bool,
+    has_warned: bool,
 }
 
 #[derive(Default)]
@@ -60,7 +60,7 @@ impl Watched {
             folders: Default::default(),
             sender,
             names: Default::default(),
-            told: false,
+            has_warned: false,
         }
     }
 
@@ -82,7 +82,7 @@ impl Watched {
             .filter(|path| !self.is_ignored(path) && !self.roots.contains(path))
             .collect();
         if let Err(error) = self.listen(&new)
-            && !std::mem::replace(&mut self.told, true)
+            && !std::mem::replace(&mut self.has_warned, true)
         {
             let every = LOOK.as_secs();
             tell(&format!(
@@ -176,11 +176,11 @@ impl Watched {
 
     /// Waits for a change, or for an interrupt.
     pub fn wait(&mut self, receiver: &Receiver<()>, cancel: &Cancel) -> Vec<String> {
-        // A new folder is told of before the system watches it, and what was put into it in between is not told at all:
-        // so who was told something looks once more.
-        let mut is_told = false;
+        // The system reports a new folder before it watches it, and never what was put into it in between:
+        // so this looks once more after a notification.
+        let mut was_notified = false;
         while !cancel.is_cancelled() {
-            let woken = match (is_told, self.told) {
+            let woken = match (was_notified, self.has_warned) {
                 (true, _) => receiver.recv_timeout(QUIET),
                 (false, true) => receiver.recv_timeout(LOOK),
                 (false, false) => receiver.recv().map_err(Into::into),
@@ -188,7 +188,7 @@ impl Watched {
             if woken == Err(RecvTimeoutError::Disconnected) {
                 break;
             }
-            is_told = woken.is_ok();
+            was_notified = woken.is_ok();
             // A folder that was not there may be by now.
             let roots: Vec<PathBuf> = self.roots.iter().cloned().collect();
             let listened = self.listen(&roots);
@@ -196,7 +196,7 @@ impl Watched {
             if !changed.is_empty() {
                 return changed;
             }
-            self.told |= listened.is_err();
+            self.has_warned |= listened.is_err();
         }
         Vec::new()
     }

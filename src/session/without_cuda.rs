@@ -14,7 +14,7 @@ impl Session {
         settings: &Settings,
         tell: Tell<'_>,
     ) -> anyhow::Result<()> {
-        // What the configuration says wrongly is told by who goes by it.
+        // What the configuration says wrongly is reported by whoever uses it.
         let is_alone = matches!(sharing::configured(), Ok(None))
             && matches!(away::configured(settings), Ok(None));
         if is_alone && self.provision.do_without_cuda(wanted, tell) {

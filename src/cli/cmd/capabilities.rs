@@ -135,7 +135,7 @@ fn with_last_run(table: Table, printer: &Printer) -> Table {
     let Some((table, last)) = taken() else {
         return table;
     };
-    printer.note(&format!("with {}", last.told()));
+    printer.note(&format!("with {}", last.description()));
     table
 }
 

@@ -38,7 +38,7 @@ pub(super) fn devices(args: &Args, asked: &DevicesArgs, printer: &Printer) -> an
     let fingerprint = device::fingerprint(&host);
     let provision = args.provision()?;
     let store = args.store_to_look()?;
-    session::tell_half(
+    session::add_half(
         &mut backends,
         &fingerprint,
         (&provision, &store),
@@ -127,7 +127,7 @@ pub(super) fn probe(args: &Args) -> anyhow::Result<(Host, Vec<Backend>)> {
     let host = Host::real().with_libraries(libraries(args)?);
     let provision = args.provision()?;
     let probes = Probes::new(&store, &provision, Cancel::default())?;
-    let child = |name: &str, params: Value| probes.ask(name, params);
+    let child = |name: &str, params: Value| probes.query(name, params);
     let backends = device::probe_all(&host, &child);
     Ok((host, backends))
 }

@@ -27,7 +27,7 @@ pub(super) fn matrix(_: &Args, asked: &MatrixArgs, printer: &Printer) -> anyhow:
         }
         None => {
             let last = last_report(Path::new(OUT_DIR))?;
-            printer.note(&last.told());
+            printer.note(&last.description());
             last.path
         }
     };

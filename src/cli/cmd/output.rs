@@ -255,7 +255,7 @@ fn copy(made: &Made, folder: &Path, force: bool, printer: &Printer) -> anyhow::R
         let is_filled = spot
             .fill(&mut handed)
             .with_context(|| format!("failed to fill `{}`", folder.display()))?;
-        handed.told.iter().for_each(|text| printer.note(text));
+        handed.notes.iter().for_each(|text| printer.note(text));
         if is_filled {
             return Ok(());
         }

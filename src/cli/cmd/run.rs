@@ -308,7 +308,7 @@ pub(super) fn perform(
     let finished = &ended.finished;
     show(&finished.doc, ended.handed.page.as_deref());
     printer.sharing(ended.remote.take());
-    ended.handed.told.iter().for_each(|text| printer.note(text));
+    ended.handed.notes.iter().for_each(|text| printer.note(text));
     if finished.met_bug {
         printer.note(BUG);
     }

@@ -35,7 +35,7 @@ pub(super) fn site(args: &Args, asked: &SiteArgs, printer: &Printer) -> anyhow::
     let reports = match asked.report.as_slice() {
         [] => {
             let last = last_report(Path::new(OUT_DIR))?;
-            printer.note(&format!("the site shows {}", last.told()));
+            printer.note(&format!("the site shows {}", last.description()));
             vec![last.path]
         }
         named => {
@@ -52,7 +52,7 @@ pub(super) fn site(args: &Args, asked: &SiteArgs, printer: &Printer) -> anyhow::
     )?;
     let mut handed = Handed::default();
     let [written, stayed, gone] = place_site(&files, &asked.dir, &mut handed)?;
-    handed.told.iter().for_each(|text| printer.note(text));
+    handed.notes.iter().for_each(|text| printer.note(text));
     let index = asked.dir.join("index.html");
     let since = changes.map(|changes| changes.base.name);
     let document = || json!({"index": index, "written": written, "as_before": stayed, "removed": gone, "reports": reports, "since": since});

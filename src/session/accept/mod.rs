@@ -74,7 +74,10 @@ impl Session {
         let before = std::fs::read_to_string(&file)
             .with_context(|| format!("failed to read {}", file.display()))?;
         let by_hand = |why: String| {
-            let changes = wanted.told.iter().map(|change| format!("\n  {change}"));
+            let changes = wanted
+                .descriptions
+                .iter()
+                .map(|change| format!("\n  {change}"));
             UsageError(format!(
                 "{} cannot be rewritten: {why}\n  hint: change it by hand:{}",
                 file.display(),
@@ -90,7 +93,7 @@ impl Session {
             file,
             before,
             after,
-            changes: wanted.told,
+            changes: wanted.descriptions,
         }))
     }
 }
@@ -164,7 +167,7 @@ fn signature_of(case: &CaseResult) -> Option<String> {
 /// The changes in words, and what is expected of every case afterwards.
 struct Wanted {
     changes: Vec<Change>,
-    told: Vec<String>,
+    descriptions: Vec<String>,
     meant: BTreeMap<String, Meant>,
 }
 
@@ -193,7 +196,7 @@ impl Wanted {
         let today = today();
         let mut wanted = Self {
             changes: Vec::new(),
-            told: Vec::new(),
+            descriptions: Vec::new(),
             meant: BTreeMap::new(),
         };
         let end = |case: &Case| seen.get(&case.id()).cloned().unwrap_or(End::Unknown);
@@ -228,7 +231,7 @@ impl Wanted {
             };
             let reason = reason.map_or(own, str::to_owned);
             wanted
-                .told
+                .descriptions
                 .push(format!("expects of {id}: {}: {reason}", status.word()));
             wanted.meant.insert(id.clone(), Some((status, stage)));
             let since = Some(today.clone());
@@ -270,7 +273,7 @@ impl Wanted {
                     &expect.fault,
                 )),
                 End::Passed => {
-                    self.told
+                    self.descriptions
                         .push(format!("expects {id} to pass again ({loc})"));
                     None
                 }
@@ -281,7 +284,7 @@ impl Wanted {
                     ..
                 } => {
                     let (is, was) = changed_words(expect, *status, signature.as_deref());
-                    self.told
+                    self.descriptions
                         .push(format!("expects of {id}: {is}, no longer {was} ({loc})"));
                     // What was known of another fault is not known of this one.
                     let fault = Fault {
@@ -316,7 +319,7 @@ impl Wanted {
             return;
         }
         self.changes.push(match ends[0] {
-            // The row stays, with all that is said beside it.
+            // The row stays, with all that stands beside it.
             Some((status, stage)) if is_same_fault && ends.iter().all(|end| *end == ends[0]) => {
                 Change::Status(loc.line, loc.column, status, stage)
             }

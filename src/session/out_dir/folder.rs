@@ -16,7 +16,7 @@ use crate::store::stat::Stamp;
 use crate::store::{DiskStore, Manifest, ManifestFile};
 
 /// Generated tests read it (`templates/test.py.j2`).
-pub(super) const TOLD: &str = "orch.json";
+pub(super) const LABEL: &str = "orch.json";
 /// What the folder of a model itself is called, beside those of its artefacts.
 pub(super) const MODEL: &str = "model";
 /// The ends of the names of the files of a model's tree that tests of its artefacts read.
@@ -46,7 +46,7 @@ impl Named {
 }
 
 #[derive(PartialEq, Serialize, Deserialize)]
-pub(super) struct Told {
+pub(super) struct Label {
     #[serde(flatten)]
     named: Named,
     tree: Digest,
@@ -74,7 +74,7 @@ struct Laid {
 enum Found {
     Nothing,
     /// Orch's, as orch left it.
-    Ours(Told),
+    Ours(Label),
     /// Orch's, begun and not finished, or of an orch that linked: nothing in it is anybody's.
     Begun,
     /// Orch's, and changed since.
@@ -147,9 +147,9 @@ impl Spot<'_> {
         if let Err(why) = remote.bring_files(&self.tree, &small) {
             let at = folder.display();
             handed
-                .told
+                .notes
                 .push(format!("{at} is empty: its files cannot be fetched: {why}"));
-            self.say_how(get)?;
+            self.note_how(get)?;
         } else {
             let lacks = large.into_iter().map(|file| file.path).collect();
             self.lay(small, Some(get), lacks)?;
@@ -161,7 +161,7 @@ impl Spot<'_> {
     pub(super) fn leave(self, get: String, handed: &mut Handed) -> anyhow::Result<()> {
         let folder = self.folder;
         if self.make_room(|_| true, handed)? {
-            self.say_how(get)?;
+            self.note_how(get)?;
             placed(folder, handed)?;
         }
         Ok(())
@@ -174,7 +174,7 @@ impl Spot<'_> {
         handed: &mut Handed,
     ) -> anyhow::Result<bool> {
         match look(self.store, self.folder)? {
-            Found::Ours(told) if self.is_told_by(&told) && stays(&told.get) => {
+            Found::Ours(label) if self.is_labelled(&label) && stays(&label.get) => {
                 placed(self.folder, handed)?
             }
             Found::Foreign => handed.stays(self.folder),
@@ -186,27 +186,29 @@ impl Spot<'_> {
         Ok(false)
     }
 
-    fn is_told_by(&self, told: &Told) -> bool {
-        told.tree == self.tree && told.named == self.named
+    fn is_labelled(&self, label: &Label) -> bool {
+        label.tree == self.tree && label.named == self.named
     }
 
-    fn say_how(self, get: String) -> anyhow::Result<()> {
+    fn note_how(self, get: String) -> anyhow::Result<()> {
         fs::create_dir_all(self.folder)?;
-        let told = Told {
+        let label = Label {
             named: self.named,
             tree: self.tree,
             files: Some(BTreeMap::new()),
             get: Some(get),
             lacks: Vec::new(),
         };
-        Ok(tell(self.folder, &told)?)
+        Ok(write_label(self.folder, &label)?)
     }
 
     /// Fills the folder with a tree of any size. False if there is something of somebody else's in it.
     pub fn fill(self, handed: &mut Handed) -> anyhow::Result<bool> {
         match look(self.store, self.folder)? {
             Found::Foreign => return Ok(false),
-            Found::Ours(told) if self.is_told_by(&told) && told.get.is_none() => return Ok(true),
+            Found::Ours(label) if self.is_labelled(&label) && label.get.is_none() => {
+                return Ok(true);
+            }
             found => clear(self.folder, &found, handed)?,
         }
         let manifest = whole(self.store, &self.tree, self.store.manifest(&self.tree))?;
@@ -228,14 +230,14 @@ impl Spot<'_> {
             named,
         } = self;
         fs::create_dir_all(folder)?;
-        let mut told = Told {
+        let mut label = Label {
             named,
             tree,
             files: None,
             get,
             lacks,
         };
-        bfs::write_new(folder.join(TOLD), serde_json::to_vec(&told)?)?;
+        bfs::write_new(folder.join(LABEL), serde_json::to_vec(&label)?)?;
         whole(store, &tree, store.copy_files(&files, folder))?;
         let laid = |file: ManifestFile| -> io::Result<_> {
             let at = folder.join(&file.path);
@@ -249,8 +251,8 @@ impl Spot<'_> {
                 },
             ))
         };
-        told.files = Some(files.into_iter().map(laid).collect::<io::Result<_>>()?);
-        Ok(tell(folder, &told)?)
+        label.files = Some(files.into_iter().map(laid).collect::<io::Result<_>>()?);
+        Ok(write_label(folder, &label)?)
     }
 }
 
@@ -271,7 +273,9 @@ fn divided(mut files: Vec<ManifestFile>, most: u64) -> (Vec<ManifestFile>, Vec<M
 
 fn placed(folder: &Path, handed: &mut Handed) -> anyhow::Result<()> {
     handed.placed.extend(bfs::folders_below(folder)?);
-    handed.placed.extend([folder.join(TOLD), folder.to_owned()]);
+    handed
+        .placed
+        .extend([folder.join(LABEL), folder.to_owned()]);
     Ok(())
 }
 
@@ -283,8 +287,8 @@ fn clear(folder: &Path, found: &Found, handed: &mut Handed) -> io::Result<()> {
     }
 }
 
-fn tell(folder: &Path, told: &Told) -> io::Result<()> {
-    bfs::write_atomic(&folder.join(TOLD), &serde_json::to_vec(told)?)
+fn write_label(folder: &Path, label: &Label) -> io::Result<()> {
+    bfs::write_atomic(&folder.join(LABEL), &serde_json::to_vec(label)?)
 }
 
 fn look(store: &DiskStore, folder: &Path) -> io::Result<Found> {
@@ -299,17 +303,17 @@ fn look(store: &DiskStore, folder: &Path) -> io::Result<Found> {
     let files: Vec<_> = walkdir::WalkDir::new(folder)
         .into_iter()
         .filter(|entry| {
-            let is_own = |name: &OsStr| name == TOLD || temporary::is_named(name);
+            let is_own = |name: &OsStr| name == LABEL || temporary::is_named(name);
             let is_passed = |entry: &walkdir::DirEntry| {
                 entry.file_type().is_dir() || (entry.depth() == 1 && is_own(entry.file_name()))
             };
             !entry.as_ref().is_ok_and(is_passed)
         })
         .collect::<Result<_, _>>()?;
-    let told = fs::read(folder.join(TOLD))
+    let label = fs::read(folder.join(LABEL))
         .ok()
-        .and_then(|text| serde_json::from_slice::<Told>(&text).ok());
-    let Some(mut told) = told else {
+        .and_then(|text| serde_json::from_slice::<Label>(&text).ok());
+    let Some(mut label) = label else {
         // The label of another orch, or none any more: what the store holds can be had again.
         let is_held = |entry: &walkdir::DirEntry| {
             entry.file_type().is_file()
@@ -321,7 +325,7 @@ fn look(store: &DiskStore, folder: &Path) -> io::Result<Found> {
             Found::Foreign
         });
     };
-    let Some(laid) = &mut told.files else {
+    let Some(laid) = &mut label.files else {
         // What orch lays out is read-only from the first byte on, and so was what it linked.
         let is_ours = |entry: &walkdir::DirEntry| {
             entry
@@ -357,7 +361,7 @@ fn look(store: &DiskStore, folder: &Path) -> io::Result<Found> {
         return Ok(Found::Begun);
     }
     if is_moved {
-        tell(folder, &told)?;
+        write_label(folder, &label)?;
     }
-    Ok(Found::Ours(told))
+    Ok(Found::Ours(label))
 }

@@ -99,7 +99,7 @@ impl LastReport {
     }
 
     /// `orch-out/part/matrix.json, the run of 2026-01-31 08:00:00 UTC (target:cpu)`
-    pub fn told(&self) -> String {
+    pub fn description(&self) -> String {
         let began = self
             .began
             .as_ref()
@@ -167,8 +167,8 @@ pub fn newer_than(named: &Path) -> Option<String> {
     match last_report(out_dir) {
         Ok(last) if last.path == named => None,
         Ok(last) => {
-            let told = last.told();
-            let rest = told
+            let description = last.description();
+            let rest = description
                 .strip_prefix(&*last.path.display().to_string())
                 .unwrap_or_default();
             Some(format!(

@@ -52,7 +52,7 @@ pub struct Handed {
     /// The page that shows what the run came to, below the folder as the user gave it.
     pub page: Option<PathBuf>,
     /// What its user must know.
-    pub told: Vec<String>,
+    pub notes: Vec<String>,
     /// Trees that are too large to be copied by every run; generated tests copy those that they load.
     pub large: usize,
     /// Something of somebody else's is in the way, so not all of it is there.
@@ -62,7 +62,7 @@ pub struct Handed {
 impl Handed {
     fn stays(&mut self, path: &Path) {
         let path = path.display();
-        self.told.push(format!(
+        self.notes.push(format!(
             "`{path}` is not orch's, so it stays; move it away, or name another --out-dir"
         ));
         self.in_the_way = true;
@@ -148,14 +148,14 @@ pub(super) fn hand_out(
     }
     if stayed > 0 {
         let what = figures::counted(stayed, "artefact");
-        handed.told.push(format!(
+        handed.notes.push(format!(
             "{what} stayed elsewhere: `{again} --download all` fetches what is missing"
         ));
     }
     if handed.large > 0 {
         let trees = figures::counted(handed.large, "tree");
         let most = figures::bytes(MOST);
-        handed.told.push(format!(
+        handed.notes.push(format!(
             "{trees} above {most} {} not copied to the artefacts' folder: a generated test copies what it loads",
             figures::plural(handed.large, "is", "are")
         ));
@@ -249,7 +249,7 @@ fn put_aside(path: &Path, handed: &mut Handed) -> io::Result<()> {
     let free = names.find(|name| fs::symlink_metadata(path.with_file_name(name)).is_err());
     let aside = path.with_file_name(free.expect("BUG: there is always another number"));
     fs::rename(path, &aside)?;
-    handed.told.push(format!(
+    handed.notes.push(format!(
         "`{}` was edited: it is `{}` now",
         path.display(),
         aside.display()

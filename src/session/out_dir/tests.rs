@@ -72,7 +72,7 @@ fn a_program_that_rewrites_what_it_was_handed_does_not_reach_the_store() {
         .unwrap()
         .set_modified(std::time::UNIX_EPOCH)
         .unwrap();
-    assert!(scene.hand_out(&tree, MOST).told.is_empty());
+    assert!(scene.hand_out(&tree, MOST).notes.is_empty());
     assert_eq!(scene.inode(), inode);
     // Whoever is stronger than permissions.
     fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
@@ -81,10 +81,10 @@ fn a_program_that_rewrites_what_it_was_handed_does_not_reach_the_store() {
         scene.store.read_file(&tree, "weights").unwrap().unwrap(),
         b"one"
     );
-    let told = scene.hand_out(&tree, MOST).told;
+    let notes = scene.hand_out(&tree, MOST).notes;
     assert!(
-        told.len() == 1 && told[0].contains("was edited"),
-        "{told:?}"
+        notes.len() == 1 && notes[0].contains("was edited"),
+        "{notes:?}"
     );
     assert_eq!(scene.weights(), "one");
     assert_eq!(
@@ -102,7 +102,7 @@ fn what_orch_did_not_make_stays() {
     fs::write(scene.folder.join("weights"), "mine").unwrap();
     let handed = scene.hand_out(&one, MOST);
     assert!(
-        handed.in_the_way && handed.told[0].contains("is not orch's"),
+        handed.in_the_way && handed.notes[0].contains("is not orch's"),
         "{handed:?}"
     );
     assert_eq!(scene.weights(), "mine");
@@ -110,7 +110,7 @@ fn what_orch_did_not_make_stays() {
     fs::remove_dir_all(&scene.folder).unwrap();
     scene.hand_out(&one, MOST);
     fs::write(scene.folder.join("sub/notes"), "mine").unwrap();
-    assert!(scene.hand_out(&two, MOST).told[0].contains("was edited"));
+    assert!(scene.hand_out(&two, MOST).notes[0].contains("was edited"));
     assert_eq!(
         fs::read_to_string(scene.folder.with_file_name("onnx.edited").join("sub/notes")).unwrap(),
         "mine"
@@ -129,14 +129,14 @@ fn what_orch_began_or_linked_is_made_anew() {
         .unwrap();
     let old = format!(r#"{{"model":"bert","artefact":"onnx","tree":"{one}"}}"#);
     fs::write(scene.folder.join("orch.json"), old).unwrap();
-    assert!(scene.hand_out(&one, MOST).told.is_empty());
+    assert!(scene.hand_out(&one, MOST).notes.is_empty());
     assert_eq!(
         fs::metadata(scene.folder.join("weights")).unwrap().nlink(),
         1
     );
-    assert!(scene.hand_out(&two, MOST).told.is_empty());
+    assert!(scene.hand_out(&two, MOST).notes.is_empty());
     fs::remove_file(scene.folder.join("weights")).unwrap();
-    assert!(scene.hand_out(&two, MOST).told.is_empty());
+    assert!(scene.hand_out(&two, MOST).notes.is_empty());
     assert_eq!(scene.weights(), "two");
     // A label that says nothing to this orch, around nothing but the store's own.
     fs::write(
@@ -145,7 +145,7 @@ fn what_orch_began_or_linked_is_made_anew() {
     )
     .unwrap();
     let handed = scene.hand_out(&one, MOST);
-    assert!(handed.told.is_empty() && !handed.in_the_way, "{handed:?}");
+    assert!(handed.notes.is_empty() && !handed.in_the_way, "{handed:?}");
     assert_eq!(scene.weights(), "one");
 }
 
@@ -160,9 +160,9 @@ fn a_large_tree_is_copied_on_demand_and_goes_when_it_is_outdated() {
             .unwrap()
             .contains(r#""get":"orch output x""#)
     );
-    assert!(scene.hand_out(&one, 3).told.is_empty() && !scene.folder.join("weights").exists());
+    assert!(scene.hand_out(&one, 3).notes.is_empty() && !scene.folder.join("weights").exists());
     assert!(scene.spot(&one).fill(&mut Handed::default()).unwrap());
-    assert!(scene.hand_out(&one, 3).told.is_empty());
+    assert!(scene.hand_out(&one, 3).notes.is_empty());
     assert_eq!(scene.weights(), "one");
     scene.hand_out(&two, 3);
     assert!(
@@ -190,23 +190,23 @@ fn of_a_large_model_all_but_its_weights_is_copied() {
         handed
     };
     assert_eq!(hand_out().large, 1);
-    let told = || fs::read_to_string(scene.folder.join("orch.json")).unwrap();
-    assert!(told().contains(r#""lacks":["weights"]"#), "{}", told());
+    let label = || fs::read_to_string(scene.folder.join("orch.json")).unwrap();
+    assert!(label().contains(r#""lacks":["weights"]"#), "{}", label());
     assert_eq!(
         fs::read_to_string(scene.folder.join("sub/config")).unwrap(),
         "c"
     );
     assert!(!scene.folder.join("weights").exists());
     let before = fs::metadata(scene.folder.join("sub/config")).unwrap().ino();
-    assert!(hand_out().told.is_empty());
+    assert!(hand_out().notes.is_empty());
     assert_eq!(
         fs::metadata(scene.folder.join("sub/config")).unwrap().ino(),
         before
     );
     assert!(spot("model").fill(&mut Handed::default()).unwrap());
-    assert!(hand_out().told.is_empty());
+    assert!(hand_out().notes.is_empty());
     assert_eq!(scene.weights(), "one");
-    assert!(!told().contains("lacks"), "{}", told());
+    assert!(!label().contains("lacks"), "{}", label());
 }
 
 fn doc() -> crate::report::ReportDoc {
@@ -250,7 +250,7 @@ fn whoever_is_killed_between_two_pages_leaves_none_that_looks_edited() {
         let list_then = fs::read(&list).unwrap();
         let handed = show(&old, dir.path());
         assert!(
-            handed.told.is_empty() && fs::read(&html).unwrap() == page,
+            handed.notes.is_empty() && fs::read(&html).unwrap() == page,
             "{handed:?}"
         );
         assert_eq!(fs::read_to_string(&list).unwrap(), before);

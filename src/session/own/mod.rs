@@ -87,14 +87,15 @@ impl Session {
             "reading the config, tokenizer and headers of `{source}`"
         ));
         let output = python.output().context("failed to start Python")?;
-        let said = String::from_utf8_lossy(&output.stderr);
+        let stderr = String::from_utf8_lossy(&output.stderr);
         if output.status.success() {
-            said.lines()
+            stderr
+                .lines()
                 .filter_map(|line| line.strip_prefix(NOTE))
                 .for_each(tell);
             return String::from_utf8(output.stdout).context("a row is UTF-8");
         }
-        let why = last_line(&said)
+        let why = last_line(&stderr)
             .unwrap_or("Python printed nothing")
             .to_owned();
         usage!("no row was made: {why}")
