@@ -84,10 +84,10 @@ pub(super) struct Args {
 
 /// The command that was meant, where clap, which compares letters at their places, finds none: `rnu` for `run`.
 pub(super) fn hint(error: &clap::Error) -> Option<String> {
-    let is_told = error.get(ContextKind::SuggestedSubcommand).is_some();
+    let is_suggested = error.get(ContextKind::SuggestedSubcommand).is_some();
     let Some(ContextValue::String(given)) = error
         .get(ContextKind::InvalidSubcommand)
-        .filter(|_| !is_told)
+        .filter(|_| !is_suggested)
     else {
         return None;
     };

@@ -101,7 +101,7 @@ impl State {
         }
         self.spoke = Some(now);
         let left = self.left().map(remaining).unwrap_or_default();
-        let told = |(name, since): (&String, &Instant)| {
+        let line = |(name, since): (&String, &Instant)| {
             let far = self
                 .installed
                 .get(name)
@@ -109,7 +109,7 @@ impl State {
                 .unwrap_or_default();
             format!("{:.0} s of {name}{far}", since.elapsed().as_secs_f64())
         };
-        let begun: Vec<_> = self.begun.iter().map(told).collect();
+        let begun: Vec<_> = self.begun.iter().map(line).collect();
         Some(format!(
             "{} of {} steps{left}; {}",
             self.done,
@@ -337,8 +337,8 @@ impl Console {
     fn decided(&self, case: &str, word: &str) {
         let runs = lock(&self.state).undecided.remove(case);
         // A run that did not simply pass has a line of its own.
-        let is_told = runs.is_some_and(|runs| !runs.has_passed);
-        if is_told || !lock(&self.state).lists_cases {
+        let is_listed = runs.is_some_and(|runs| !runs.has_passed);
+        if is_listed || !lock(&self.state).lists_cases {
             return;
         }
         let spent = runs
@@ -524,11 +524,11 @@ mod tests {
             "python environment `torch`".into(),
             "1.2 GiB of 4.7 GiB".into(),
         );
-        let said = state.heartbeat().unwrap();
-        assert!(said.starts_with("12 of 150 steps; 4"), "{said}");
+        let text = state.heartbeat().unwrap();
+        assert!(text.starts_with("12 of 150 steps; 4"), "{text}");
         assert!(
-            said.ends_with(" s of python environment `torch` (1.2 GiB of 4.7 GiB)"),
-            "{said}"
+            text.ends_with(" s of python environment `torch` (1.2 GiB of 4.7 GiB)"),
+            "{text}"
         );
         assert_eq!(state.heartbeat(), None, "it has just spoken");
         state.spoke = Some(before(10));

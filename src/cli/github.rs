@@ -19,7 +19,7 @@ pub(super) fn is_here() -> bool {
 }
 
 /// Annotates the rows of the spec that failed, and appends the report to the summary of the step.
-pub(super) fn tell(doc: &ReportDoc, printer: &Printer) {
+pub(super) fn report(doc: &ReportDoc, printer: &Printer) {
     github::annotations(doc, seen_from_root)
         .lines()
         .for_each(|line| printer.note(line));

@@ -118,8 +118,8 @@ impl Printer {
     }
 
     /// What a remote store did, where it did something.
-    pub(super) fn sharing(&self, told: Option<RemoteSummary>) {
-        if let Some(RemoteSummary { text, is_warning }) = told {
+    pub(super) fn sharing(&self, summary: Option<RemoteSummary>) {
+        if let Some(RemoteSummary { text, is_warning }) = summary {
             let lead = if is_warning {
                 format!("{WARN}warning{WARN:#} ")
             } else {

@@ -100,7 +100,7 @@ fn disturbance(cancel: &Cancel, patience: Duration, tell: &dyn Fn(&str)) -> Opti
     let host = Host::real();
     let begin = Instant::now();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut has_told = false;
+    let mut has_reported = false;
     loop {
         let watch = Watch::begin(&host, cores);
         std::thread::sleep(LOOK);
@@ -112,7 +112,7 @@ fn disturbance(cancel: &Cancel, patience: Duration, tell: &dyn Fn(&str)) -> Opti
         if begin.elapsed() > patience {
             return Some(why);
         }
-        if !std::mem::replace(&mut has_told, true) {
+        if !std::mem::replace(&mut has_reported, true) {
             tell(&format!("waits for a quiet machine: {why}"));
         }
     }

@@ -109,13 +109,13 @@ pub(super) fn capabilities(
     let whole = queries.is_empty();
     let types = matrix.types;
     let asserted = matrix.asserted;
-    let asked = PageOptions {
+    let options = PageOptions {
         whole,
         types,
         asserted,
         host: host_name(&host),
     };
-    printer.answer(matrix.json, document, || part.page(&here, &asked));
+    printer.answer(matrix.json, document, || part.page(&here, &options));
     Ok(Exit::Success)
 }
 
@@ -184,12 +184,12 @@ fn update(
         .with_context(|| format!("failed to write `{}`", to.display()))?;
     match matrix.json {
         true => printer.json(&updated),
-        false => tell(&updated, to, printer),
+        false => print_update(&updated, to, printer),
     }
     Ok(Exit::Success)
 }
 
-fn tell(updated: &Updated, path: &Path, printer: &Printer) {
+fn print_update(updated: &Updated, path: &Path, printer: &Printer) {
     let Updated {
         taken,
         not_run,

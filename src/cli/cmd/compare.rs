@@ -52,15 +52,19 @@ pub(in crate::cli) enum CompareFormat {
     Markdown,
 }
 
-pub(super) fn compare(args: &Args, asked: &CompareArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    if let Some(path) = &asked.output {
+pub(super) fn compare(
+    args: &Args,
+    compare: &CompareArgs,
+    printer: &Printer,
+) -> anyhow::Result<Exit> {
+    if let Some(path) = &compare.output {
         // Measuring again takes minutes.
         named::try_named(path)
             .with_context(|| format!("`{}` cannot be written", path.display()))?;
     }
     let mut reports = Reports::new(args, printer);
-    let base = reports.named(&asked.base)?;
-    let head = reports.head(asked.head.as_deref())?;
+    let base = reports.named(&compare.base)?;
+    let head = reports.head(compare.head.as_deref())?;
     if base.is_same_run(&head) {
         let hint =
             "`orch run` makes another report; a base is a report that was kept of an earlier run";
@@ -78,20 +82,20 @@ pub(super) fn compare(args: &Args, asked: &CompareArgs, printer: &Printer) -> an
         compare::compare((&base.name, &base.doc), (&head.name, &head.doc), &noises);
     comparison.base.run = base.began;
     comparison.head.run = head.began;
-    if let Some(revision) = &asked.confirm {
+    if let Some(revision) = &compare.confirm {
         let cancel = Cancel::default();
         on_interrupt(&cancel, || {})?;
         let tell = |text: &str| printer.note(text);
         session::confirm(&args.locations(), revision, &mut comparison, &cancel, &tell)?;
     }
     comparison.accept(&acceptances, &figures::today());
-    let format = if asked.json {
+    let format = if compare.json {
         CompareFormat::Json
     } else {
-        asked.format
+        compare.format
     };
     let page = match format {
-        CompareFormat::Text if asked.output.is_some() => {
+        CompareFormat::Text if compare.output.is_some() => {
             compare::text(&comparison, &Styles::plain())
         }
         CompareFormat::Text => compare::text(&comparison, &Styles::colored()),
@@ -99,7 +103,7 @@ pub(super) fn compare(args: &Args, asked: &CompareArgs, printer: &Printer) -> an
             .context(Bug::new("a comparison serialises"))?,
         CompareFormat::Markdown => compare::markdown(&comparison),
     };
-    match &asked.output {
+    match &compare.output {
         Some(path) => named::save_named(path, page.as_bytes())
             .with_context(|| format!("failed to write `{}`", path.display()))?,
         None if format == CompareFormat::Text => printer.out(&page),
@@ -107,13 +111,13 @@ pub(super) fn compare(args: &Args, asked: &CompareArgs, printer: &Printer) -> an
     }
     let is_worse = comparison.changes.iter().any(compare::Change::is_worse);
     let mut worse = comparison.changes.iter().filter(|change| change.is_worse());
-    if asked.gate && worse.any(|change| compare::is_acceptable(change.kind)) {
-        let base = asked.base.display();
+    if compare.gate && worse.any(|change| compare::is_acceptable(change.kind)) {
+        let base = compare.base.display();
         printer.note(&format!(
             "hint: where a change is intended, `orch accept --figures {base} --reason TEXT` lets it pass for a while"
         ));
     }
-    Ok(if asked.gate && is_worse {
+    Ok(if compare.gate && is_worse {
         Exit::Failed
     } else {
         Exit::Success

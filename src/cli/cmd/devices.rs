@@ -33,7 +33,11 @@ pub(in crate::cli) struct DevicesArgs {
     json: bool,
 }
 
-pub(super) fn devices(args: &Args, asked: &DevicesArgs, printer: &Printer) -> anyhow::Result<Exit> {
+pub(super) fn devices(
+    args: &Args,
+    devices: &DevicesArgs,
+    printer: &Printer,
+) -> anyhow::Result<Exit> {
     let (host, mut backends) = probe(args)?;
     let fingerprint = device::fingerprint(&host);
     let provision = args.provision()?;
@@ -42,25 +46,25 @@ pub(super) fn devices(args: &Args, asked: &DevicesArgs, printer: &Printer) -> an
         &mut backends,
         &fingerprint,
         (&provision, &store),
-        asked.half,
+        devices.half,
     );
     let found = Inventory {
         host: fingerprint,
         backends,
     };
     printer.answer(
-        asked.json,
+        devices.json,
         || &found,
         || render::devices(&found.host, &found.backends, printer.width()),
     );
     Ok(Exit::Success)
 }
 
-pub(super) fn doctor(args: &Args, asked: &DoctorArgs, printer: &Printer) -> anyhow::Result<Exit> {
+pub(super) fn doctor(args: &Args, doctor: &DoctorArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let (host, backends) = probe(args)?;
     let environment = doctor::Environment {
         index: Some(reach_index().map(str::to_owned)),
-        wanted: wanted(args, &asked.spec).unwrap_or_else(|error| {
+        wanted: wanted(args, &doctor.spec).unwrap_or_else(|error| {
             printer.note(&format!(
                 "warning: cannot tell what the spec needs: {error:#}"
             ));
@@ -71,7 +75,7 @@ pub(super) fn doctor(args: &Args, asked: &DoctorArgs, printer: &Printer) -> anyh
     };
     let findings = doctor::diagnose(&backends, &environment);
     let document = || json!({"findings": findings, "environment": environment});
-    printer.answer(asked.json, document, || {
+    printer.answer(doctor.json, document, || {
         render::doctor(&findings, printer.width())
     });
     Ok(if doctor::healthy(&findings) {
@@ -90,10 +94,10 @@ fn wanted(args: &Args, spec: &Path) -> anyhow::Result<Option<doctor::Wanted>> {
     let missing = session
         .provision
         .missing(session.requirements(&Project::load(&Request::all(spec))?));
-    let told = (!missing.is_empty()).then(|| missing.summary());
+    let summary = (!missing.is_empty()).then(|| missing.summary());
     Ok(Some(doctor::Wanted {
         spec: spec.to_owned(),
-        missing: told,
+        missing: summary,
         bytes: missing.bytes(),
     }))
 }

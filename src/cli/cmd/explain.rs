@@ -81,7 +81,7 @@ pub(super) fn explain(
                 tree(&mut text, &causes, 1, name);
             }
         }
-        // One line that is its own root need not be said twice.
+        // One line that is its own root need not be printed twice.
         let is_plain = causes.len() == 1 && causes[0].because.is_empty();
         if let [root] = roots.as_slice()
             && !is_plain
@@ -202,12 +202,12 @@ fn tree(text: &mut String, causes: &[Cause], depth: usize, of: &str) {
         } else {
             format!("{}: ", cause.step)
         };
-        let told = if cause.repeated && depth > 1 {
+        let above = if cause.repeated && depth > 1 {
             " (see above)"
         } else {
             ""
         };
-        let _ = writeln!(text, "{indent}{step}{}{told}", cause.text);
+        let _ = writeln!(text, "{indent}{step}{}{above}", cause.text);
         for line in cause.evidence.iter().flat_map(lines) {
             let _ = writeln!(text, "{indent}  {DIM}{line}{DIM:#}");
         }

@@ -61,9 +61,13 @@ pub(in crate::cli) enum HistoryCommand {
     Path,
 }
 
-pub(super) fn history(args: &Args, asked: &HistoryArgs, printer: &Printer) -> anyhow::Result<Exit> {
+pub(super) fn history(
+    args: &Args,
+    request: &HistoryArgs,
+    printer: &Printer,
+) -> anyhow::Result<Exit> {
     let tell = |text: &str| printer.note(text);
-    match &asked.command {
+    match &request.command {
         Some(HistoryCommand::Path) => {
             let (_store, history) = open(args, printer)?;
             printer.out(&history.path().display().to_string());
@@ -82,15 +86,15 @@ pub(super) fn history(args: &Args, asked: &HistoryArgs, printer: &Printer) -> an
             let (_store, history) = open(args, printer)?;
             import(&history, files, printer)?;
         }
-        None => match &asked.of {
+        None => match &request.of {
             Some(run) if is_run(run) => {
-                if asked.host.is_some() {
+                if request.host.is_some() {
                     usage!("--host is for the executions of a case, and `{run}` names a run");
                 }
                 let runs = runs_dir(&args.locations())?;
-                executed::print(&runs, run, asked.failed, asked.json, printer)?;
+                executed::print(&runs, run, request.failed, request.json, printer)?;
             }
-            Some(case) if asked.failed => {
+            Some(case) if request.failed => {
                 usage!(
                     "--failed is for the steps of a run, and `{case}` names none\n  hint: `1` names the last run"
                 )
@@ -102,9 +106,9 @@ pub(super) fn history(args: &Args, asked: &HistoryArgs, printer: &Printer) -> an
             }
             Some(case) => {
                 let (_store, history) = open(args, printer)?;
-                series(&history.read(&tell)?, case, asked, printer)?;
+                series(&history.read(&tell)?, case, request, printer)?;
             }
-            None => runs(args, asked, printer)?,
+            None => runs(args, request, printer)?,
         },
     }
     Ok(Exit::Success)
@@ -146,12 +150,12 @@ fn import(history: &History, files: &[PathBuf], printer: &Printer) -> anyhow::Re
 }
 
 /// The runs, oldest first: those of the database, and those that left only a journal.
-fn runs(args: &Args, asked: &HistoryArgs, printer: &Printer) -> anyhow::Result<()> {
-    let since = asked.since.as_deref().map(moment).transpose()?;
+fn runs(args: &Args, request: &HistoryArgs, printer: &Printer) -> anyhow::Result<()> {
+    let since = request.since.as_deref().map(moment).transpose()?;
     let most = if since.is_some() {
         u32::MAX
     } else {
-        asked.last
+        request.last
     };
     let (mut runs, models) = recorded(args, most, printer)?;
     let known: BTreeSet<_> = runs.iter().map(|run| run.run.clone()).collect();
@@ -172,12 +176,12 @@ fn runs(args: &Args, asked: &HistoryArgs, printer: &Printer) -> anyhow::Result<(
     runs.retain(is_meant);
     runs.sort_by(|a, b| a.run.cmp(&b.run));
     runs.drain(..runs.len().saturating_sub(most as usize));
-    if asked.json {
+    if request.json {
         printer.json(&runs);
         return Ok(());
     }
     if runs.is_empty() {
-        match &asked.since {
+        match &request.since {
             Some(since) => printer.note(&format!("no run is recorded since {since}")),
             None => printer.note(NO_RUNS),
         }
@@ -306,7 +310,7 @@ fn about(run: &RunRow) -> String {
 fn series(
     reader: &Reader,
     case: &str,
-    asked: &HistoryArgs,
+    request: &HistoryArgs,
     printer: &Printer,
 ) -> anyhow::Result<()> {
     let known = reader.cases()?;
@@ -320,8 +324,8 @@ fn series(
     }
     let mut found = BTreeMap::new();
     for name in named {
-        let mut points = reader.series(name, asked.host.as_deref())?;
-        points.drain(..points.len().saturating_sub(asked.last as usize));
+        let mut points = reader.series(name, request.host.as_deref())?;
+        points.drain(..points.len().saturating_sub(request.last as usize));
         found.insert(name, points);
     }
     let document = || {
@@ -334,11 +338,11 @@ fn series(
             .map(|(name, points)| (*name, of_case(points)))
             .collect::<BTreeMap<_, _>>()
     };
-    printer.answer(asked.json, document, || told(&found));
+    printer.answer(request.json, document, || courses(&found));
     Ok(())
 }
 
-fn told(found: &BTreeMap<&String, Vec<Point>>) -> String {
+fn courses(found: &BTreeMap<&String, Vec<Point>>) -> String {
     let mut text = String::new();
     for (name, points) in found {
         let model = points

@@ -76,7 +76,7 @@ pub(super) fn init(args: &Args, init: &InitArgs, printer: &Printer) -> anyhow::R
             "`{path}` is already there; nothing was written\n  hint: `orch add MODEL` adds a model to it"
         );
     }
-    let (text, told) = match &init.model {
+    let (text, remark) = match &init.model {
         None => (FIRST.to_owned(), String::new()),
         Some(model) => {
             let mut session = Session::open(&args.locations())?;
@@ -98,7 +98,7 @@ pub(super) fn init(args: &Args, init: &InitArgs, printer: &Printer) -> anyhow::R
     }
     let spec = init.dir.join(SPEC);
     printer.note(&format!(
-        "wrote {0}{told}; next: `orch run {0}`",
+        "wrote {0}{remark}; next: `orch run {0}`",
         spec.display()
     ));
     Ok(Exit::Success)
@@ -181,11 +181,11 @@ pub(super) fn add(args: &Args, add: &AddArgs, printer: &Printer) -> anyhow::Resu
     let trial = temporary::make_ending(&session::absolute(folder)?, ".yaml")?;
     bfs::write_new(trial.path(), &new)?;
     if let Err(error) = session::spec(trial.path()) {
-        let told = format!("{error}").replace(
+        let message = format!("{error}").replace(
             &trial.path().display().to_string(),
             &add.spec.display().to_string(),
         );
-        usage!("nothing was written: with the new row, {told}");
+        usage!("nothing was written: with the new row, {message}");
     }
     named::edit_named(&add.spec, new.as_bytes())
         .with_context(|| format!("failed to write `{}`", add.spec.display()))?;

@@ -43,30 +43,30 @@ pub(super) fn log(args: &Args, log: &LogArgs, printer: &Printer) -> anyhow::Resu
     let mut text = String::new();
     let mut any = false;
     for step in steps(&store, log)? {
-        let said = Said::of(&store, step)?;
-        any |= said.is_any();
-        let is_current = said
+        let step_log = StepLog::of(&store, step)?;
+        any |= step_log.is_any();
+        let is_current = step_log
             .records
             .first()
             .and_then(|last| is_current(args, log, last, printer));
         if is_current == Some(false) {
             printer.note(&format!(
                 "note: the last execution of `{}`, shown here, was of another definition than {} has now: `orch explain {0}`",
-                said.step,
+                step_log.step,
                 log.of.spec().display()
             ));
         }
         if log.json {
-            documents.push(said.document(log.history, is_current));
+            documents.push(step_log.document(log.history, is_current));
         } else if log.path {
             // A pipe wants paths that can be opened and nothing else.
-            if let Some((path, _)) = &said.log {
+            if let Some((path, _)) = &step_log.log {
                 let _ = writeln!(text, "{}", path.display());
             }
         } else if log.history {
-            said.list(&mut text);
+            step_log.list(&mut text);
         } else {
-            said.tell(&mut text);
+            step_log.write(&mut text);
         }
     }
     if log.json {
@@ -95,11 +95,11 @@ fn steps(store: &DiskStore, log: &LogArgs) -> anyhow::Result<Vec<String>> {
     Ok(match project.meant(name)? {
         Meant::Steps(steps) => steps.into_iter().map(name_of).collect(),
         Meant::Case(case) => {
-            let is_told = |id: &StepId| *id == case.run || went_wrong(store, &name_of(*id));
+            let is_shown = |id: &StepId| *id == case.run || went_wrong(store, &name_of(*id));
             case.chain
                 .iter()
                 .copied()
-                .filter(is_told)
+                .filter(is_shown)
                 .map(name_of)
                 .collect()
         }
@@ -112,7 +112,7 @@ fn went_wrong(store: &DiskStore, step: &str) -> bool {
         .is_ok_and(|last| last.is_some_and(|last| !last.outcome.is_made()))
 }
 
-struct Said {
+struct StepLog {
     step: String,
     /// Newest first.
     records: Vec<Record>,
@@ -124,7 +124,7 @@ struct Said {
     logs: PathBuf,
 }
 
-impl Said {
+impl StepLog {
     fn of(store: &DiskStore, step: String) -> anyhow::Result<Self> {
         let records = explain::history(store, &step);
         let path = store.log_path(&step);
@@ -152,7 +152,7 @@ impl Said {
         !self.records.is_empty() || self.log.is_some()
     }
 
-    fn tell(&self, text: &mut String) {
+    fn write(&self, text: &mut String) {
         if !self.is_any() {
             return;
         }
@@ -197,16 +197,16 @@ impl Said {
             );
         }
         match &self.log {
-            Some((path, said)) if !said.is_empty() => {
+            Some((path, content)) if !content.is_empty() => {
                 let _ = writeln!(
                     text,
                     "{DIM}log:     {DIM:#} {} ({})\n",
                     path.display(),
-                    bytes(said.len() as u64)
+                    bytes(content.len() as u64)
                 );
                 // Colours too are left out: the file has the text as it was.
-                text.push_str(&printable(said));
-                if !said.ends_with('\n') {
+                text.push_str(&printable(content));
+                if !content.ends_with('\n') {
                     text.push('\n');
                 }
             }

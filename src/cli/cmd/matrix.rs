@@ -19,8 +19,8 @@ pub(in crate::cli) struct MatrixArgs {
     json: bool,
 }
 
-pub(super) fn matrix(_: &Args, asked: &MatrixArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    let path = match &asked.report {
+pub(super) fn matrix(_: &Args, matrix: &MatrixArgs, printer: &Printer) -> anyhow::Result<Exit> {
+    let path = match &matrix.report {
         Some(path) => {
             note_newer(path, printer);
             path.clone()
@@ -32,7 +32,7 @@ pub(super) fn matrix(_: &Args, asked: &MatrixArgs, printer: &Printer) -> anyhow:
         }
     };
     let doc = document(&path)?;
-    if asked.json {
+    if matrix.json {
         printer.data(&json::render(&doc));
     } else {
         let styles = printer.styles();

@@ -136,13 +136,13 @@ pub(in crate::cli) struct McpArgs {
 }
 
 #[cfg(feature = "mcp")]
-fn serve_assistant(args: &Args, asked: &McpArgs) -> anyhow::Result<Exit> {
-    mcp::mcp(args, &asked.spec)
+fn serve_assistant(args: &Args, mcp: &McpArgs) -> anyhow::Result<Exit> {
+    mcp::mcp(args, &mcp.spec)
 }
 
 #[cfg(not(feature = "mcp"))]
-fn serve_assistant(_: &Args, asked: &McpArgs) -> anyhow::Result<Exit> {
-    let _ = &asked.spec;
+fn serve_assistant(_: &Args, mcp: &McpArgs) -> anyhow::Result<Exit> {
+    let _ = &mcp.spec;
     usage!(
         "this orch was built without the Model Context Protocol\n  hint: cargo build --features mcp"
     )
@@ -182,22 +182,24 @@ pub(super) fn dispatch(args: &Args, printer: &Printer) -> anyhow::Result<Exit> {
         Command::Plan(plan) => plan::plan(args, plan, printer),
         Command::Explain(explain) => explain::explain(args, explain, printer),
         Command::Log(log) => log::log(args, log, printer),
-        Command::Devices(asked) => devices::devices(args, asked, printer),
-        Command::Doctor(asked) => devices::doctor(args, asked, printer),
+        Command::Devices(devices) => devices::devices(args, devices, printer),
+        Command::Doctor(doctor) => devices::doctor(args, doctor, printer),
         Command::Matrix(matrix) => matrix::matrix(args, matrix, printer),
-        Command::Capabilities(asked) => capabilities::capabilities(args, asked, printer),
+        Command::Capabilities(capabilities) => {
+            capabilities::capabilities(args, capabilities, printer)
+        }
         Command::Report(report) => report::report(args, report, printer),
-        Command::Compare(asked) => compare::compare(args, asked, printer),
-        Command::Serve(asked) => serve::serve(args, asked, printer),
-        Command::Site(asked) => site::site(args, asked, printer),
-        Command::History(asked) => history::history(args, asked, printer),
+        Command::Compare(compare) => compare::compare(args, compare, printer),
+        Command::Serve(serve) => serve::serve(args, serve, printer),
+        Command::Site(site) => site::site(args, site, printer),
+        Command::History(history) => history::history(args, history, printer),
         Command::Query(query) => query::query(args, query, printer),
         Command::Accept(accept) => accept::accept(args, accept, printer),
         Command::Output(output) => output::output(args, output, printer),
         Command::Cache(cache) => cache::cache(args, cache, printer),
         Command::Setup(setup) => setup::setup(args, setup, printer),
         Command::Zoo(command) => zoo::zoo(args, command, printer),
-        Command::Mcp(asked) => serve_assistant(args, asked),
+        Command::Mcp(mcp) => serve_assistant(args, mcp),
         Command::Schema { of } => {
             printer.data(&match of {
                 SchemaOf::Specs => crate::spec::schema::text(),
@@ -207,9 +209,9 @@ pub(super) fn dispatch(args: &Args, printer: &Printer) -> anyhow::Result<Exit> {
             });
             Ok(Exit::Success)
         }
-        Command::Blame(asked) => blame::blame(args, asked, printer),
-        Command::Bisect(asked) => bisect::bisect(args, asked, printer),
-        Command::Profile(asked) => profile::profile(args, asked, printer),
+        Command::Blame(blame) => blame::blame(args, blame, printer),
+        Command::Bisect(bisect) => bisect::bisect(args, bisect, printer),
+        Command::Profile(profile) => profile::profile(args, profile, printer),
         Command::Init(init) => init::init(args, init, printer),
         Command::Add(add) => init::add(args, add, printer),
         Command::Completions { shell } => {

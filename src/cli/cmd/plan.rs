@@ -109,13 +109,13 @@ pub(super) fn plan(args: &Args, plan: &PlanArgs, printer: &Printer) -> anyhow::R
     }
     let total = Total::of(&project.plan, &forecasts);
     let space = fs::free_bytes(session.store.root());
-    for told in total.too_much(session.host.report.memory_bytes, space) {
-        printer.note(&format!("warning: {told}"));
+    for warning in total.too_much(session.host.report.memory_bytes, space) {
+        printer.note(&format!("warning: {warning}"));
     }
     let broken = explain::cannot_begin(&project.plan, &previews);
     broken
         .iter()
-        .for_each(|told| printer.note(&format!("error: {told}")));
+        .for_each(|error| printer.note(&format!("error: {error}")));
     Ok(if broken.is_empty() {
         Exit::Success
     } else {

@@ -33,7 +33,11 @@ pub(in crate::cli) struct ProfileArgs {
     json: bool,
 }
 
-pub(super) fn profile(args: &Args, asked: &ProfileArgs, printer: &Printer) -> anyhow::Result<Exit> {
+pub(super) fn profile(
+    args: &Args,
+    request: &ProfileArgs,
+    printer: &Printer,
+) -> anyhow::Result<Exit> {
     let session = Session::open(&args.locations())?;
     on_interrupt(&session.cancel, || {})?;
     let console = Console::new(printer.verbosity());
@@ -43,9 +47,9 @@ pub(super) fn profile(args: &Args, asked: &ProfileArgs, printer: &Printer) -> an
         ..Settings::default()
     };
     let found = session.profile(
-        &Request::all(&asked.spec),
-        &asked.case,
-        asked.samples,
+        &Request::all(&request.spec),
+        &request.case,
+        request.samples,
         &settings,
         (&console, &tell),
     );
@@ -55,8 +59,8 @@ pub(super) fn profile(args: &Args, asked: &ProfileArgs, printer: &Printer) -> an
         stand_in,
     } = found?;
     let document = || json!({"case": case, "profile": profile, "stand_in": stand_in});
-    printer.answer(asked.json, document, || {
-        text(&case, &profile, stand_in, asked.top)
+    printer.answer(request.json, document, || {
+        text(&case, &profile, stand_in, request.top)
     });
     Ok(Exit::Success)
 }
@@ -134,14 +138,14 @@ mod tests {
             wall_ms: 343.0,
             operators: Vec::new(),
         };
-        let told = |stand_in| {
+        let page = |stand_in| {
             anstream::adapter::strip_str(&text("bert:qnn-fp16", &profile, stand_in, 9)).to_string()
         };
         assert!(
-            told(Some("emulated")).starts_with("emulated: no hardware ran it"),
+            page(Some("emulated")).starts_with("emulated: no hardware ran it"),
             "{}",
-            told(Some("emulated"))
+            page(Some("emulated"))
         );
-        assert!(told(None).starts_with("bert:qnn-fp16: "));
+        assert!(page(None).starts_with("bert:qnn-fp16: "));
     }
 }

@@ -85,9 +85,9 @@ pub(super) fn push(dir: &Path, all: bool, printer: &Printer) -> anyhow::Result<E
         printer.note("nothing is pending");
         return Ok(Exit::Success);
     }
-    let told = session::finish(&hub, &cancel, |_| {});
-    let is_warning = told.as_ref().is_some_and(|told| told.is_warning);
-    printer.note(&told.map_or_else(|| "nothing to upload".to_owned(), |told| told.text));
+    let summary = session::finish(&hub, &cancel, |_| {});
+    let is_warning = summary.as_ref().is_some_and(|summary| summary.is_warning);
+    printer.note(&summary.map_or_else(|| "nothing to upload".to_owned(), |summary| summary.text));
     Ok(if cancel.is_cancelled() {
         Exit::Interrupted
     } else if is_warning {

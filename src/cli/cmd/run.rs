@@ -223,7 +223,7 @@ pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Resu
         return Ok(exit);
     }
     if !request.spec.is_file() {
-        // Told before anything is made here.
+        // Mistakes are reported before anything is made here.
         session::spec(&request.spec)?;
     }
     if request.steps.is_empty() {
@@ -268,16 +268,18 @@ pub(super) fn on_interrupt(
     cancel: &Cancel,
     also: impl Fn() + Send + 'static,
 ) -> anyhow::Result<()> {
-    static TOLD: Mutex<Option<Cancel>> = Mutex::new(None);
-    let told = || lock(&TOLD);
-    // The handler stays for as long as the process lives; whoever listens last is told.
-    if told().replace(cancel.clone()).is_some() {
+    static CURRENT: Mutex<Option<Cancel>> = Mutex::new(None);
+    let current = || lock(&CURRENT);
+    // The handler stays for as long as the process lives; the run that listens last is cancelled.
+    if current().replace(cancel.clone()).is_some() {
         return Ok(());
     }
     ctrlc::set_handler(move || {
-        let Some(cancel) = told().clone() else { return };
+        let Some(cancel) = current().clone() else {
+            return;
+        };
         if cancel.is_cancelled() {
-            // Asked twice: now.
+            // Interrupted twice: now.
             worker::kill_all();
             #[expect(
                 clippy::exit,
@@ -308,7 +310,11 @@ pub(super) fn perform(
     let finished = &ended.finished;
     show(&finished.doc, ended.handed.page.as_deref());
     printer.sharing(ended.remote.take());
-    ended.handed.notes.iter().for_each(|text| printer.note(text));
+    ended
+        .handed
+        .notes
+        .iter()
+        .for_each(|text| printer.note(text));
     if finished.met_bug {
         printer.note(BUG);
     }
@@ -319,7 +325,7 @@ pub(super) fn perform(
     nothing.iter().for_each(|why| printer.note(why));
     let exit = exit_of(finished, nothing.is_some());
     let executed = ended.executed();
-    // The run is told first: what went wrong with a file about it must not hide it.
+    // The run is reported first: what went wrong with a file about it must not hide it.
     std::mem::replace(&mut ended.written, Ok(()))?;
     session.keep(ended, request, settings, &|text| printer.note(text));
     Ok((exit, executed))
@@ -347,7 +353,7 @@ const BUG: &str = "steps marked `BUG:` hit a bug in orch; please report them wit
 /// What a run prints at its end.
 pub(super) fn show(doc: &ReportDoc, page: Option<&Path>, run: &RunArgs, printer: &Printer) {
     if github::is_here() {
-        github::tell(doc, printer);
+        github::report(doc, printer);
     }
     if run.json {
         printer.data(&report::json::render(doc));

@@ -22,7 +22,7 @@ pub(super) fn serve(args: &Args, serve: &ServeArgs, printer: &Printer) -> anyhow
     let cancel = Cancel::default();
     on_interrupt(&cancel, || {})?;
     let mut live = Live::new(args.locations(), serve.spec.request());
-    // A spec with mistakes is told at once; those of a later day stand on the page.
+    // A spec with mistakes is reported at once; those of a later day stand on the page.
     if let Err(error) = &live.shown().what {
         anyhow::bail!("{error}");
     }

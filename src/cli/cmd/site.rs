@@ -31,8 +31,8 @@ pub(in crate::cli) struct SiteArgs {
     json: bool,
 }
 
-pub(super) fn site(args: &Args, asked: &SiteArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    let reports = match asked.report.as_slice() {
+pub(super) fn site(args: &Args, site: &SiteArgs, printer: &Printer) -> anyhow::Result<Exit> {
+    let reports = match site.report.as_slice() {
         [] => {
             let last = last_report(Path::new(OUT_DIR))?;
             printer.note(&format!("the site shows {}", last.description()));
@@ -44,19 +44,19 @@ pub(super) fn site(args: &Args, asked: &SiteArgs, printer: &Printer) -> anyhow::
         }
     };
     let doc = merge::merge(&documents(&reports)?)?;
-    let changes = changes(args, asked, &reports, &doc, printer)?;
+    let changes = changes(args, site, &reports, &doc, printer)?;
     let files = site::site(
         &doc,
         changes.as_ref(),
         &trends(&args.locations(), &|text| printer.note(text)),
     )?;
     let mut handed = Handed::default();
-    let [written, stayed, gone] = place_site(&files, &asked.dir, &mut handed)?;
+    let [written, stayed, gone] = place_site(&files, &site.dir, &mut handed)?;
     handed.notes.iter().for_each(|text| printer.note(text));
-    let index = asked.dir.join("index.html");
+    let index = site.dir.join("index.html");
     let since = changes.map(|changes| changes.base.name);
     let document = || json!({"index": index, "written": written, "as_before": stayed, "removed": gone, "reports": reports, "since": since});
-    printer.answer(asked.json, document, || {
+    printer.answer(site.json, document, || {
         let written = counted(written, "file");
         let index = index.display();
         format!("{written} written, {stayed} as before, {gone} removed: {index}\n")
@@ -67,13 +67,13 @@ pub(super) fn site(args: &Args, asked: &SiteArgs, printer: &Printer) -> anyhow::
 /// The run to compare with: the requested one, or else last week's.
 fn changes(
     args: &Args,
-    asked: &SiteArgs,
+    site: &SiteArgs,
     shown: &[PathBuf],
     doc: &ReportDoc,
     printer: &Printer,
 ) -> anyhow::Result<Option<Comparison>> {
     let mut reports = Reports::new(args, printer);
-    let base = match (&asked.since, shown) {
+    let base = match (&site.since, shown) {
         (Some(since), _) => Some(reports.named(since)?),
         (None, [_]) => reports.last_week(doc).unwrap_or_else(|error| {
             printer.note(&format!(
@@ -89,7 +89,7 @@ fn changes(
     let base = base.doc;
     printer.note(&format!(
         "what changed since {name}: {}",
-        asked.dir.join("changes.html").display()
+        site.dir.join("changes.html").display()
     ));
     let head = shown
         .iter()

@@ -15,8 +15,8 @@ use crate::session::{self, Ask, Planned, Session, Watched, absolute};
 use crate::spec::Spec;
 use crate::worker::Cancel;
 
-/// How many names a line tells.
-const TOLD: usize = 5;
+/// How many names a line lists.
+const LISTED: usize = 5;
 
 pub(super) fn watch(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Result<Exit> {
     session::can_be_written(&run.settings())?;
@@ -76,7 +76,7 @@ fn cycle(
     let mut request = run.request();
     let settings = run.settings();
     if !first {
-        request.rerun.clear(); // asked for once, not after every change
+        request.rerun.clear(); // requested once, not after every change
     }
     let ready = session.without_cuda_for(&request, &settings, &tell);
     let result = ready
@@ -118,7 +118,7 @@ fn ran(names: &[String]) -> String {
 }
 
 fn listed(names: &[String]) -> String {
-    let rest = names.len().saturating_sub(TOLD);
+    let rest = names.len().saturating_sub(LISTED);
     let shown = names[..names.len() - rest].join(", ");
     if rest == 0 {
         shown

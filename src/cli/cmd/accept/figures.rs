@@ -15,18 +15,18 @@ use crate::session::{Project, Session, accept_figures, acceptable, usage};
 
 pub(super) fn accept(
     args: &Args,
-    asked: &AcceptArgs,
+    accept: &AcceptArgs,
     base: &Path,
     printer: &Printer,
 ) -> anyhow::Result<Exit> {
-    let Some(reason) = asked
+    let Some(reason) = accept
         .reason
         .as_deref()
         .filter(|reason| !reason.trim().is_empty())
     else {
         usage!("`--figures` needs a reason\n  hint: --reason 'three layers instead of two'");
     };
-    let cases = selected(args, asked)?;
+    let cases = selected(args, accept)?;
     let mut reports = Reports::new(args, printer);
     let base = reports.named(base)?;
     let head = reports.head(None)?;
@@ -41,13 +41,13 @@ pub(super) fn accept(
         ));
     }
     let changes = acceptable(&comparison, cases.as_ref());
-    let accepted = accept_figures(&changes, reason, &asked.until)?;
-    let is_written = accepted.after != accepted.before && !asked.dry_run;
+    let accepted = accept_figures(&changes, reason, &accept.until)?;
+    let is_written = accepted.after != accepted.before && !accept.dry_run;
     if is_written {
         accepted.write()?;
     }
     let file = accepted.file.display();
-    if asked.json {
+    if accept.json {
         let changes: Vec<_> = changes
             .iter()
             .map(|change| json!({"case": change.case, "kind": change.kind, "figures": change.figures}))
@@ -64,18 +64,18 @@ pub(super) fn accept(
         .changes
         .iter()
         .for_each(|change| printer.note(change));
-    if asked.dry_run {
+    if accept.dry_run {
         printer.out(&super::difference(&accepted));
     } else {
-        let until = &asked.until;
+        let until = &accept.until;
         printer.note(&format!("{file} is written; its rows count until {until}"));
     }
     Ok(Exit::Success)
 }
 
 /// The cases that are selected; None where all are.
-fn selected(args: &Args, asked: &AcceptArgs) -> anyhow::Result<Option<BTreeSet<String>>> {
-    let request = asked.spec.request();
+fn selected(args: &Args, accept: &AcceptArgs) -> anyhow::Result<Option<BTreeSet<String>>> {
+    let request = accept.spec.request();
     if request.selection == Default::default() {
         return Ok(None);
     }

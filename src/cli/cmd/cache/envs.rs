@@ -78,7 +78,7 @@ impl Envs {
         rows
     }
 
-    pub(super) fn tell(&self, printer: &Printer) {
+    pub(super) fn report(&self, printer: &Printer) {
         for (path, why) in &self.stay {
             printer.note(&format!("{path} stays: {why}"));
         }

@@ -105,9 +105,9 @@ pub(super) fn gc(args: &Args, gc: &GcArgs, printer: &Printer) -> anyhow::Result<
             amount(done.kept, "file")
         ));
     }
-    tell(&done, &limits, printer);
+    report(&done, &limits, printer);
     if let Some(envs) = envs {
-        envs.tell(printer);
+        envs.report(printer);
     }
     Ok(Exit::Success)
 }
@@ -218,7 +218,7 @@ fn rows(done: &Collected) -> Vec<String> {
     rows
 }
 
-fn tell(done: &Collected, limits: &Limits, printer: &Printer) {
+fn report(done: &Collected, limits: &Limits, printer: &Printer) {
     if let Some(since) = &done.running_since {
         printer.note(&format!(
             "another orch has been running since {since}: everything newer is kept"

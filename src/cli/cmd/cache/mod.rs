@@ -87,14 +87,14 @@ pub(super) fn cache(
 }
 
 fn verify(store: &DiskStore, heal: bool, json: bool, printer: &Printer) -> anyhow::Result<Exit> {
-    let told = Mutex::new(Instant::now());
+    let reported = Mutex::new(Instant::now());
     let tell = |progress: Progress| {
-        // Whoever finds another thread telling has nothing to add.
-        let Ok(mut told) = told.try_lock() else {
+        // A thread that finds another one reporting has nothing to add.
+        let Ok(mut reported) = reported.try_lock() else {
             return;
         };
-        if told.elapsed() > Duration::from_millis(100) {
-            *told = Instant::now();
+        if reported.elapsed() > Duration::from_millis(100) {
+            *reported = Instant::now();
             let Progress {
                 files,
                 of,

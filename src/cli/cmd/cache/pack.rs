@@ -77,11 +77,11 @@ pub(super) fn export(args: &Args, export: &ExportArgs, printer: &Printer) -> any
             .with_context(|| format!("failed to write `{}`", export.file.display()))?
     };
     let missing = chosen.map(|(_, missing)| missing).unwrap_or_default();
-    tell(&exported, &missing, export, printer, to_stdout);
+    report(&exported, &missing, export, printer, to_stdout);
     Ok(Exit::Success)
 }
 
-fn tell(
+fn report(
     exported: &Exported,
     missing: &[String],
     export: &ExportArgs,

@@ -92,7 +92,7 @@ impl<'a> Reports<'a> {
         &mut self,
         doc: &ReportDoc,
     ) -> anyhow::Result<Option<Named>> {
-        // What is wrong with the history is told once, by the trends of the same pages.
+        // What is wrong with the history is reported once, by the trends of the same pages.
         let kept = kept_history(&self.args.locations(), &|text| self.printer.note(text));
         let Ok(Some(reader)) = kept else {
             return Ok(None);
@@ -132,8 +132,8 @@ impl<'a> Reports<'a> {
 
 /// Notes that another run was the last one, where a report was named that lies beside its.
 pub(in crate::cli::cmd) fn note_newer(named: &Path, printer: &Printer) {
-    if let Some(told) = newer_than(named) {
-        printer.note(&format!("note: {told}"));
+    if let Some(note) = newer_than(named) {
+        printer.note(&format!("note: {note}"));
     }
 }
 
