@@ -116,7 +116,7 @@ pub fn open(
     })
 }
 
-/// Waits for the page's answer, and gives what it has written until then. `clock`: when its opening began; `crash` tells how its process ended, where that is known.
+/// Waits for the page's answer, and gives what it has written until then. `clock`: when its opening began; `crash` reports how its process ended, where that is known.
 fn hear(
     child: &mut Child,
     server: &Server<'_>,

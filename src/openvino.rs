@@ -19,7 +19,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use openvino_sys as sys;
 use openvino_sys::ov_status_e as Status;
 
-use words::telling;
+use words::without_places;
 
 /// OpenVINO's message, whole.
 #[derive(Debug, thiserror::Error)]
@@ -35,7 +35,7 @@ impl Failure {
     }
 
     fn message_of_openvino(&self) -> String {
-        let words = telling(&self.message);
+        let words = without_places(&self.message);
         if words.is_empty() {
             format!("{:?}", self.status)
         } else {

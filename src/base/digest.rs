@@ -143,7 +143,7 @@ impl Secret {
         Digest(*blake3::keyed_hash(&self.0, bytes).as_bytes())
     }
 
-    /// Compares in a time that tells nothing about where codes differ.
+    /// Compares in a time that reveals nothing about where codes differ.
     pub fn is_code(&self, bytes: &[u8], code: &Digest) -> bool {
         blake3::keyed_hash(&self.0, bytes) == blake3::Hash::from(code.0)
     }

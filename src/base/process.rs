@@ -250,7 +250,7 @@ pub fn all() -> impl Iterator<Item = (i32, Stat)> {
 /// All that descend from a process, its own children first.
 pub fn descendants(leader: i32) -> Vec<i32> {
     let mut found = vec![leader];
-    // Where the kernel keeps no lists of children (CONFIG_PROC_CHILDREN), every process tells its parent.
+    // Where the kernel keeps no lists of children (CONFIG_PROC_CHILDREN), every process names its parent.
     let has_lists = Path::new("/proc/thread-self/children").exists();
     let all: Vec<_> = if has_lists {
         Vec::new()

@@ -37,7 +37,7 @@ fn main() -> ExitCode {
 fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     let mut params: Params = job.params()?;
     let device = device(&params.device, params.lease.as_ref()).map_err(|error| {
-        // Why there is none CUDA's driver tells better than libtorch.
+        // CUDA's driver reports better why there is none than libtorch.
         let nvidia = params
             .lease
             .as_mut()
@@ -294,7 +294,7 @@ fn device(wanted: &str, lease: Option<&Lease>) -> Result<Device> {
                 .map_or(Ok(()), Lease::check)
                 .map_err(anyhow::Error::msg)?;
             let device = gpu(if lease.is_some() { 0 } else { number })?;
-            // Both builds of torch call their devices `cuda`; which vendor's they are only the build tells.
+            // Both builds of torch call their devices `cuda`; which vendor's they are only the build shows.
             let (is, of) = if utils::has_hip() {
                 ("rocm", "AMD's GPUs (HIP)")
             } else {

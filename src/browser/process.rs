@@ -29,7 +29,7 @@ const TAIL: usize = 64 << 10;
 /// How long is waited for words that are still on their way.
 const DRAINED: Duration = Duration::from_millis(300);
 
-/// The memory that a browser took, where the system tells.
+/// The memory that a browser took, where the system reports it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Processes {
     /// Processes that lived at the end, by kind: `browser`, `renderer`, `gpu-process`, …

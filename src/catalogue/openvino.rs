@@ -108,8 +108,8 @@ fn lower(request: &RunRequest<'_>) -> anyhow::Result<WorkerCall> {
     })
 }
 
-/// Left to itself a CPU with bf16 units computes fp32 models in bf16. An NPU has no fp32; where one is requested all the same, the
-/// runtime says so.
+/// Left to itself a CPU with bf16 units computes fp32 models in bf16. An NPU has no fp32; where one is requested all the same,
+/// the runtime says so.
 fn inference_precision(run: &RunParams) -> anyhow::Result<InferencePrecision> {
     if let Some(computes) = &run.computes {
         return InferencePrecision::named(computes);

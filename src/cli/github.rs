@@ -1,4 +1,4 @@
-//! What a run tells GitHub Actions, where that runs it.
+//! What a run reports to GitHub Actions, where that runs it.
 
 #![expect(clippy::disallowed_methods, reason = "appends to the job's summary")]
 

@@ -14,7 +14,7 @@ pub(super) struct Printer {
     verbosity: Verbosity,
 }
 
-/// How much a run tells while it goes on.
+/// How much a run reports while it goes on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Verbosity {
     /// Failures.

@@ -20,7 +20,7 @@ pub struct BackendRow {
     pub(super) query: fn(&Value) -> Result<Backend, Absent>,
     /// Takes away the devices that the environment hides. Only removes.
     pub(super) hide: fn(&Host, Backend) -> Backend,
-    /// Whether it is the machine's own CPU: the fingerprint of the machine tells all of it, and a timed run on it takes
+    /// Whether it is the machine's own CPU: the fingerprint of the machine holds all of it, and a timed run on it takes
     /// the whole machine.
     pub is_host: bool,
     /// Whether files say how much memory its devices have. If not, its library is queried before a step claims some.

@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_tells_by_its_files() {
+    fn a_machine_is_read_from_its_files() {
         let (_root, host) = Host::bare(&[]);
         host.put("/proc/loadavg", "1.50 1.00 1.17 6/133 15411");
         host.put("/proc/stat", "cpu  100 0 50 800 0 0 0 50 0 0\ncpu0 1 2 3");
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_tells_who_else_uses_it_and_why_it_is_slow() {
+    fn a_device_reports_who_else_uses_it_and_why_it_is_slow() {
         assert_eq!(
             DeviceState {
                 other_processes: 0,
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_tells_nothing_is_not_called_disturbed() {
+    fn a_machine_that_reports_nothing_is_not_called_disturbed() {
         let (_root, host) = Host::bare(&[]);
         let found = Watch::begin(&host, 1).end();
         assert_eq!(

@@ -45,8 +45,8 @@ const ARM_PARTS: &[(u32, u32, &str)] = &[
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Info {
     pub model: String,
-    /// What tells it from other CPUs of the same name: its maker's numbers, the caches of its first core, a digest of all
-    /// flags. `GenuineIntel 6/143/8, L1d 48K, L2 2048K, L3 107520K, flags 1a2b3c4d`; empty where the system does not tell.
+    /// What distinguishes it from other CPUs of the same name: its maker's numbers, the caches of its first core, a digest of
+    /// all flags. `GenuineIntel 6/143/8, L1d 48K, L2 2048K, L3 107520K, flags 1a2b3c4d`; empty where the system does not tell.
     pub identity: String,
     /// Cores of the machine; None where the kernel does not say.
     pub physical: Option<u32>,

@@ -163,7 +163,7 @@ fn listed(host: &Host, minors: &[u32]) -> Vec<Device> {
         devices.push(device);
     }
     if devices.is_empty() {
-        // Some sandboxes give the nodes without the module's listing. The bus tells one model from another, so that they
+        // Some sandboxes give the nodes without the module's listing. The bus distinguishes models, so that they
         // do not share a key.
         let cards: Vec<_> = host
             .pci()
@@ -234,7 +234,7 @@ mod tests {
 
     /// A sandbox with the driver's nodes and without its listing, as some clouds give.
     #[test]
-    fn without_a_listing_the_bus_tells_one_model_from_another() {
+    fn without_a_listing_the_bus_distinguishes_models() {
         let root = tempfile::tempdir().unwrap();
         let host = Host::recorded("neither").with_root(root.path().to_owned());
         let named = || {

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_record_of_a_lease_has_what_tells_the_card_from_its_like() {
+    fn the_record_of_a_lease_distinguishes_the_card_from_its_like() {
         let amd = of(&Host::recorded("amd"), "rocm", "rocm:1").unwrap();
         let facts = amd.facts();
         assert_eq!(

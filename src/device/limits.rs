@@ -85,7 +85,7 @@ pub fn kernel_oom_kills(host: &Host) -> Option<u64> {
         .or_else(|| count("/proc/vmstat"))
 }
 
-/// What each limit of the control group and its ancestors leaves. Cached files count as used there, and go when memory is needed.
+/// What each limit of the control group and its ancestors leaves. Cached files count as used there, and go under pressure.
 fn left(host: &Host, controller: &str, [limit, usage, cached]: [&str; 3]) -> Vec<u64> {
     let left = folders(host, controller).into_iter().filter_map(|folder| {
         let number = |file: &str| host.number::<u64>(&format!("{folder}/{file}"));
@@ -119,7 +119,7 @@ fn quota(host: &Host) -> Option<u32> {
     v2.chain(v1).min()
 }
 
-/// The path of this process's control group, as the kernel tells it. `controller` is empty for version 2.
+/// The path of this process's control group, as the kernel reports it. `controller` is empty for version 2.
 pub(super) fn own_group(host: &Host, controller: &str) -> Option<String> {
     let text = host.text("/proc/self/cgroup")?;
     text.lines().find_map(|line| {

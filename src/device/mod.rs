@@ -145,7 +145,7 @@ impl Backend {
         Self { facts, ..self }
     }
 
-    /// What files said, of the parameters of a question: a child does not know the host's files.
+    /// What files hold, of the parameters of a query: a child does not know the host's files.
     fn looked(params: &Value) -> Self {
         serde_json::from_value(params["backend"].clone())
             .expect("BUG: the parameters of a probe hold no backend")
@@ -222,7 +222,7 @@ impl Inventory {
 /// What a look at files finds, and the native library that knows it better.
 pub struct Look {
     pub backend: Backend,
-    /// Parameters for the row's `ask` in a child process; None if files decide it.
+    /// Parameters for the row's `query` in a child process; None if files decide it.
     pub query: Option<Value>,
 }
 

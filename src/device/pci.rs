@@ -1,4 +1,4 @@
-//! GPUs and accelerators on the PCI bus: tells "no such card" from "a card without a driver". Knows no backend.
+//! GPUs and accelerators on the PCI bus: distinguishes "no such card" from "a card without a driver". Knows no backend.
 
 use super::Host;
 

@@ -293,7 +293,7 @@ webnn           available    webnn:cpu  AMD EPYC 9654 96-Core Processor
     }
 
     #[test]
-    fn the_doctor_tells_problems_from_what_is_merely_not_there() {
+    fn the_doctor_distinguishes_problems_from_what_is_merely_not_there() {
         let program = |version: &str| {
             Some(Program {
                 path: "/usr/bin/x".into(),

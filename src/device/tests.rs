@@ -483,7 +483,7 @@ fn the_cpu_is_read_within_the_limits_on_this_process() {
 }
 
 #[test]
-fn qnn_tells_the_emulator_from_a_chip() {
+fn qnn_distinguishes_the_emulator_from_a_chip() {
     let emulator = raw(&Host::recorded("neither"), "qnn");
     assert_eq!(
         (emulator.devices[0].id.as_str(), emulator.devices[0].kind),

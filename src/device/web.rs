@@ -130,8 +130,8 @@ impl BrowserProber {
     }
 }
 
-/// Keys of measurements name a device as it is called before a page was opened: opening one must change no key. What executes is
-/// in the key by the browser's content and the drivers.
+/// Keys of measurements name a device as it is called before a page was opened: opening one must change no key. What executes
+/// is in the key by the browser's content and the drivers.
 fn keyed(mut device: Device, answered: Option<Device>) -> Device {
     let known_as = device.name.clone();
     if let Some(answered) = answered {

@@ -34,7 +34,7 @@ pub(super) fn first_difference(name: &str, old: &Path, new: &Path) -> io::Result
     Ok(first_byte(old, new, 0)?.map(|at| format!("byte {at} is the first that differs")))
 }
 
-/// JSON and YAML. None too if only their writing differs, which the first differing line tells.
+/// JSON and YAML. None too if only their writing differs, which the first differing line shows.
 fn data(extension: &str, old: &str, new: &str) -> Option<String> {
     let parse = |text: &str| match extension {
         "json" => serde_json::from_str(text).ok(),
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_safetensors_file_tells_its_header_first_and_then_its_tensor() {
+    fn a_safetensors_file_is_compared_by_its_header_first_and_then_its_tensor() {
         let header = r#"{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}}"#;
         let old = tensors(header, &[1, 2, 3]);
         let wider = tensors(&header.replace("[2],", "[1,2],"), &[1, 2, 3]);

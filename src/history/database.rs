@@ -28,7 +28,7 @@ const OPTIONS: [(&str, &str); 2] = [
     ("autoload_known_extensions", "false"),
 ];
 
-/// Tables whose rows describe executions, in the order in which they are filled: what is known already is looked up in the last.
+/// Tables whose rows describe executions, in the order in which they are filled: the last shows what is known already.
 const OF_EXECUTIONS: [&str; 5] = ["rounds", "samples", "placements", "versions", "executions"];
 const OF_RUNS: [&str; 4] = ["results", "steps", "devices", "runs"];
 
@@ -177,7 +177,7 @@ fn within_transaction(connection: &Connection, work: impl FnOnce() -> Result<()>
     done.and(end)
 }
 
-/// Makes the database at `path` from the files in `dir`, and of one that is there keeps what no file tells. That stays until the new one is
+/// Makes the database at `path` from the files in `dir`, and of one that is there keeps what no file holds. That stays until the new one is
 /// whole. So tables are never in DuckDB's log, from which it could not make all of them again after a kill.
 pub(super) fn rebuild(library: &Library, path: &Path, dir: &Path, tell: Tell<'_>) -> Result<()> {
     let new = path.with_extension("duckdb.new");

@@ -42,7 +42,7 @@ pub struct RunFile {
 /// A run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct About {
-    /// The moment when it began, with what tells it from other runs of that moment: the file's name.
+    /// The moment when it began, with what distinguishes it from other runs of that moment: the file's name.
     pub run: String,
     /// RFC 3339, UTC.
     pub started: String,
@@ -195,7 +195,7 @@ impl RunFile {
     }
 }
 
-/// What tells the kinds of files.
+/// What distinguishes the kinds of files.
 #[derive(Deserialize)]
 struct Shape {
     version: u32,

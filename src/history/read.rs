@@ -64,7 +64,7 @@ pub struct Point {
     pub weights: Option<Weights>,
     pub parameters: Option<u64>,
     pub host: Option<String>,
-    /// What tells its CPU from others of that name; None of older versions of orch.
+    /// What distinguishes its CPU from others of that name; None of older versions of orch.
     pub cpu_identity: Option<String>,
     /// What kind of machine; known where the run is.
     pub host_fingerprint: Option<String>,

@@ -119,7 +119,7 @@ impl Listener for Journal {
                 *state.outcomes.entry(ran.outcome).or_default() += 1;
                 state.push(&Line::Step(ran));
             }
-            // It came to nothing, and is said so that nobody takes it for one that was cut off.
+            // It came to nothing, and is recorded so that nobody takes it for one that was cut off.
             Some(Ended::Returned(ran)) => state.push(&Line::Step(ran)),
             Some(Ended::Setup(installed)) => state.push(&Line::Setup(installed)),
             None => {}

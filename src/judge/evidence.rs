@@ -1,4 +1,4 @@
-//! All that a verdict rests on: outputs and reference, and what tells them from the outputs of something else.
+//! All that a verdict rests on: outputs and reference, and what distinguishes them from the outputs of something else.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

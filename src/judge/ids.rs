@@ -5,7 +5,7 @@
 use super::tokens::ROUNDING;
 use super::values::Values;
 
-/// A slice of fewer places tells nothing by itself.
+/// A slice of fewer places shows nothing by itself.
 const LEAST: usize = 4;
 /// Whole numbers from here on are what half precision makes of others.
 const MOST: f64 = 16_777_216.0;

@@ -226,7 +226,7 @@ fn leaves_nothing(result: &StepResult) -> bool {
             );
             is_kept || stands()
         }
-        // Of what failed above it the step there tells.
+        // The step above it reports what failed there.
         How::Skipped if result.blamed.is_some() => true,
         How::Skipped => matches!(
             result.outcome,

@@ -4,7 +4,7 @@
 //! Det-17`, or what one operator's converter complains of. The Python package reads the same words (`openvino_words.py`).
 
 /// The reasons in one line; the whole text in one line where none is found.
-pub(super) fn telling(text: &str) -> String {
+pub(super) fn without_places(text: &str) -> String {
     let mut found: Vec<String> = Vec::new();
     let mut operator = String::new();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -58,7 +58,7 @@ mod tests {
                       FrontEnd API failed with OpConversionFailure:\nModel wasn't fully converted.";
         let none = "-- No conversion rule found for operations: Det-17\n";
         assert_eq!(
-            telling(&format!("{report}\nSummary:\n{none}")),
+            without_places(&format!("{report}\nSummary:\n{none}")),
             "No conversion rule found for operations: Det-17"
         );
         let grid = "-- GridSample-22 with a message:\n[ONNX Frontend] Conversion failed for GridSample-22\n\
@@ -69,7 +69,7 @@ mod tests {
                      While validating ONNX node '<Node(Split): n>': Check 'false' failed at src/utils/split.cpp:33:\n\
                      FrontEnd API failed with GeneralFailure:\nThe split number is invalid\n";
         assert_eq!(
-            telling(&format!(
+            without_places(&format!(
                 "{report} Failed operations detailed log:\n{grid}\n{split}\nSummary:\n{none}-- Conversion is failed for: \
                  GridSample-22, Split-20\n"
             )),
@@ -77,16 +77,16 @@ mod tests {
              Split-20: The split number is invalid; No conversion rule found for operations: Det-17"
         );
         assert_eq!(
-            telling(
+            without_places(
                 "Exception from src/core/src/partial_shape.cpp:267:\nto_shape was called on a dynamic shape.\n"
             ),
             "to_shape was called on a dynamic shape."
         );
         // Words that are not known are not lost.
         assert_eq!(
-            telling("Check 'x' failed at a.cpp:1:\n"),
+            without_places("Check 'x' failed at a.cpp:1:\n"),
             "Check 'x' failed at a.cpp:1:"
         );
-        assert_eq!(telling(""), "");
+        assert_eq!(without_places(""), "");
     }
 }

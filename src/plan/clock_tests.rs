@@ -15,7 +15,7 @@ pipelines:
 targets:
   cpu: {runtime: ort, backend: cpu, device: cpu, artefact: onnx, precisions: [fp32]}
   qnn: {runtime: ort, backend: qnn, device: htp, artefact: qnn, precisions: [fp16], options: {soc_model: 60}}
-  asked: {runtime: ort, backend: qnn, device: htp, artefact: qnn, precisions: [fp16], options: {soc_model: 60},
+  sampled: {runtime: ort, backend: qnn, device: htp, artefact: qnn, precisions: [fp16], options: {soc_model: 60},
     measure: {samples: 2}}
   limited: {runtime: ort, backend: qnn, device: htp, artefact: qnn, precisions: [fp16], options: {soc_model: 60},
     measure: {timeout_seconds: 5}}
@@ -71,20 +71,23 @@ fn host(qnn: DeviceKind, webgpu: &[DeviceKind]) -> Vec<Backend> {
 }
 
 #[test]
-fn what_stands_for_hardware_is_timed_only_where_its_target_asks() {
+fn what_stands_for_hardware_is_timed_only_where_its_target_requests_it() {
     use DeviceKind::{Emulator, Hardware, Software};
     let on = |inventory: &[Backend]| timed(SPEC, &Clock::default().on(inventory));
     assert_eq!(
         on(&host(Emulator, &[Software])),
-        ["cpu", "asked", "lab"],
+        ["cpu", "sampled", "lab"],
         "what is here says nothing of the lab"
     );
     assert_eq!(
         on(&host(Hardware, &[Hardware, Software])),
-        ["cpu", "qnn", "asked", "limited", "lab", "webgpu"]
+        ["cpu", "qnn", "sampled", "limited", "lab", "webgpu"]
     );
     // A backend that is not here is a stand-in for nothing.
-    assert_eq!(on(&[]), ["cpu", "qnn", "asked", "limited", "lab", "webgpu"]);
+    assert_eq!(
+        on(&[]),
+        ["cpu", "qnn", "sampled", "limited", "lab", "webgpu"]
+    );
     assert!(
         timed(
             SPEC,
@@ -101,7 +104,10 @@ fn what_stands_for_hardware_is_timed_only_where_its_target_asks() {
 #[test]
 fn a_target_s_word_is_over_the_general_and_a_model_s_over_both() {
     let clock = Clock::default();
-    assert_eq!(timed(&format!("{SPEC}measure: none\n"), &clock), ["asked"]);
+    assert_eq!(
+        timed(&format!("{SPEC}measure: none\n"), &clock),
+        ["sampled"]
+    );
     assert_eq!(
         timed(&format!("{SPEC}measure: {{samples: 9}}\n"), &clock),
         timed(SPEC, &clock)

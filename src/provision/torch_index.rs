@@ -1,6 +1,6 @@
 //! A lock with PyTorch from another index than PyPI: builds without CUDA, or for another CUDA.
 //!
-//! Only the packages that PyTorch publishes for each kind of hardware come from there, by the hashes that the index tells now. All others
+//! Only the packages that PyTorch publishes for each kind of hardware come from there, by the hashes that the index reports now. All others
 //! keep the hashes of orch's own lock, and those that only CUDA needs are left out. A user names the index; or a machine without an
 //! NVIDIA GPU takes PyTorch's own for CPUs, once, and keeps the lock beside the environments.
 

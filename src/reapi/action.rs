@@ -171,7 +171,7 @@ mod tests {
     use super::*;
     use crate::reapi::blobs::Content;
 
-    /// A server refuses what asks for more than its longest, and tells nobody how long that is.
+    /// A server refuses what asks for more than its longest, and reports to nobody how long that is.
     #[test]
     fn a_server_gets_a_timeout_only_where_one_is_given() {
         let timeout_of = |timeout| {

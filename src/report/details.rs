@@ -166,7 +166,7 @@ fn latency<'a>(m: &Metrics, label: Option<&'static str>) -> Part<'a> {
     }
 }
 
-/// Each round with what tells of the machine during it.
+/// Each round with what is known of the machine during it.
 fn rounds(m: &Metrics) -> Table {
     let row = |round: &Round| {
         let conditions = round.conditions.as_ref();

@@ -26,7 +26,7 @@ pub fn render(doc: &ReportDoc) -> Result<String, TemplateError> {
     page(&View::new(doc))
 }
 
-/// Renders the page with what a history tells of the cases.
+/// Renders the page with what a history holds of the cases.
 pub fn render_with(doc: &ReportDoc, trends: &Trends) -> Result<String, TemplateError> {
     page(&View::with(doc, trends))
 }

@@ -9,7 +9,7 @@ use crate::record::Cpu;
 pub struct Machine<'a> {
     pub name: &'a str,
     pub cpu: &'a str,
-    /// What tells the CPU from others of its name; empty where a report does not have it.
+    /// What distinguishes the CPU from others of its name; empty where a report does not have it.
     pub identity: &'a str,
     pub cores: u32,
 }
@@ -147,7 +147,7 @@ impl<'a> Machines<'a> {
         }
     }
 
-    /// What tells a machine from another one of the same description: ` [GenuineIntel 6/143/8, …]`.
+    /// What distinguishes a machine from another one of the same description: ` [GenuineIntel 6/143/8, …]`.
     fn unlike(&self, machine: &Machine<'_>) -> String {
         let is_twin = |(other, _): &&(Machine<'_>, usize)| {
             (other.name, other.cpu, other.cores) == (machine.name, machine.cpu, machine.cores)

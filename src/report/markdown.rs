@@ -191,7 +191,7 @@ fn list(out: &mut String, view: &View<'_>, items: &[Item<'_>], numbers: &HashMap
     }
 }
 
-/// The cases it is about; the matrix tells the rest by its number.
+/// The cases it is about; the matrix identifies the rest by its number.
 fn whose(view: &View<'_>, item: &Item<'_>) -> String {
     match (&item.whose, item.cases.len()) {
         (Some(whose), _) => text(whose),

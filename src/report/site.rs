@@ -83,7 +83,7 @@ struct Entry {
     tally: Tally,
 }
 
-/// All files of the site. `changes`: against an older report; `trends`: what a history tells of the cases.
+/// All files of the site. `changes`: against an older report; `trends`: what a history holds of the cases.
 pub fn site(
     doc: &ReportDoc,
     changes: Option<&Comparison>,

@@ -97,7 +97,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The view with what a history tells of the cases.
+    /// The view with what a history holds of the cases.
     pub(super) fn with(doc: &'a ReportDoc, trends: &'a Trends) -> Self {
         Self {
             trends: Some(trends),

@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_that_tells_nothing_is_an_error() {
+    fn a_profile_that_holds_nothing_is_an_error() {
         let error = Placed::of("===== Summary =====\n").unwrap_err().to_string();
         assert!(
             error.starts_with("LiteRT's profile names no operator"),

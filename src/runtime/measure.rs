@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_no_warm_up_gets_none_and_short_samples_are_many() {
+    fn without_a_warm_up_none_is_made_and_short_samples_are_many() {
         let params = MeasureParams {
             warmup: 0,
             samples: 3,

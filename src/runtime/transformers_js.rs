@@ -98,7 +98,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
     )
 }
 
-/// Options of the session: a verbose log, which tells where nodes went, and no fallback to the CPU. All others are the
+/// Options of the session: a verbose log, which shows where nodes went, and no fallback to the CPU. All others are the
 /// defaults of Transformers.js.
 fn session(api: Api) -> Value {
     let mut options = json!({"logSeverityLevel": 0});

@@ -166,7 +166,7 @@ impl Revision {
                 let mut stdin = child.stdin.take().expect("BUG: stdin is a pipe");
                 let writer = std::thread::spawn(move || stdin.write_all(&names));
                 let output = child.wait_with_output()?;
-                let _ = writer.join(); // what git did not read, its exit status tells
+                let _ = writer.join(); // what git did not read, its exit status reports
                 if !output.status.success() {
                     anyhow::bail!(
                         "git could not lay out {}: {}",

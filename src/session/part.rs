@@ -120,7 +120,7 @@ fn take_ids<T>(
     excluded.retain(|case, _| mine.contains(case.as_str()));
 }
 
-/// What an earlier run tells.
+/// What an earlier run left.
 #[derive(Default)]
 struct Known {
     /// The seconds of steps, by their names.

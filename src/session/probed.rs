@@ -82,7 +82,7 @@ fn key(name: &str, params: &Value) -> Digest {
     Digest::of(lines.join("\n").as_bytes())
 }
 
-/// What tells an installed file from another one: size, time of modification and inode.
+/// What distinguishes an installed file from another one: size, time of modification and inode.
 ///
 /// The time of change is left out, for another name of a file changes it, and installers give files of one cache to
 /// many environments by hard links.
@@ -159,7 +159,7 @@ mod tests {
             query(good()).unwrap().devices[0].facts["memory_free_bytes"],
             7
         );
-        let kept = query(Err("not asked".to_owned())).unwrap();
+        let kept = query(Err("not queried".to_owned())).unwrap();
         assert_eq!(
             (count.get(), &kept.devices[0].facts["uuid"]),
             (3, &json!("GPU-1"))
@@ -170,7 +170,7 @@ mod tests {
         );
         assert!(kept.facts.contains_key("probed_seconds_ago"));
         std::fs::hard_link(&library, folder.path().join("other.so")).unwrap();
-        query(Err("not asked".to_owned())).unwrap();
+        query(Err("not queried".to_owned())).unwrap();
         assert_eq!(count.get(), 3, "another name is no other library");
         std::fs::write(&library, "22").unwrap();
         query(good()).unwrap();

@@ -112,7 +112,7 @@ struct View<'a> {
     greedy: &'static str,
     generates: bool,
     own_weights: bool,
-    /// What reads people's files and tells outputs in the model's words: text of `orch_py` too.
+    /// What reads people's files and names outputs in the model's words: text of `orch_py` too.
     own_files: &'static str,
     /// Whether it decodes with a cache, where the model and the artefact have one.
     caches: bool,

@@ -6,7 +6,7 @@
 //! | 4..8 | length of the payload, little-endian like every number here |
 //! | 8 | [`Kind`] |
 //! | 9 | [`Held`] |
-//! | 10 | 1 if it tells of an execution earlier than what was known of its step: it answers for its key, and is not the newest |
+//! | 10 | 1 if it is of an execution earlier than what was known of its step: it answers for its key, and is not the newest |
 //! | 11 | 1 if it is a failure that stands ([`Held::Failed`]); byte 9 is 0 then, so that an orch which knows of no such failures executes the step |
 //! | 16..24 | place of the step's previous record + 1; 0 if there is none |
 //! | 24..56 | digest: the key of a record, the name of a tree |

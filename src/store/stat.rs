@@ -1,4 +1,4 @@
-//! Stamps of files: what one call to the kernel tells, and whether it may be believed.
+//! Stamps of files: what one call to the kernel returns, and whether it may be believed.
 //!
 //! A stamp never enters a key: it only decides whether content that was hashed before must be hashed again. The change
 //! time is in it because, unlike the modification time, no tool can set it back.

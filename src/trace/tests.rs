@@ -27,10 +27,10 @@ commands:
 }
 
 fn tell(recorder: &Recorder, step: &str, slot: Slot, from_ms: u64, until_ms: u64) {
-    tell_holding(recorder, step, slot, from_ms, until_ms, Holds::ONE_CORE);
+    record_holding(recorder, step, slot, from_ms, until_ms, Holds::ONE_CORE);
 }
 
-fn tell_holding(
+fn record_holding(
     recorder: &Recorder,
     step: &str,
     slot: Slot,
@@ -173,7 +173,7 @@ fn devices_have_rows_and_memory_a_counter() {
         device: device.map(str::to_owned),
         vram: 0,
     };
-    tell_holding(
+    record_holding(
         &recorder,
         "command:a",
         Slot::Job(0),
@@ -181,7 +181,7 @@ fn devices_have_rows_and_memory_a_counter() {
         20,
         on(Some("cuda:1")),
     );
-    tell_holding(
+    record_holding(
         &recorder,
         "command:b",
         Slot::Job(1),
@@ -189,7 +189,7 @@ fn devices_have_rows_and_memory_a_counter() {
         20,
         on(Some("cuda:0")),
     );
-    tell_holding(&recorder, "command:c", Slot::Job(0), 20, 25, on(None));
+    record_holding(&recorder, "command:c", Slot::Job(0), 20, 25, on(None));
     let document = document(&recorder, &plan);
     let events = document["traceEvents"].as_array().unwrap();
     let named = |name: &'static str| events.iter().filter(move |e| e["name"] == name);

@@ -7,7 +7,7 @@ use std::time::Instant;
 use crate::worker::process::{Group, open_log, speak_to, tail};
 use crate::worker::{Ended, Limits, TICK};
 
-/// Runs an installer to its end, telling the last line of its log, and the bytes that it has written, as they change.
+/// Runs an installer to its end, reporting the last line of its log, and the bytes that it has written, as they change.
 pub fn run_logged(
     command: &mut Command,
     limits: &Limits<'_>,

@@ -126,7 +126,7 @@ impl Builder<'_> {
                         Source::File(path.with_extension("bin").into()),
                     ));
                 }
-                // An ONNX file tells its names and their order itself.
+                // An ONNX file holds its names and their order itself.
                 let names: Vec<_> = match format {
                     ReadyFormat::Onnx => vec![],
                     _ => model.inputs.keys().collect(),

@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_can_tell_is_not_reported_as_slower() {
+    fn what_is_undecided_is_not_reported_as_slower() {
         let mut base = fixture();
         base.cases.retain(|case| {
             ["bert:cpu-fp32", "bert:openvino-fp32", "roberta:cpu-fp32"].contains(&&*case.case)

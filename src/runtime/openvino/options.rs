@@ -110,7 +110,7 @@ pub(super) fn spreads(device: &str) -> bool {
     ["MULTI", "HETERO", "BATCH"].contains(&kind) || (device.contains(':') && !is_auto(device))
 }
 
-/// `AUTO`, or `AUTO:GPU,CPU`: OpenVINO takes one device of those that it has, and tells which.
+/// `AUTO`, or `AUTO:GPU,CPU`: OpenVINO takes one device of those that it has, and reports which.
 pub(super) fn is_auto(device: &str) -> bool {
     device == "AUTO" || device.starts_with("AUTO:")
 }

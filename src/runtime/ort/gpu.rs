@@ -464,7 +464,7 @@ mod tests {
             &[needed.to_str().unwrap()],
         );
         std::fs::write(library.join("libcudnn.so.99"), "no library").unwrap();
-        std::fs::write(library.join("libother.so.1"), "not asked for").unwrap();
+        std::fs::write(library.join("libother.so.1"), "not requested").unwrap();
         assert_eq!(
             preload(folder.path()),
             ["libcublas.so.99", "libcudart.so.99"]

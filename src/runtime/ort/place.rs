@@ -148,7 +148,7 @@ impl Place {
     fn facts(&self, host: &Host, params: &Params) -> Result<Map<String, Value>> {
         let mut facts = json!({"onnxruntime": host.version, "provider": self.provider});
         if let (QNN | WEBGPU, Some(library)) = (self.provider, &params.ep_library) {
-            // The provider calls itself 0.1.0 in every release, so its content is what tells one from another.
+            // The provider calls itself 0.1.0 in every release, so its content is what distinguishes one from another.
             let digest = Digest::of_file(library)
                 .with_context(|| format!("failed to read `{}`", library.display()))?;
             facts["provider_library"] = json!(digest);

@@ -138,7 +138,7 @@ fn name_of(source: &Path) -> String {
         .collect()
 }
 
-/// The name of the nearest folder above that tells something, the folder itself included.
+/// The name of the nearest folder above that says something, the folder itself included.
 fn name_of_folder(folder: &Path) -> String {
     // `.` and `..` have no name of their own.
     let whole = absolute(folder).unwrap_or_else(|_| folder.to_owned());

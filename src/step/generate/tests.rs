@@ -430,7 +430,7 @@ fn a_ready_file_is_indexed_by_no_name_that_it_may_not_have() {
 }
 
 #[test]
-fn a_ready_file_is_checked_as_its_task_where_the_spec_tells_its_names() {
+fn a_ready_file_is_checked_as_its_task_where_the_spec_has_its_names() {
     let mut ready = context("fill-mask", "cpu");
     ready.class = None;
     assert!(!render_test(&ready).unwrap().contains("outputs[\"scores\"]"));

@@ -81,7 +81,7 @@ impl DiskStore {
         };
         let folders = self.root().join("tmp");
         done.scratch = scratch::sweep(&folders, !dry_run);
-        // From here on, other processes can see that this one runs, and its age tells which changes came later.
+        // From here on, other processes can see that this one runs, and its age shows which changes came later.
         let own_folder = if dry_run { None } else { Some(self.scratch()?) };
         let born = own_folder
             .as_ref()

@@ -30,7 +30,7 @@ pub(super) struct Kept {
 }
 
 impl<'a> Sorting<'a> {
-    /// `is_new` tells content that may be on its way into a record.
+    /// `is_new` recognises content that may be on its way into a record.
     pub(super) fn of(survey: &'a Survey, chosen: Chosen, is_new: impl Fn(&Blob) -> bool) -> Self {
         let mut sorting = Self {
             survey,

@@ -125,7 +125,7 @@ impl State {
     }
 }
 
-/// A record becomes the newest of its step, unless it tells of an earlier execution.
+/// A record becomes the newest of its step, unless it is of an earlier execution.
 pub(super) fn note_latest(latest: &mut Places, at: u64, header: &Header) {
     if header.aside {
         latest.entry(header.step).or_insert(at);

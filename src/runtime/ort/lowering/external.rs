@@ -11,7 +11,7 @@ use crate::runtime::onnx_proto::{GraphProto, TensorProto};
 /// Protobuf ends at 2 GiB.
 const LIMIT: u64 = i32::MAX as u64;
 
-/// Reads every external constant of the graph from `folder` into the graph; tells whether there was one.
+/// Reads every external constant of the graph from `folder` into the graph; returns whether there was one.
 pub(super) fn embed(proto: &mut GraphProto, folder: &Path) -> anyhow::Result<bool> {
     let mut total = 0u64;
     for tensor in proto

@@ -6,7 +6,7 @@ use crate::runtime::onnx_proto::{
     AttributeProto, GraphProto, TensorProto, TensorShape, ValueInfoProto,
 };
 
-/// The rules on a model without a folder, by the shapes that it tells itself.
+/// The rules on a model without a folder, by the shapes that it holds itself.
 fn low(bytes: &[u8]) -> anyhow::Result<Lowered> {
     lower(bytes, Path::new("/nowhere"), true, |_| Ok(Shapes::new()))
 }
@@ -423,7 +423,7 @@ fn what_is_not_onnx_is_an_error() {
 }
 
 #[test]
-fn shapes_that_the_model_does_not_tell_are_inferred() {
+fn shapes_that_the_model_does_not_hold_are_inferred() {
     let gather = node("Gather", &["x", "i"], "g", vec![]);
     let relu = node("Relu", &["g"], "y", vec![]);
     let index = whole("i", &[2, 1, 1, 2], &[0, 1, 2, 3]);

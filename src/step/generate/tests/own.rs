@@ -113,7 +113,7 @@ fn what_comes_with_weights_is_used_where_there_are_some() {
 }
 
 #[test]
-fn text_is_generated_wherever_the_file_infers_and_the_model_asks() {
+fn text_is_generated_wherever_the_file_infers_and_the_model_requests_it() {
     let loop_and_verdict = [
         "def greedy(",
         "def generation_verdict(",

@@ -111,8 +111,8 @@ impl Service {
             })
     }
 
-    /// An error if the bucket is known not to be there: on a request for an object, some say only "not found" either way. Who may
-    /// read and not list is believed.
+    /// An error if the bucket is known not to be there: on a request for an object, some say only "not found" either way. Who
+    /// may read and not list is believed.
     pub(super) async fn find_bucket(&self) -> Result<(), Trouble> {
         if !self.has_bucket {
             return Ok(());

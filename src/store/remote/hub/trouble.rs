@@ -12,7 +12,7 @@ pub(super) enum Refusal {
     WrongSignature,
     /// It is of another key than was requested.
     OtherKey,
-    /// It tells of no success.
+    /// It is no success.
     NoSuccess,
     /// Its list of files is not that of the tree it names.
     OtherTree,
