@@ -109,7 +109,7 @@ fn every_case_has_a_cell_and_its_details() {
 }
 
 #[test]
-fn the_page_asks_for_nothing_from_outside() {
+fn the_page_requests_nothing_from_outside() {
     let page = without_plot(&page(&doc()));
     for (name, attributes) in elements(&page) {
         assert!(
@@ -201,7 +201,7 @@ fn section<'p>(page: &'p str, id: &str) -> &'p str {
 }
 
 #[test]
-fn what_is_judged_by_its_own_magnitude_is_told() {
+fn what_is_judged_by_its_own_magnitude_is_reported() {
     let told = "judged by their own magnitude: 3 of the 128 indices of axis 2 of `logits`";
     assert!(data(&page(&doc()))["details"].to_string().contains(told));
 }

@@ -350,7 +350,7 @@ fn three_mistakes_are_three_things_to_read_however_many_cases_they_cost() {
 }
 
 #[test]
-fn of_many_causes_the_gravest_are_told_in_full_and_all_fits_a_page() {
+fn of_many_causes_the_gravest_are_shown_in_full_and_all_fits_a_page() {
     // The last of 26 operators fails most cases.
     let operator = |at: usize| char::from(b'A' + at.min(25) as u8);
     let doc = ended(100, Outcome::Fail, |at, _| {

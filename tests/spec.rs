@@ -109,7 +109,7 @@ fn every_suite_names_its_schema() {
 }
 
 #[test]
-fn mistakes_are_told_with_place_and_remedy() {
+fn mistakes_are_reported_with_place_and_remedy() {
     for path in yaml_files("tests/fixtures/spec") {
         let errors = match Spec::load(&path) {
             Ok(_) => panic!("{} was taken", path.display()),

@@ -110,7 +110,7 @@ fn only_selected_cases_are_accepted_and_what_the_spec_expects_needs_no_row() {
 }
 
 #[test]
-fn a_file_with_an_error_is_told_with_its_line_and_a_remedy() {
+fn a_file_with_an_error_is_reported_with_its_line_and_a_remedy() {
     let (sandbox, _) = worse();
     let row =
         "[[accepted]]\ncase = \"linear:*\"\nkind = \"slow\"\nreason = \"x\"\nuntil = 2099-12-31\n";

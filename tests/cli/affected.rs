@@ -100,7 +100,7 @@ fn affected(sandbox: &Sandbox) -> Vec<String> {
 }
 
 #[test]
-fn nothing_differs_is_green_and_said() {
+fn nothing_differs_is_green_and_reported() {
     let sandbox = repository();
     let commit = git(&sandbox, &["rev-parse", "HEAD"]);
     let ended = sandbox.run(RUN).success().stderr_lacks("command:");
@@ -401,7 +401,7 @@ fn it_goes_together_with_a_partition_and_with_steps() {
 }
 
 #[test]
-fn mistakes_are_told_with_a_remedy() {
+fn mistakes_are_reported_with_a_remedy() {
     let sandbox = repository();
     let base = |base: &str| {
         sandbox

@@ -163,7 +163,7 @@ fn rounds_are_processes_of_their_own_interleaved_over_the_cases_and_measured_ane
 }
 
 #[test]
-fn a_spec_may_ask_for_rounds_and_a_round_that_fails_is_the_case_s_failure() {
+fn a_spec_may_set_rounds_and_a_round_that_fails_is_the_case_s_failure() {
     let sandbox = sandbox(RIGHT);
     sandbox.write(
         "specs/all.yaml",

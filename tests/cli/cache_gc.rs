@@ -423,7 +423,7 @@ fn a_kill_at_any_moment_leaves_a_right_store() {
 }
 
 #[test]
-fn environments_of_other_versions_go_if_asked() {
+fn environments_of_other_versions_go_on_request() {
     let sandbox = sandbox();
     let old = "cache/envs/torch-0123456789ab";
     sandbox.write(&format!("{old}/lib/x"), "0123456789");

@@ -149,7 +149,7 @@ fn only_what_the_spec_needs_is_exported() {
 }
 
 #[test]
-fn steps_that_are_not_held_are_told() {
+fn steps_that_are_not_held_are_reported() {
     let sandbox = ran();
     sandbox.write("spec.yaml", spec("2"));
     let told = "1 step of the spec is not held: command:reader";

@@ -112,7 +112,7 @@ fn json(sandbox: &Sandbox, args: &[&str]) -> Value {
 }
 
 #[test]
-fn what_others_assert_is_shown_to_who_asks_for_it_and_in_another_colour() {
+fn what_others_assert_is_shown_on_request_and_in_another_colour() {
     let sandbox = sandbox();
     updated(&sandbox, &[("bert", "plain", "PASS", FIRST)]);
     let ask = ["capabilities", "--table", "table.yaml", "--color", "always"];
@@ -337,7 +337,7 @@ fn what_did_not_run_is_not_taken() {
 }
 
 #[test]
-fn an_emulator_is_told_and_a_date_is_never_made_up() {
+fn an_emulator_is_named_and_a_date_is_never_made_up() {
     let sandbox = sandbox();
     let text = updated(&sandbox, &[("bert", "chip", "PASS", FIRST)]);
     assert!(
@@ -361,7 +361,7 @@ fn an_emulator_is_told_and_a_date_is_never_made_up() {
 }
 
 #[test]
-fn what_a_looser_tolerance_let_pass_is_told() {
+fn what_a_looser_tolerance_let_pass_is_reported() {
     let sandbox = sandbox();
     let of = |looser: Value| {
         let mut doc: Value =
@@ -424,7 +424,7 @@ fn a_model_that_the_spec_lost_goes_and_a_stranger_does_not_come() {
 }
 
 #[test]
-fn a_part_is_asked_for_as_elsewhere() {
+fn a_part_is_selected_as_elsewhere() {
     let sandbox = sandbox();
     updated(
         &sandbox,

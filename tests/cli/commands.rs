@@ -151,7 +151,7 @@ fn it_works_in_a_folder_of_its_own() {
 }
 
 #[test]
-fn a_failure_tells_the_last_line_the_log_and_how_to_run_it_again() {
+fn a_failure_has_the_last_line_the_log_and_how_to_run_it_again() {
     let sandbox = one("{argv: [sh, -c, 'echo first; echo no disk >&2; exit 3'], outputs: [out]}");
     for _ in 0..2 {
         let ended = sandbox.run(["run", "spec.yaml"]).code(1);

@@ -94,7 +94,7 @@ fn what_broke_closes_the_gate_and_what_is_the_same_does_not() {
 }
 
 #[test]
-fn each_kind_of_change_is_told_as_what_it_is() {
+fn each_kind_of_change_is_reported_as_what_it_is() {
     let (sandbox, base) = ran(RIGHT);
     assert_eq!(kinds(&sandbox, &base), []);
     let with = |change: &dyn Fn(&mut Value)| {

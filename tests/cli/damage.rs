@@ -108,7 +108,7 @@ fn a_file_that_is_cut_short() {
 }
 
 #[test]
-fn a_stray_file_among_the_blobs_is_told_and_harms_nothing() {
+fn a_stray_file_among_the_blobs_is_reported_and_harms_nothing() {
     let sandbox = pair();
     fs::write(made(&sandbox).with_file_name("stray"), "x").unwrap();
     sandbox
@@ -171,7 +171,7 @@ fn a_damaged_entry_of_the_log_is_a_miss_with_a_warning() {
 }
 
 #[test]
-fn a_damaged_record_is_told_with_a_remedy() {
+fn a_damaged_record_is_reported_with_a_remedy() {
     let sandbox = pair();
     flip_at(
         &sandbox.store("log"),

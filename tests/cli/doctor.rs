@@ -100,7 +100,7 @@ fn outside_of_a_project_a_run_says_how_to_make_one() {
 /// The kernel shows another bus to a process in a namespace of its own: a GPU, and nothing of its maker's driver.
 #[test]
 #[cfg(target_os = "linux")]
-fn a_gpu_on_the_bus_without_a_driver_is_told_with_what_to_install() {
+fn a_gpu_on_the_bus_without_a_driver_is_reported_with_what_to_install() {
     const BUS: &str = "/sys/bus/pci/devices";
     if std::path::Path::new("/proc/driver/nvidia").exists() {
         return skipped("this machine has NVIDIA's driver");

@@ -16,7 +16,7 @@ models:
 ";
 
 #[test]
-fn mistakes_in_a_spec_are_told_all_at_once_with_their_places() {
+fn mistakes_in_a_spec_are_reported_all_at_once_with_their_places() {
     let spec = "version: 1
 commands:
   a: {argv: [true], output: [x]}
@@ -189,7 +189,7 @@ fn commands_in_a_circle_or_of_unknown_steps_are_mistakes() {
 }
 
 #[test]
-fn whoever_has_no_spec_or_mistypes_is_told_what_to_do() {
+fn whoever_has_no_spec_or_mistypes_gets_a_hint() {
     let sandbox = Sandbox::new();
     sandbox
         .run(["run"])

@@ -120,7 +120,7 @@ fn what_ran_is_followed_through_the_trees_to_the_key_that_differs() {
 }
 
 #[test]
-fn a_long_chain_is_told_by_its_ends() {
+fn a_long_chain_is_shown_by_its_ends() {
     let mut spec = String::from("version: 1\ncommands:\n  c0: {argv: ['true'], outputs: [out]}\n");
     for n in 1..5000 {
         let above = n - 1;
@@ -245,7 +245,7 @@ fn a_plan_groups_by_cause_and_counts() {
 }
 
 #[test]
-fn a_log_says_what_the_process_said_and_how_it_ended() {
+fn a_log_has_what_the_process_printed_and_how_it_ended() {
     let sandbox = chain();
     sandbox.write("data/seed.txt", "9");
     sandbox.run(RUN).code(1);
@@ -488,7 +488,7 @@ fn slices(trace: &Value) -> Vec<Value> {
 }
 
 #[test]
-fn a_trace_is_what_the_format_asks_for() {
+fn a_trace_is_what_the_format_requires() {
     let sandbox = chain();
     sandbox
         .run(["run", "spec.yaml", "--jobs", "2", "--trace", "trace.json"])
@@ -556,7 +556,7 @@ fn a_trace_is_what_the_format_asks_for() {
 }
 
 #[test]
-fn a_graph_tells_states_by_shape_and_restricts_itself() {
+fn a_graph_shows_states_by_shape_and_restricts_itself() {
     let sandbox = chain();
     sandbox.write("data/seed.txt", "9");
     sandbox.run(RUN).code(1);

@@ -17,7 +17,7 @@ fn on_github(sandbox: Sandbox) -> Sandbox {
 }
 
 #[test]
-fn a_failure_is_told_at_its_row_and_in_the_summary_each_time() {
+fn a_failure_is_reported_at_its_row_and_in_the_summary_each_time() {
     let sandbox = on_github(sandbox(WRONG));
     sandbox.write("summary.md", "before\n");
     let row = sandbox
@@ -55,7 +55,7 @@ fn a_failure_is_told_at_its_row_and_in_the_summary_each_time() {
 }
 
 #[test]
-fn a_run_that_is_well_annotates_nothing_and_elsewhere_nobody_is_told() {
+fn a_run_that_is_well_annotates_nothing_and_elsewhere_nothing_is_written() {
     let sandbox = on_github(sandbox(RIGHT));
     sandbox.run(RUN).success().stderr_lacks("::error");
     assert!(sandbox.read("summary.md").contains("1 passed"));

@@ -351,7 +351,7 @@ fn a_driver_that_crashes_and_a_device_that_is_not_there_are_reasons() {
 }
 
 #[test]
-fn the_list_of_devices_has_the_answers_once_they_were_asked() {
+fn the_list_of_devices_has_the_answers_once_they_were_probed() {
     let sandbox = sandbox();
     let schema = sandbox.run(["schema", "--of", "devices"]).success().json();
     sandbox.run(["run", "specs/all.yaml"]).success();

@@ -106,7 +106,7 @@ fn a_run_leaves_one_file_and_one_that_changes_nothing_none() {
 }
 
 #[test]
-fn a_run_says_of_which_commit_it_is_and_a_new_commit_without_work_is_told() {
+fn a_run_says_of_which_commit_it_is_and_a_new_commit_without_work_is_reported() {
     let sandbox = sandbox();
     let git = |args: &[&str]| {
         let mut command = Command::new("git");
@@ -204,7 +204,7 @@ fn files_of_runs_and_the_folders_of_a_history_are_imported_as_they_are() {
 }
 
 #[test]
-fn eight_runs_at_once_are_all_in_it_while_others_ask() {
+fn eight_runs_at_once_are_all_in_it_while_others_read() {
     let sandbox = sandbox();
     sandbox.run(["history"]).success();
     let runs: Vec<_> = (0..8)
@@ -300,7 +300,7 @@ fn collecting_the_stores_garbage_and_losing_the_database_lose_no_history() {
 }
 
 #[test]
-fn a_damaged_file_of_a_run_is_told_and_the_others_are_read() {
+fn a_damaged_file_of_a_run_is_reported_and_the_others_are_read() {
     let sandbox = Sandbox::new().installs();
     reports(&sandbox, 2);
     sandbox.run(["history", "import", "many"]).success();

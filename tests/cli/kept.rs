@@ -89,7 +89,7 @@ fn a_known_failure_leaves_nothing_to_do() {
 }
 
 #[test]
-fn it_is_met_again_if_asked_or_if_what_it_reads_changed() {
+fn it_is_met_again_if_requested_or_if_what_it_reads_changed() {
     let sandbox = sandbox(WRONG);
     sandbox.run(with(&["-t", "cpu"])).code(1);
     sandbox

@@ -252,7 +252,7 @@ fn unsettles_folder(sandbox: &Sandbox, executed: u64) {
 }
 
 #[test]
-fn a_file_that_is_gone_is_told_and_its_return_is_nothing_new() {
+fn a_file_that_is_gone_is_reported_and_its_return_is_nothing_new() {
     let sandbox = with_memo();
     fs::remove_file(sandbox.path("data/words.txt")).unwrap();
     sandbox.run(RUN).code(1);

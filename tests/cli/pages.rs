@@ -356,7 +356,7 @@ fn the_pages_show_flags_that_there_are() {
 
 /// What is the same a thousand times is said once, while it runs and after.
 #[test]
-fn a_run_of_very_many_steps_is_told_in_short() {
+fn a_run_of_very_many_steps_is_shown_in_short() {
     let step = |at: usize| match at % 2 {
         0 => format!("  good{at}: {{argv: [sh, -c, 'echo {at} > out'], outputs: [out]}}\n"),
         _ => format!("  bad{at}: {{argv: [sh, -c, ': {at}; exit 3'], outputs: [out]}}\n"),

@@ -205,7 +205,7 @@ fn steps_chosen_by_name_are_parted_by_name() {
 }
 
 #[test]
-fn mistakes_are_told_with_a_remedy() {
+fn mistakes_are_reported_with_a_remedy() {
     let sandbox = Sandbox::new().file("spec.yaml", SPEC);
     for (given, why) in [
         ("1/4", "it names no method"),

@@ -335,7 +335,7 @@ fn a_run_brings_runs_fetches_and_cleans_and_brings_nothing_twice() {
 }
 
 #[test]
-fn whatever_fails_on_the_phone_is_said_and_cleaned_up() {
+fn whatever_fails_on_the_phone_is_reported_and_cleaned_up() {
     let cable = Cable::new();
     let options = || json!({"soc_model": 43});
     let said = |status: &str, reason: &str| {
@@ -364,7 +364,7 @@ fn whatever_fails_on_the_phone_is_said_and_cleaned_up() {
 }
 
 #[test]
-fn a_phone_that_cannot_be_used_is_unavailable_and_is_told_nothing() {
+fn a_phone_that_cannot_be_used_is_unavailable_and_gets_no_command() {
     let cable = Cable::new();
     let said = |options: Value, reason: &str| {
         cable.calls();
@@ -437,7 +437,7 @@ fn a_phone_that_goes_away_in_the_middle_is_an_error_and_cleans_itself() {
 }
 
 #[test]
-fn a_run_that_is_only_checked_infers_once_and_tells_no_times() {
+fn a_run_that_is_only_checked_infers_once_and_reports_no_times() {
     let cable = Cable::new();
     let output = cable.timed_job(json!({"soc_model": 43}), 60, json!("none"));
     assert_eq!(

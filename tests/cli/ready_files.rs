@@ -259,7 +259,7 @@ models:
 
 /// Names and their order are the file's; only a second input shows that `still` looks at nothing.
 #[test]
-fn an_openvino_ir_tells_its_names_and_has_a_second_input() {
+fn an_openvino_ir_holds_its_names_and_has_a_second_input() {
     let sandbox = sandbox(RIGHT);
     let file = |name: &str, values: &[f32]| tensor(name, &[1, 2], values).encode_to_vec();
     sandbox.write("specs/m.xml", crate::ir::xml());

@@ -48,7 +48,7 @@ fn of<'a>(document: &'a Value, case: &str) -> &'a Value {
 }
 
 #[test]
-fn what_no_target_can_be_held_to_is_told_once_and_is_no_target_s_fault() {
+fn what_no_target_can_be_held_to_is_reported_once_and_is_no_target_s_fault() {
     let sandbox = sandbox(RIGHT);
     let x = || vec![value("x", &[-1, 2])];
     let random = [

@@ -178,7 +178,7 @@ fn a_file_changed_without_a_change_of_size_is_noticed() {
 }
 
 #[test]
-fn what_fails_upstream_is_told_downstream_and_mended_by_the_next_run() {
+fn what_fails_upstream_is_reported_downstream_and_mended_by_the_next_run() {
     let sandbox = chain();
     fs::remove_file(sandbox.path("data/words.txt")).unwrap();
     sandbox.run(RUN).code(1);

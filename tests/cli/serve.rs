@@ -45,7 +45,7 @@ fn get(port: u16, path: &str) -> String {
 }
 
 #[test]
-fn it_follows_runs_and_specs_and_ends_when_asked() {
+fn it_follows_runs_and_specs_and_ends_on_a_signal() {
     let sandbox = sandbox(RIGHT);
     let (child, port) = serving(&sandbox);
     let names = |body: &str| page::data(body)["details"].to_string();
@@ -189,7 +189,7 @@ fn no_client_keeps_others_waiting() {
 }
 
 #[test]
-fn what_cannot_be_served_is_told_at_once() {
+fn what_cannot_be_served_is_reported_at_once() {
     let sandbox = Sandbox::new().file("specs/all.yaml", "version: 1\nmodels: 7\n");
     sandbox
         .run(["serve", "specs/all.yaml", "--port", "0"])

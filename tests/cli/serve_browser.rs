@@ -154,7 +154,7 @@ fn listen(pipe: PipeReader) -> Receiver<Value> {
 }
 
 #[test]
-fn an_open_page_follows_a_run_without_errors_and_asks_nobody_else() {
+fn an_open_page_follows_a_run_without_errors_and_connects_to_nobody_else() {
     let sandbox = sandbox(RIGHT);
     let (child, port) = serving(&sandbox);
     let mut browser = Browser::start(&sandbox);

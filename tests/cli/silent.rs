@@ -10,7 +10,7 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/security.md");
 
 #[test]
 #[ignore = "deep, and slow: `cargo test --test '*' -- --ignored`, as CI does"]
-fn every_target_runs_with_an_empty_home_and_asks_nobody() {
+fn every_target_runs_with_an_empty_home_and_connects_to_nobody() {
     let sandbox = Sandbox::new().installs();
     let home = sandbox.path("home");
     fs::create_dir(&home).unwrap();

@@ -267,7 +267,8 @@ fn a_step_that_is_larger_than_the_machine_runs_alone_and_says_so() {
 }
 
 #[test]
-fn memory_that_the_spec_states_is_kept_free_from_the_first_run_on_and_a_wrong_statement_is_told() {
+fn memory_that_the_spec_states_is_kept_free_from_the_first_run_on_and_a_wrong_statement_is_reported()
+ {
     let mut spec = String::from("version: 1\ncommands:\n");
     for n in 0..4 {
         let script = format!(

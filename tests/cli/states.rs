@@ -403,7 +403,7 @@ fn accept_brings_expectations_up_to_date_and_keeps_the_rest() {
 }
 
 #[test]
-fn a_case_whose_device_is_not_there_runs_on_the_next_one_if_asked() {
+fn a_case_whose_device_is_not_there_runs_on_the_next_one_if_requested() {
     let sandbox = sandbox(RIGHT).env("CUDA_VISIBLE_DEVICES", "");
     let spec = sandbox.read("specs/all.yaml");
     let gpu = "targets:\n  gpu: {runtime: ort, backend: cuda, device: cuda, artefact: onnx, precisions: [fp32]}\n";
@@ -456,7 +456,7 @@ fn a_case_whose_device_is_not_there_runs_on_the_next_one_if_asked() {
 }
 
 #[test]
-fn a_declared_chain_goes_on_until_one_passes_and_tells_the_cost() {
+fn a_declared_chain_goes_on_until_one_passes_and_reports_the_cost() {
     let sandbox = sandbox(RIGHT).env("CUDA_VISIBLE_DEVICES", "");
     let spec = sandbox.read("specs/all.yaml");
     let first = |backend: &str, fallback: &str| {
@@ -597,7 +597,7 @@ fn a_batch_for_which_memory_does_not_suffice_is_halved_and_says_so() {
 
 /// It would be a figure of this machine under another one's name.
 #[test]
-fn a_target_that_asks_for_a_machine_is_not_run_on_this_one() {
+fn a_target_that_requires_a_machine_is_not_run_on_this_one() {
     let sandbox = sandbox(RIGHT);
     let lab = "targets:\n  lab: {runtime: ort, backend: cpu, artefact: onnx, precisions: [fp32], properties: {pool: xeon}}\n";
     sandbox.write(

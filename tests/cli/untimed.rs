@@ -242,7 +242,7 @@ fn checked_cases_of_one_device_run_side_by_side() {
 }
 
 #[test]
-fn the_test_of_a_checked_case_takes_times_where_it_is_asked() {
+fn the_test_of_a_checked_case_takes_times_where_they_are_requested() {
     let sandbox = sandbox(RIGHT);
     let document = sandbox
         .run([&CHECK[..], &["-t", "cpu"]].concat())

@@ -110,7 +110,7 @@ fn a_broken_library_leaves_the_size_unknown_says_why_and_limits_nothing() {
 }
 
 #[test]
-fn nobody_is_asked_where_no_step_needs_the_card() {
+fn no_driver_is_queried_where_no_step_needs_the_card() {
     let Some(sandbox) = sandbox(&["-DCRASH"]) else {
         return;
     };

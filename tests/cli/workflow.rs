@@ -337,7 +337,7 @@ fn a_report_that_lacks_a_shard_is_no_base() {
 }
 
 #[test]
-fn entries_and_artefacts_of_attempts_runners_and_interpreters_are_told_apart() {
+fn entries_and_artefacts_of_attempts_runners_and_interpreters_are_distinguished() {
     let steps = yaml("docs/github-workflow.yml")["jobs"]["models"]["steps"].clone();
     let steps = steps.as_array().unwrap();
     let uses = |action: &str| -> Vec<&Value> {

@@ -110,7 +110,7 @@ fn a_mistake_in_a_long_line_shows_a_short_part_of_it() {
 }
 
 #[test]
-fn a_chain_of_includes_is_told_where_it_is_too_long() {
+fn a_chain_of_includes_is_reported_where_it_is_too_long() {
     let sandbox = Sandbox::new().file("0.yaml", "version: 1\ninclude: [1.yaml]\n");
     for at in 1..3000 {
         sandbox.write(
@@ -130,7 +130,7 @@ fn a_chain_of_includes_is_told_where_it_is_too_long() {
 }
 
 #[test]
-fn a_spec_of_too_many_files_is_told_which_is_one_too_many() {
+fn of_a_spec_of_too_many_files_the_first_one_too_many_is_named() {
     let sandbox = Sandbox::new();
     let names: Vec<_> = (0..10_000).map(|at| format!("'p/{at}.yaml'")).collect();
     for at in 0..10_000 {

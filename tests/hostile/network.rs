@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use crate::support::Sandbox;
 
 #[test]
-fn a_step_reaches_the_network_only_if_it_asks_and_its_key_says_so() {
+fn a_step_reaches_the_network_only_on_request_and_its_key_says_so() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let connect = format!(
         "exec 3<>/dev/tcp/127.0.0.1/{}",

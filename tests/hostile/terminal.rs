@@ -3,7 +3,7 @@
 use crate::support::Sandbox;
 
 #[test]
-fn a_terminal_is_told_text_and_no_commands() {
+fn a_terminal_gets_text_and_no_commands() {
     let script = "printf '\\033]0;pwned\\007\\033[31mred\\033[0m\\n10 %%\\r99 %%\\r\\033[2K\\033[8mgone wrong\\033]52;c;cHduZWQ=\\007\\n'; exit 3";
     let argv = serde_json::json!(["sh", "-c", script]);
     let spec = format!("version: 1\ncommands:\n  one: {{argv: {argv}, outputs: [out]}}\n");

@@ -124,7 +124,7 @@ const LACKING: &str = "  lacking:
 /// WebNN names nodes that it leaves, and not why; and where the browser refuses the graph that it made, it says nothing to
 /// whoever waits. Both were no reason, the second one for as long as a run may take.
 #[test]
-fn a_refused_graph_is_told_at_once_and_by_its_cause() {
+fn a_refused_graph_is_reported_at_once_and_by_its_cause() {
     let sandbox = suite();
     let mut models = sandbox.read("specs/models.yaml");
     for (name, inputs) in [

@@ -257,7 +257,7 @@ await new Promise(() => {});
 "#;
 
 #[test]
-fn a_page_finds_nothing_that_another_one_stored_and_its_death_is_told_at_once() {
+fn a_page_finds_nothing_that_another_one_stored_and_its_death_is_reported_at_once() {
     let sandbox = suite();
     let browser = browser(&sandbox);
     let scratch = sandbox.path("cache/profiles");

@@ -64,7 +64,7 @@ impl House {
 }
 
 #[test]
-fn a_token_opens_the_door_and_what_is_refused_is_refused_at_once_and_tells_no_token() {
+fn a_token_opens_the_door_and_what_is_refused_is_refused_at_once_and_shows_no_token() {
     if is_done_without(WHAT) {
         return;
     }
@@ -165,7 +165,7 @@ fn a_client_shows_its_certificate_and_looks_at_the_server_s() {
 
 /// A quota that is used up for a while is waited for.
 #[test]
-fn who_asks_too_often_is_told_so_and_asks_again() {
+fn a_client_with_too_many_requests_gets_a_refusal_and_retries() {
     if is_done_without(WHAT) {
         return;
     }

@@ -197,7 +197,7 @@ fn a_model_is_converted_and_measured_there_and_judged_here() {
         .run(["run", "specs/all.yaml", "--json", "-t", "rocm"])
         .code(3)
         .json();
-    is_told_what_is_offered(&document["cases"][0]);
+    has_what_is_offered(&document["cases"][0]);
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn what_this_machine_can_run_stays_and_the_rest_goes_away() {
         facts.is_object() && facts["execution"].is_null() && facts["executor"].is_null(),
         "{facts:#}"
     );
-    is_told_what_is_offered(away);
+    has_what_is_offered(away);
     // This machine has the device too, but the target asks for another one.
     assert_eq!(lab["status"], "PASS", "{lab:#}");
     assert!(
@@ -323,7 +323,7 @@ fn lack_a_device(sandbox: &Sandbox) {
 }
 
 /// This server sends anything anywhere, so it is a worker who says that it lacks the device, and what it has.
-fn is_told_what_is_offered(case: &serde_json::Value) {
+fn has_what_is_offered(case: &serde_json::Value) {
     assert_eq!(case["status"], "SKIP_UNAVAILABLE", "{case:#}");
     let reason = case["reason"].as_str().unwrap();
     assert!(
@@ -541,7 +541,7 @@ fn a_server_that_hangs_or_is_none_fails_the_step_within_the_limit() {
 }
 
 #[test]
-fn a_mistake_is_said_with_what_would_be_right() {
+fn a_mistake_is_reported_with_what_would_be_right() {
     let ended: Ended = checkout().run(run("http://host:1", &[])).code(2);
     ended
         .stderr_has("the executor `http://host:1` is of no known kind")

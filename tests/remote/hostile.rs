@@ -102,7 +102,7 @@ fn a_server_that_hangs_is_given_up_once_and_for_all() {
 }
 
 #[test]
-fn nobody_there_is_said_and_costs_little() {
+fn no_server_is_reported_and_costs_little() {
     let port = crate::servers::free_port();
     let sandbox =
         checkout(&format!("webdav+http://127.0.0.1:{port}/")).file("orch.toml", patience(2.0));
@@ -202,7 +202,7 @@ fn an_interrupt_waits_for_no_remote() {
     let liar = Liar::new(Path::new("/nowhere"), Manner::Hang);
     let sandbox = checkout(&liar.url()).file("orch.toml", patience(300.0));
     let child = sandbox.spawn(RUN);
-    eventually("it asks", || liar.asked() > 0);
+    eventually("it asks", || liar.connections() > 0);
     signal(&child, libc::SIGINT);
     let (ended, took) = timed(|| sandbox.wait(child));
     ended.code(130);

@@ -25,7 +25,7 @@ fn checkout(url: &str, more: &str) -> Sandbox {
 }
 
 /// A step that says where it works, and one that waits for a file.
-fn told(gate: &Path) -> String {
+fn spec_with_gate(gate: &Path) -> String {
     let at = gate.display();
     format!(
         "version: 1\ncommands:\n  where: {{argv: [sh, -c, 'pwd -P > out'], outputs: [out]}}\n  \
@@ -44,7 +44,7 @@ fn a_step_goes_to_a_worker_with_its_labels() {
     let run = ["run", "spec.yaml", "--json", "--step", "command:where"];
     for _ in 0..3 {
         for pool in ["blue", "green"] {
-            let sandbox = Sandbox::new().file("spec.yaml", told(lab.dir.path()));
+            let sandbox = Sandbox::new().file("spec.yaml", spec_with_gate(lab.dir.path()));
             let sandbox = sandbox.file(
                 "orch.toml",
                 executor(&lab.url(), &format!("properties = {{pool = '{pool}'}}")),
@@ -161,7 +161,7 @@ fn a_worker_that_is_lost_in_mid_step_loses_nothing() {
     lab.machine("one", &[&[("pool", "blue")]]);
     lab.machine("two", &[&[("pool", "blue")]]);
     lab.machine("other", &[&[("pool", "green")]]);
-    let sandbox = Sandbox::new().file("spec.yaml", told(gate.path()));
+    let sandbox = Sandbox::new().file("spec.yaml", spec_with_gate(gate.path()));
     let sandbox = sandbox.file(
         "orch.toml",
         executor(&lab.url(), "properties = {pool = 'blue'}"),
@@ -205,7 +205,7 @@ fn a_server_that_is_restarted_in_mid_step_loses_nothing() {
     let gate = tempfile::tempdir().unwrap();
     lab.machine("one", &[&[]]);
     let sandbox = Sandbox::new()
-        .file("spec.yaml", told(gate.path()))
+        .file("spec.yaml", spec_with_gate(gate.path()))
         .file("orch.toml", executor(&lab.url(), ""));
     let child = sandbox.spawn(["run", "spec.yaml", "--json", "--step", "command:slow"]);
     eventually("the worker has it", || !working(&lab).is_empty());
@@ -404,7 +404,7 @@ fn a_slow_network_is_slow_and_no_failure() {
 }
 
 #[test]
-fn a_failure_is_a_failure_and_no_connection_is_said() {
+fn a_failure_is_a_failure_and_no_connection_is_reported() {
     let Some(mut lab) = Lab::new("failures on a server that routes", How::default()) else {
         return;
     };

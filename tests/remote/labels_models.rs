@@ -58,7 +58,7 @@ fn goes_away(step: &str) -> bool {
 
 /// How a run went, for docs/remote-execution.md.
 #[allow(clippy::print_stderr, reason = "figures for people")]
-fn told(what: &str, ended: &Ended) {
+fn print_figures(what: &str, ended: &Ended) {
     let summary = &ended.json()["summary"];
     let of = |name: &str| summary[name].to_string();
     let [passed, failed, steps, executed, hits, fetched] =
@@ -134,7 +134,7 @@ fn models_run_on_the_machines_that_have_their_devices() {
         at_work.extend(now);
     }
     let ended = first.wait(child).success();
-    told("a machine lost twice", &ended);
+    print_figures("a machine lost twice", &ended);
     let passed = cases(&ended);
     let facts = passed
         .iter()
@@ -183,14 +183,14 @@ fn models_run_on_the_machines_that_have_their_devices() {
     // Another clone with nothing: generated tests and verdicts are made here.
     let second = models(&lab.url(), "");
     let again = second.run(&run).success();
-    told("another clone", &again);
+    print_figures("another clone", &again);
     assert_eq!(statuses(&cases(&again)), statuses(&passed));
     let away = executed(&second).into_iter().filter(|step| goes_away(step));
     assert_eq!(away.collect::<Vec<_>>(), [""; 0]);
     // A third one, to which the same server is a store as well, makes nothing at all.
     let third = models(&lab.url(), "").env("ORCH_REMOTE", lab.url());
     let again = third.run(&run).success();
-    told("a third clone, with the same server as its store", &again);
+    print_figures("a third clone, with the same server as its store", &again);
     assert_eq!(statuses(&cases(&again)), statuses(&passed));
     again.summary([("executed", 0)]);
 

@@ -283,7 +283,7 @@ fn what_is_only_read_gets_nothing() {
 }
 
 #[test]
-fn failures_and_what_was_asked_for_are_this_machines_own() {
+fn failures_and_what_was_requested_are_this_machines_own() {
     let dir = tempfile::tempdir().unwrap();
     let url = format!("file://{}", dir.path().display());
     let bad =
@@ -424,7 +424,7 @@ fn a_run_shares_beside_its_memo() {
 }
 
 #[test]
-fn a_mistake_in_the_configuration_is_said_with_its_place() {
+fn a_mistake_in_the_configuration_is_reported_with_its_place() {
     let bad = |text: &str| {
         Sandbox::new()
             .file("spec.yaml", SPEC)

@@ -319,7 +319,7 @@ pub(crate) enum Manner {
 /// A small HTTP server that serves a folder, more or less.
 pub(crate) struct Liar {
     listener: TcpListener,
-    asked: Arc<AtomicUsize>,
+    connections: Arc<AtomicUsize>,
 }
 
 impl Liar {
@@ -327,8 +327,8 @@ impl Liar {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let accepting = listener.try_clone().unwrap();
         let dir = dir.to_owned();
-        let asked = Arc::new(AtomicUsize::new(0));
-        let count = asked.clone();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let count = connections.clone();
         std::thread::spawn(move || {
             for stream in accepting.incoming().flatten() {
                 count.fetch_add(1, Ordering::Relaxed);
@@ -336,12 +336,15 @@ impl Liar {
                 std::thread::spawn(move || drop(serve(stream, &dir, manner)));
             }
         });
-        Self { listener, asked }
+        Self {
+            listener,
+            connections,
+        }
     }
 
     /// How many connections were made.
-    pub(crate) fn asked(&self) -> usize {
-        self.asked.load(Ordering::Relaxed)
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
     }
 
     pub(crate) fn url(&self) -> String {

@@ -87,7 +87,7 @@ fn c_path(path: &Path) -> CString {
 }
 
 #[test]
-fn a_full_disk_is_told_and_the_next_run_goes_on() {
+fn a_full_disk_is_reported_and_the_next_run_goes_on() {
     let mut scene = Scene::new();
     let Some(disk) = Disk::mount(scene.sandbox.path("cache")) else {
         return;
@@ -107,7 +107,7 @@ fn a_full_disk_is_told_and_the_next_run_goes_on() {
         }
         let full = scene.sandbox.run(RUN);
         println!("--- {left} {what}: {:?}\n{}", full.code, full.stderr);
-        let ok = Scene::said_ok(&full.stderr);
+        let ok = Scene::reported_ok(&full.stderr);
         if full.code != Some(0) {
             // A step failed, or nothing could be kept of any.
             assert!(matches!(full.code, Some(1 | 2)), "{:?}", full.code);

@@ -165,7 +165,7 @@ fn round(
     let mut dead = BTreeSet::new();
     for run in &runs {
         let said = run.stderr(scene);
-        ok.extend(Scene::said_ok(&said));
+        ok.extend(Scene::reported_ok(&said));
         if run.killed {
             dead.insert(run.child.id());
             continue;

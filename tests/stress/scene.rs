@@ -113,7 +113,7 @@ impl Scene {
     }
 
     /// Names of steps that orch said to be done. A line without an end was not said.
-    pub(crate) fn said_ok(stderr: &str) -> BTreeSet<String> {
+    pub(crate) fn reported_ok(stderr: &str) -> BTreeSet<String> {
         let whole = stderr.rfind('\n').map_or("", |end| &stderr[..end]);
         let ok = whole
             .lines()
