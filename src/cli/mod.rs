@@ -9,7 +9,7 @@ mod github;
 mod groups;
 mod printer;
 #[cfg(test)]
-mod reference;
+mod reference_tests;
 mod serving;
 mod table;
 
