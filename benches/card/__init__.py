@@ -1,0 +1,1 @@
+"""The parts of `benches/card.py`: evidence from an NVIDIA card."""
