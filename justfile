@@ -93,6 +93,10 @@ bench *ARGS:
     cargo build --release
     python3 benches/peers.py {{ ARGS }}
 
+# Gather evidence from an NVIDIA card in one folder, e.g. `just card --package pieces`; needs a built target/release/orch
+card *ARGS:
+    python3 benches/card.py {{ ARGS }}
+
 # Measure how fast orch reads: the digest of a large file, and a large spec
 bench-throughput *ARGS:
     cargo build --release
