@@ -84,7 +84,7 @@ def memory(figures: dict[str, Any], expected: dict[str, Any]) -> list[str]:
 
 
 def overhead(ratio: float, expected: dict[str, Any]) -> list[str]:
-    """orch's median over torch's own."""
+    """The least round's median of orch over that of torch."""
     bound = expected["overhead"]["ratio_at_most"]
     return [] if ratio <= bound else [f"orch's median is {ratio:.3f} of torch's own, above {bound}"]
 

@@ -66,13 +66,16 @@ def _killed(kit: Kit, folder: Path, number: signal.Signals) -> dict[str, Any]:
     target = kit.target("eager-cuda")
     model = kit.expected["kill"]["model"]
     argv = kit.orch_argv("run", kit.spec, "-m", model, "-t", target, "--json", "--rerun", "run", "-vv")
-    argv += ["--out-dir", str(kit.work / f"out-{name}")]
+    # Several rounds, so that the run still lasts when the signal comes.
+    argv += ["--out-dir", str(kit.work / f"out-{name}"), "--rounds", str(kit.expected["kill"]["rounds"])]
     start = None
+    others: set[int] = set()
     if not kit.on_cpu:
         readings = nvml.read()
         if readings["error"] is not None:
             raise Missing(f"NVML: {readings['error']}")
         start = used_bytes(readings, None)
+        others = card_processes(readings)
     child = kit.start(argv, folder, name)
     family: set[Identity] = set()
     try:
@@ -88,7 +91,7 @@ def _killed(kit: Kit, folder: Path, number: signal.Signals) -> dict[str, Any]:
             "processes_before": len(family),
             "is_ended": is_ended,
             "processes_left": sorted(pid for pid, _ in left),
-            "card_processes_left": [] if start is None else _on_card({pid for pid, _ in family}),
+            "card_processes_left": [] if start is None else sorted(card_processes(nvml.read()) - others),
             "nvml_kept_bytes": kept,
         }
     finally:
@@ -130,10 +133,9 @@ def _left(family: set[Identity], seconds: float) -> set[Identity]:
     return left
 
 
-def _on_card(pids: set[int]) -> list[int]:
-    """The processes of a set that NVML lists."""
-    listed = {process["pid"] for card in nvml.read()["cards"] for process in card.get("processes") or []}
-    return sorted(listed & pids)
+def card_processes(readings: dict[str, Any]) -> set[int]:
+    """The processes that NVML lists; in a container their numbers may be those of the host."""
+    return {process["pid"] for card in readings["cards"] for process in card.get("processes") or []}
 
 
 def descendants(pid: int) -> set[Identity]:

@@ -77,18 +77,33 @@ def install(package: Path, interpreter: Path, folder: Path) -> Path:
     site = site_folder(own)
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
-    for entry in sorted(site_folder(interpreter).iterdir()):
-        link = site / entry.name
-        if entry.name != PACKAGE_FOLDER and not link.exists():
-            link.symlink_to(entry)
+    for folder in package_folders(interpreter):
+        link_packages(folder, site)
     return own
 
 
+def link_packages(folder: Path, site: Path) -> None:
+    """Links to the packages of a folder, without those that are there and without ONNX Runtime's own folder."""
+    for entry in sorted(folder.iterdir()):
+        link = site / entry.name
+        if entry.name != PACKAGE_FOLDER and not link.exists():
+            link.symlink_to(entry)
+
+
 def site_folder(interpreter: Path) -> Path:
-    """The folder of an interpreter's packages."""
-    question = "import sysconfig; print(sysconfig.get_path('platlib'))"
+    """The folder in which an interpreter's packages are installed."""
+    return Path(_answer(interpreter, "import json, sysconfig; print(json.dumps(sysconfig.get_path('platlib')))"))
+
+
+def package_folders(interpreter: Path) -> list[Path]:
+    """The folders from which an interpreter imports packages, as it searches them."""
+    folders = map(Path, _answer(interpreter, "import json, sys; print(json.dumps(sys.path))"))
+    return [folder for folder in folders if folder.name in ("site-packages", "dist-packages") and folder.is_dir()]
+
+
+def _answer(interpreter: Path, question: str) -> Any:
     child = subprocess.run([interpreter, "-I", "-c", question], check=True, capture_output=True, text=True)
-    return Path(child.stdout.strip())
+    return json.loads(child.stdout)
 
 
 def main(argv: list[str]) -> int:

@@ -18,7 +18,7 @@ sys.path.insert(0, str(BENCHES))
 
 from card import judge, machine, nvml, pieces, preconditions, session  # noqa: E402
 from card.kit import Kit, Missing, Part, Verdict  # noqa: E402
-from card.lifetimes import descendants, living  # noqa: E402
+from card.lifetimes import card_processes, descendants, living  # noqa: E402
 from card.parts import PARTS  # noqa: E402
 
 EXPECTED: dict[str, Any] = json.loads((BENCHES / "card" / "expected.json").read_text())
@@ -127,6 +127,16 @@ class Pieces(Sandboxed):
         with self.assertRaisesRegex(pieces.Damaged, damaged.name):
             pieces.join(self.pieces, self.folder / "joined")
 
+    def test_packages_are_linked_without_those_of_the_wheel(self) -> None:
+        for name in ("nvidia", "onnxruntime", "onnxruntime-1.0.dist-info", "numpy"):
+            (self.folder / "from" / name).mkdir(parents=True)
+        own = self.folder / "to"
+        (own / "numpy").mkdir(parents=True)
+        pieces.link_packages(self.folder / "from", own)
+        self.assertEqual(
+            sorted(path.name for path in own.iterdir() if path.is_symlink()), ["nvidia", "onnxruntime-1.0.dist-info"]
+        )
+
     def test_a_missing_piece_is_named(self) -> None:
         absent = self.pieces / self.manifest["pieces"][2]["name"]
         absent.unlink()
@@ -230,6 +240,10 @@ class Lifetimes(unittest.TestCase):
         self.assertEqual(judge.kill(clean, EXPECTED), [])
         left = {**clean, "is_ended": False, "processes_left": [7], "card_processes_left": [7], "nvml_kept_bytes": 2**30}
         self.assertEqual(len(judge.kill(left, EXPECTED)), 4)
+
+    def test_a_driver_may_list_no_processes(self) -> None:
+        readings = {"cards": [{"processes": [{"pid": 7}]}, {"processes": None}, {"error": "broken"}]}
+        self.assertEqual(card_processes(readings), {7})
 
     @unittest.skipUnless(sys.platform == "linux", "reads /proc")
     def test_a_process_is_known_by_number_and_start(self) -> None:
