@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -38,6 +39,8 @@ def main(argv: list[str]) -> int:
     chosen = [part for part in PARTS if not args.only or part.name in args.only]
     out = (args.out or Path(time.strftime("card-%Y%m%d-%H%M%S"))).absolute()
     out.mkdir(parents=True, exist_ok=True)
+    # A request to end, as of a time limit around this command, still ends the children and writes the summary.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="orch-card-", ignore_cleanup_errors=True) as work:
         kit = make_kit(args, Path(work))

@@ -58,7 +58,9 @@ class Kit:
     """When the part that runs must end, by the monotonic clock."""
     spec: str = "specs/all.yaml"
     ended: list[str] = field(default_factory=list)
-    """Children that were ended at the time limit."""
+    """Names of children that were ended at the time limit."""
+    children: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    """Children of the part that runs."""
 
     def target(self, name: str) -> str:
         """The name of a target, or of its counterpart for CPUs."""
@@ -84,7 +86,7 @@ class Kit:
     def start(self, argv: list[str], folder: Path, name: str) -> subprocess.Popen[bytes]:
         """Starts a child in a session of its own; its streams go to files of the part's folder."""
         with (folder / f"{name}.stdout").open("wb") as stdout, (folder / f"{name}.stderr").open("wb") as stderr:
-            return subprocess.Popen(
+            child = subprocess.Popen(
                 argv,
                 cwd=ROOT,
                 env=environment(),
@@ -93,6 +95,15 @@ class Kit:
                 stderr=stderr,
                 start_new_session=True,
             )
+        self.children.append(child)
+        return child
+
+    def end_children(self) -> None:
+        """Ends the children that still run, as after an interruption."""
+        for child in self.children:
+            if child.poll() is None:
+                end(child)
+        self.children.clear()
 
     def call(self, argv: list[str], folder: Path, name: str) -> int:
         """Runs a child to its end, or interrupts and then kills it at the part's time limit."""

@@ -25,7 +25,12 @@ def run_parts(parts: Sequence[Part], kit: Kit, out: Path, budget: float) -> list
     stop = time.monotonic() + budget
     entries = []
     for part in parts:
-        entry = _run_part(part, kit, out, stop)
+        begin = time.monotonic()
+        try:
+            entry = _run_part(part, kit, out, stop)
+        except KeyboardInterrupt:
+            entry = _entry(part, FAILED, begin, "interrupted", ["interrupted"])
+            stop = begin
         entries.append(entry)
         print(
             f"{entry['status']:9} {part.name:18} {entry['seconds']:7.2f} s  {entry['reason'] or ''}".rstrip(),
@@ -56,6 +61,8 @@ def _run_part(part: Part, kit: Kit, out: Path, stop: float) -> Entry:
         (folder / "error.txt").write_text(traceback.format_exc())
         differences = [f"{type(error).__name__}: {error}"]
         figures = {}
+    finally:
+        kit.end_children()
     if kit.ended:
         differences = [*differences, f"ended at the time limit: {', '.join(kit.ended)}"]
     status = FAILED if differences else OK

@@ -271,9 +271,9 @@ class Sessions(Sandboxed):
         with contextlib.redirect_stdout(io.StringIO()):
             return session.run_parts(parts, self.kit, self.folder / "out", budget)
 
-    def part(self, differences: list[str] | Exception, is_of_the_card: bool = True) -> Part:
+    def part(self, differences: list[str] | BaseException, is_of_the_card: bool = True) -> Part:
         def run(kit: Kit, folder: Path) -> Verdict:
-            if isinstance(differences, Exception):
+            if isinstance(differences, BaseException):
                 raise differences
             return differences, {"figure": 1}
 
@@ -289,6 +289,10 @@ class Sessions(Sandboxed):
         entries = self.run_parts(self.part(ValueError("broken")), self.part([]))
         self.assertEqual([entry["status"] for entry in entries], ["failed", "ok"])
         self.assertEqual(session.exit_code(entries), 1)
+
+    def test_an_interruption_leaves_the_other_parts_out(self) -> None:
+        entries = self.run_parts(self.part(KeyboardInterrupt()), self.part([]))
+        self.assertEqual([entry["status"] for entry in entries], ["failed", "left out"])
 
     def test_the_exit_code_is_that_of_the_card(self) -> None:
         absent = self.part(Missing("a library"))
