@@ -77,7 +77,7 @@ def overhead(kit: Kit, folder: Path) -> Verdict:
         own.append(_median(report))
         if number == 0:
             kit.call(output, folder, "output")
-        words = ("loop", kit.device, str(tree), str(settings["loop_seconds"]))
+        words = ("loop", kit.device, str(tree), str(settings["warmup"]), str(settings["samples"]))
         torch.append(float(kit.torch(folder, f"torch-{number}", *words)["median_ms"]))
     # A disturbance can only lengthen a round, so the least round of each side counts.
     ratio = min(own) / min(torch)

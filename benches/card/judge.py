@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 Interval = tuple[str, float, float]
@@ -170,7 +170,20 @@ def doctor(document: dict[str, Any], nodes: list[str]) -> list[str]:
     return [] if finding["what"] else ["orch doctor gives no reason on cuda"]
 
 
-def package_differences(versions: dict[str, str | None], locked: dict[str, str]) -> list[str]:
+def column_versions(report: dict[str, Any], target: str, names: Iterable[str]) -> dict[str, str]:
+    """The versions of some packages by the records of a column's steps."""
+    cells = [cell for cell in report["cases"] if cell["target"] == target]
+    steps = [step for cell in cells for step in cell.get("facts", {}).values() if isinstance(step, dict)]
+    wanted = set(names)
+    found: dict[str, str] = {}
+    for step in steps:
+        versions = step.get("versions")
+        if isinstance(versions, dict):
+            found.update({name: version for name, version in versions.items() if name in wanted})
+    return found
+
+
+def package_differences(versions: Mapping[str, str | None], locked: dict[str, str]) -> list[str]:
     """Packages whose version is not the locked one."""
     found = []
     for name, version in versions.items():

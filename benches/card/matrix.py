@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from card import judge, pieces
+from card import judge, machine, pieces
 from card.kit import Kit, Missing, Verdict, read_json, write_json
 
 REPORTS = ("matrix.json", "matrix.md", "junit.xml")
@@ -57,7 +57,12 @@ def _judged(kit: Kit, report: dict[str, Any], name: str, target: str) -> Verdict
     absent = judge.absent_library(report, target, expected)
     if absent is not None:
         raise Missing(absent)
-    figures = {"cells": judge.counts(report, target)}
+    locked = machine.locked()
+    versions = judge.column_versions(report, target, locked)
+    figures = {
+        "cells": judge.counts(report, target),
+        "differ_from_locks": judge.package_differences(versions, locked),
+    }
     return judge.matrix(report, target, expected), figures
 
 

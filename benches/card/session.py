@@ -120,9 +120,10 @@ def _page(entries: Sequence[Entry], kit: Kit, seconds: float, removed: list[str]
     for entry in entries:
         reason = (entry["reason"] or "").replace("|", "\\|").replace("\n", " ")
         lines.append(f"| {entry['part']} | {entry['status']} | {entry['seconds']:.1f} | {entry['shows']} | {reason} |")
-    named = [words for entry in entries for words in entry["figures"].get("differ_from_locks", [])]
-    if named:
-        lines += ["", f"Packages that differ from the locks: {', '.join(named)}."]
+    for entry in entries:
+        named = entry["figures"].get("differ_from_locks")
+        if named:
+            lines += ["", f"{entry['part']}: packages differ from the locks: {', '.join(named)}."]
     if removed:
         lines += ["", f"Removed, because the folder was too large: {', '.join(removed)}."]
     return "\n".join(lines) + "\n"

@@ -3,7 +3,7 @@
 python benches/card/torch_child.py versions
 python benches/card/torch_child.py tf32 DEVICE SIZE
 python benches/card/torch_child.py memory DEVICE MIB
-python benches/card/torch_child.py loop DEVICE TREE SECONDS
+python benches/card/torch_child.py loop DEVICE TREE WARMUP SAMPLES
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 PACKAGES = ("torch", "torchvision", "transformers", "onnx", "onnxruntime", "onnxruntime-gpu", "onnxruntime-ep-webgpu")
-WARMUP = 40
-LEAST_SAMPLES = 30
 
 
 def versions() -> dict[str, Any]:
@@ -73,7 +72,7 @@ def memory(device: str, mebibytes: str) -> dict[str, Any]:
     }
 
 
-def loop(device: str, tree: str, seconds: str) -> dict[str, Any]:
+def loop(device: str, tree: str, warmup: str, samples: str) -> dict[str, Any]:
     """The times of torch's own loop over the model and inputs that orch generated."""
     import torch  # type: ignore[import-not-found,unused-ignore]
 
@@ -86,11 +85,10 @@ def loop(device: str, tree: str, seconds: str) -> dict[str, Any]:
     inputs = {name: tensor.to(device) for name, tensor in loaded.inputs.items()}
     taken: list[float] = []
     with torch.inference_mode():
-        for _ in range(WARMUP):
+        for _ in range(int(warmup)):
             model(**inputs)
-        _synchronise(torch, device)
-        stop = time.perf_counter() + float(seconds)
-        while len(taken) < LEAST_SAMPLES or time.perf_counter() < stop:
+            _synchronise(torch, device)
+        for _ in range(int(samples)):
             begin = time.perf_counter()
             model(**inputs)
             _synchronise(torch, device)
@@ -107,7 +105,7 @@ def _name(torch: Any, device: str) -> str:
     return str(torch.cuda.get_device_name()) if device.startswith("cuda") else device
 
 
-TASKS = {"versions": versions, "tf32": tf32, "memory": memory, "loop": loop}
+TASKS: dict[str, Callable[..., dict[str, Any]]] = {"versions": versions, "tf32": tf32, "memory": memory, "loop": loop}
 
 if __name__ == "__main__":
     print(json.dumps(TASKS[sys.argv[1]](*sys.argv[2:])))

@@ -210,6 +210,11 @@ class Figures(unittest.TestCase):
         found = judge.package_differences({"torch": "2.13.0+cu130", "onnx": "1.23.0", "transformers": None}, locked)
         self.assertEqual(found, ["onnx 1.23.0 (lock: 1.23.2)", "transformers absent (lock: 5.23.0)"])
 
+    def test_versions_of_a_column_are_those_of_its_records(self) -> None:
+        facts = {"generate:bert": {"versions": {"torch": "2.11.0", "numpy": "2.4.6"}}, "cached": True, "run:bert": {}}
+        found = judge.column_versions(report(cell("bert", facts=facts)), "eager-cuda", ["torch", "onnx"])
+        self.assertEqual(found, {"torch": "2.11.0"})
+
     def test_the_locks_name_each_package(self) -> None:
         wanted = {package for names in machine.LOCKS.values() for package in names}
         self.assertEqual(set(machine.locked()), wanted)
