@@ -22,6 +22,11 @@ def wait_until(holds: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+def heed_interrupts() -> None:
+    """Restores what an interrupt does: a shell starts its background jobs with interrupts ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("to_group", [True, False])
 def test_an_interrupt_ends_orch_and_keeps_its_results(
     pytester: pytest.Pytester, folder: Path, program: str, to_group: bool
@@ -35,6 +40,7 @@ def test_an_interrupt_ends_orch_and_keeps_its_results(
         start_new_session=True,
         stdout=subprocess.PIPE,
         text=True,
+        preexec_fn=heed_interrupts,
     )
     try:
         log = [program, "log", "right:cpu-fp32", "specs/all.yaml", "--check"]
