@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::onnx::{RIGHT, determinant, expected, expected_padded, padded};
-use crate::ready_onnx::{SPEC, sandbox};
+use crate::onnx::{RIGHT, expected, expected_padded, padded};
+use crate::ready_onnx::{SPEC, refused_by_openvino, sandbox};
 use crate::support::Sandbox;
 
 #[test]
@@ -154,11 +154,7 @@ fn an_expected_failure_by_another_fault_is_not_expected() {
 #[test]
 fn what_a_runtime_refuses_is_found_and_expected_by_its_error() {
     let sandbox = sandbox(RIGHT);
-    sandbox.write("models/linear.onnx", determinant());
-    let inputs = "inputs: {x: {dtype: float32, shape: [1, 2, 2], data: [1, 2, 3, 4]}}";
-    let (head, _) = SPEC.split_once("    inputs:").unwrap();
-    let head = head.replace("    expected: ../models/expected\n", "");
-    sandbox.write("specs/all.yaml", format!("{head}    {inputs}\n"));
+    refused_by_openvino(&sandbox);
     sandbox.run(["run", "specs/all.yaml"]).success();
     let found = sandbox.run(["blame", "--all", "--json"]).success().json();
     let [case] = &found["cases"].as_array().unwrap()[..] else {
