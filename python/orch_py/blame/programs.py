@@ -7,8 +7,8 @@ import inspect
 
 from orch_py.blame.faults import error_class, telling_line
 
-RUN_ONNXRUNTIME = '''"""Runs model.onnx with and without optimisations, and compares with expected.npz."""
-
+# What a program of values begins with, behind its docstring.
+_UNTESTABLE = '''
 import os
 import sys
 import traceback
@@ -21,7 +21,13 @@ def untestable(*error):
 
 
 sys.excepthook = untestable
+'''
 
+RUN_ONNXRUNTIME = (
+    '''"""Runs model.onnx with and without optimisations, and compares with expected.npz."""
+'''
+    + _UNTESTABLE
+    + """
 import numpy as np
 import onnxruntime
 
@@ -40,23 +46,14 @@ for level in ("ORT_ENABLE_ALL", "ORT_DISABLE_ALL"):
         worst[level] = max(worst[level], off)
         print(f"{level} {name}: largest difference {off:.3g}, largest value {np.abs(value).max(initial=0):.3g}")
 sys.exit(1 if worst["ORT_ENABLE_ALL"] > 10 * worst["ORT_DISABLE_ALL"] + 1e-12 else 0)
+"""
+)
+
+RUN_OPENVINO = (
+    '''"""Runs model.onnx in OpenVINO on the CPU, and compares with expected.npz, which ONNX Runtime gave."""
 '''
-
-RUN_OPENVINO = '''"""Runs model.onnx in OpenVINO on the CPU, and compares with expected.npz, which ONNX Runtime gave."""
-
-import os
-import sys
-import traceback
-
-
-def untestable(*error):
-    """Ends with 125, by which `git bisect run` and `orch bisect` skip a release."""
-    traceback.print_exception(*error)
-    os._exit(125)
-
-
-sys.excepthook = untestable
-
+    + _UNTESTABLE
+    + """
 import numpy as np
 import openvino
 
@@ -72,7 +69,8 @@ for name, value in expected.items():
     is_wrong |= bool((off > 1e-4 * (np.abs(value) + np.sqrt(np.mean(value.astype(np.float64) ** 2)))).any())
     print(f"{name}: largest difference {off.max(initial=0.0):.3g}, largest value {np.abs(value).max(initial=0):.3g}")
 sys.exit(1 if is_wrong else 0)
-'''
+"""
+)
 
 _RUN_REFUSAL = '''"""Runs model.onnx in a process of its own, and compares its end with the error that was seen."""
 
