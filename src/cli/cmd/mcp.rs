@@ -22,7 +22,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::base::program;
+use crate::base::{program, shell};
 use crate::cli::{Args, Exit};
 
 /// The most characters of a log that are returned. The end is kept, which is where errors stand.
@@ -75,7 +75,8 @@ struct Server {
 
 #[tool_router(router = tool_router)]
 impl Server {
-    /// Lists the cases of what ran last: id, status, reason, and the median latency in milliseconds.
+    /// Lists the cases of what ran last, at most 200 of those that were found: id, status, reason, and the median latency in
+    /// milliseconds.
     #[tool(annotations(read_only_hint = true))]
     async fn cells(&self, Parameters(filter): Parameters<CellsFilter>) -> CallToolResult {
         answer(self.matrix().await.map(|matrix| cells(&matrix, &filter)))
@@ -261,7 +262,7 @@ fn cell(matrix: Value, id: &str) -> Result<String, String> {
 
 fn blame(matrix: &Value, id: &str, spec: &str) -> Result<String, String> {
     let case = case_of(matrix, id)?;
-    let command = format!("orch blame {id} --spec {spec}");
+    let command = format!("orch blame {id} --spec {}", shell::word(spec));
     Ok(json!({
         "case": id,
         "status": case["status"],
