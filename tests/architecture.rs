@@ -677,12 +677,12 @@ fn every_package_has_one_home() {
 #[test]
 fn only_its_row_knows_the_name_of_a_runtime() {
     let bad = matched(&one(
-        "exec/alone/half.rs",
+        "exec/alone/profile.rs",
         "match runtime { \"ort\" => 1, _ => 2 }",
     ));
     assert_eq!(
         bad,
-        ["exec/alone/half.rs names `ort`: what it decides by that is a field of its row"]
+        ["exec/alone/profile.rs names `ort`: what it decides by that is a field of its row"]
     );
     assert_eq!(
         matched(&one(
@@ -693,7 +693,7 @@ fn only_its_row_knows_the_name_of_a_runtime() {
         1
     );
     none(matched(&one(
-        "exec/alone/half.rs",
+        "exec/alone/profile.rs",
         "// not \"ort\"\nlet a = \"ort-x\";\n#[cfg(test)]\nmod tests { let b = \"ort\"; }",
     )));
     none(matched(&one("device/cuda.rs", "let x = \"cuda\";")));

@@ -16,7 +16,7 @@ pub mod cpu;
 pub mod cuda;
 pub mod doctor;
 pub mod fingerprint;
-pub mod half;
+pub mod probed;
 pub mod host;
 pub mod lease;
 mod limits;
@@ -74,7 +74,7 @@ pub struct Backend {
     pub facts: Map<String, Value>,
     /// What runtimes on its devices answered to the probe of half precision.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub half: Vec<half::HalfAnswer>,
+    pub half: Vec<probed::HalfAnswer>,
 }
 
 /// A device that the backend can use.

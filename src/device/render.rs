@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::doctor::Finding;
-use super::half::HalfAnswer;
+use super::probed::HalfAnswer;
 use super::{Backend, Device, DeviceKind, Fingerprint};
 use crate::base::figures::{bytes, counted};
 

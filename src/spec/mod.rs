@@ -17,7 +17,6 @@ mod check;
 mod commands;
 pub mod edit;
 mod expect;
-mod half;
 mod measure;
 pub mod recipe;
 pub mod schema;
@@ -43,10 +42,10 @@ pub use classes::{library, types as model_types, version as transformers_version
 pub use commands::{Command, CommandInput, Commands, Does, Files, Program};
 pub use error::{SpecError, SpecErrors};
 pub use expect::{Expect, ExpectedStage, ExpectedStatus, Fault, FaultCause};
-pub use half::Half;
 pub use load::is_spec;
 pub use measure::Timing;
 pub use tolerance::Tolerance;
+pub use words::Half;
 pub use yaml::typed as yaml_as;
 
 /// YAML as plain data, for readers who do not care for places. None if it is not YAML.

@@ -11,7 +11,7 @@ use crate::base::program;
 use crate::catalogue::{Places, RunParams, Worker, WorkerCall};
 use crate::device::Backend;
 use crate::device::lease::lend_first;
-use crate::exec::perform::outcome::{Judged, judge};
+use crate::exec::perform::outcome::judge;
 use crate::exec::perform::servers::Servers;
 use crate::exec::perform::worker_params;
 use crate::provision::Provision;
@@ -28,12 +28,18 @@ pub struct Bench<'a> {
     pub scratch: &'a Path,
 }
 
+/// The end of a job outside of any plan.
+pub struct Answer {
+    pub outcome: Outcome,
+    /// The explanation of every outcome but a pass.
+    pub reason: Option<String>,
+    /// What the job reported, as its operation lays it out.
+    pub facts: serde_json::Value,
+}
+
 impl Bench<'_> {
     /// Empty folders in that folder.
-    pub(super) fn folders<const N: usize>(
-        &self,
-        names: [&str; N],
-    ) -> std::io::Result<[PathBuf; N]> {
+    pub fn folders<const N: usize>(&self, names: [&str; N]) -> std::io::Result<[PathBuf; N]> {
         let folders = names.map(|name| self.scratch.join(name));
         folders
             .iter()
@@ -42,13 +48,13 @@ impl Bench<'_> {
     }
 
     /// Performs a job on the first device that a run may mean. `timeout`: seconds.
-    pub(super) fn perform(
+    pub fn perform(
         &self,
         call: &WorkerCall,
         places: Places,
         run: &RunParams,
         timeout: u64,
-    ) -> anyhow::Result<Judged> {
+    ) -> anyhow::Result<Answer> {
         let lent = lend_first(self.inventory, run.backend.name, &run.device);
         let params = worker_params(call, lent.as_ref(), self.provision)?;
         let env = lent.map(|lease| lease.env).unwrap_or_default();
@@ -84,7 +90,12 @@ impl Bench<'_> {
             }
             Worker::Torch => anyhow::bail!(Bug::new("the tch worker answers no questions")),
         };
-        Ok(judge(ended, timeout, &[]))
+        let judged = judge(ended, timeout, &[]);
+        Ok(Answer {
+            outcome: judged.outcome,
+            reason: judged.reason,
+            facts: judged.facts,
+        })
     }
 
     /// [`Self::perform`] for a job of which nothing but success is an answer; any other end is an error with its reason.
@@ -95,12 +106,12 @@ impl Bench<'_> {
         run: &RunParams,
         timeout: u64,
     ) -> anyhow::Result<()> {
-        let judged = self.perform(call, places, run, timeout)?;
-        let reason = judged.reason.as_deref().unwrap_or("no reason was given");
+        let answer = self.perform(call, places, run, timeout)?;
+        let reason = answer.reason.as_deref().unwrap_or("no reason was given");
         ensure!(
-            judged.outcome == Outcome::Pass,
+            answer.outcome == Outcome::Pass,
             "{}: {reason}",
-            judged.outcome.label()
+            answer.outcome.label()
         );
         Ok(())
     }

@@ -9,7 +9,7 @@ mod compile;
 mod declared;
 mod decoder;
 mod gpu;
-mod half;
+mod casts;
 mod host;
 mod infer;
 mod lowering;
@@ -41,7 +41,7 @@ const OPS: &[(&str, Op)] = &[
     ("run", run::run),
     ("reference", run::reference),
     ("compile", compile::compile),
-    ("half", half::half),
+    ("half", casts::half),
     ("profile", profile::profile),
 ];
 

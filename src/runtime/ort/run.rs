@@ -12,7 +12,7 @@ use super::host::{CPU, QNN};
 use super::infer::{Feed, collect, infer};
 use super::place::Bench;
 use super::refusal::{Verdict, examine};
-use super::{Params, declared, gpu, half};
+use super::{Params, casts, declared, gpu};
 use crate::device::vram;
 use crate::runtime::control::{self, Witness};
 use crate::runtime::generation;
@@ -84,7 +84,7 @@ pub(super) fn run_at(job: &Job, bench: &Bench<'_>) -> Result<JobOutput> {
             .get("precision")
             .is_some_and(|precision| precision == "fp16")
         {
-            let note = half::cast_to_fp32(bench, &model)?;
+            let note = casts::cast_to_fp32(bench, &model)?;
             facts.extend(note.map(|note| ("cast_to_fp32".to_owned(), json!(note))));
         }
     }
@@ -133,7 +133,7 @@ fn run_loop(job: &Job, bench: &Bench<'_>, looped: &Loop) -> Result<JobOutput> {
             .is_some_and(|precision| precision == "fp16");
         if place.provider == CPU
             && is_half
-            && let Some(note) = half::cast_to_fp32(bench, &model)?
+            && let Some(note) = casts::cast_to_fp32(bench, &model)?
         {
             facts.insert(
                 "cast_to_fp32".to_owned(),
