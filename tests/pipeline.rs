@@ -481,6 +481,7 @@ fn half_auto_of_an_eager_target_is_what_pytorch_really_computes_in() {
         (&case["precision"], &"auto".into())
     );
     let why = text(&case["half"]["why"]);
+    assert!(!why.contains("Error"), "the probe itself failed: {why}");
     match text(&case["precision"]) {
         "fp32" => assert!(
             why.contains("python on cpu at fp16: ") && why.contains("python on cpu at bf16: "),

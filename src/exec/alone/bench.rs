@@ -13,11 +13,10 @@ use crate::device::Backend;
 use crate::device::lease::lend_first;
 use crate::exec::perform::outcome::judge;
 use crate::exec::perform::servers::Servers;
-use crate::exec::perform::worker_params;
+use crate::exec::perform::worker_job;
 use crate::provision::Provision;
 use crate::record::Outcome;
-use crate::runtime::Job;
-use crate::worker::{self, Cancel, Limits, grants};
+use crate::worker::{self, Cancel, Limits};
 
 /// What a question needs besides its call. Everything that the call requires must be installed.
 pub struct Bench<'a> {
@@ -56,31 +55,15 @@ impl Bench<'_> {
         timeout: u64,
     ) -> anyhow::Result<Answer> {
         let lent = lend_first(self.inventory, run.backend.name, &run.device);
-        let params = worker_params(call, lent.as_ref(), self.provision)?;
-        let env = lent.map(|lease| lease.env).unwrap_or_default();
-        let Places {
-            inputs,
-            out,
-            scratch,
-            ..
-        } = places;
         let log = self.scratch.join("log");
-        let sandbox = grants(&call.access, &[&out, &scratch])?;
-        let job = Job {
-            id: 1,
-            op: call.op.into(),
-            params,
-            inputs,
-            sandbox,
-            out,
-            log: Some(log.clone()),
-            env,
-        };
+        let job = worker_job(1, call, lent.as_ref(), &places, &log, self.provision)?;
         let limits = Limits::of_time(Duration::from_secs(timeout), self.cancel, &log);
         let ended = match call.worker {
             Worker::Orch(runtime) | Worker::Kept(runtime) => {
                 let mut command = worker::command(program::for_workers()?);
-                command.args(["worker", runtime]).current_dir(&scratch);
+                command
+                    .args(["worker", runtime])
+                    .current_dir(&places.scratch);
                 worker::run_oneshot(command, &job, &limits)
             }
             Worker::Python(env) => {

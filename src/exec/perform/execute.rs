@@ -170,29 +170,14 @@ impl Performer<'_> {
         places: &Places,
         limits: &Limits<'_>,
     ) -> anyhow::Result<Ended> {
-        let mut env = task
-            .lease
-            .as_ref()
-            .map(|lease| lease.env.clone())
-            .unwrap_or_default();
-        // Libraries keep caches and settings in HOME; they get one that lasts as long as the step.
-        let own = if call.access.home {
-            &["TMPDIR"][..]
-        } else {
-            &["TMPDIR", "HOME"]
-        };
-        let scratch = places.scratch.display().to_string();
-        env.extend(own.iter().map(|name| ((*name).to_owned(), scratch.clone())));
-        let job = Job {
-            id: task.id.0,
-            op: call.op.into(),
-            params: worker_params(&call, task.lease.as_ref(), self.provision)?,
-            inputs: places.inputs.clone(),
-            out: places.out.clone(),
-            log: Some(limits.log.to_owned()),
-            env,
-            sandbox: worker::grants(&call.access, &[&places.out, &places.scratch])?,
-        };
+        let job = worker_job(
+            task.id.0,
+            &call,
+            task.lease.as_ref(),
+            places,
+            limits.log,
+            self.provision,
+        )?;
         let is_timed = task.step.kind.is_timed(task.step);
         let one_shot = |program: PathBuf, args: &[&str]| {
             let mut command = worker::command(program);
@@ -226,8 +211,39 @@ fn yardstick_threads(task: &Task<'_>) -> usize {
     stated.map_or_else(own, |threads| threads as usize)
 }
 
+/// The job of a worker's call: its folders, its parameters, what it may touch, and variables that lead libraries to its own
+/// scratch folder.
+pub(in crate::exec) fn worker_job(
+    id: u32,
+    call: &WorkerCall,
+    lease: Option<&Lease>,
+    places: &Places,
+    log: &Path,
+    provision: &Provision,
+) -> anyhow::Result<Job> {
+    let mut env = lease.map(|lease| lease.env.clone()).unwrap_or_default();
+    // Libraries keep caches and settings in HOME; they get one that lasts as long as the step.
+    let own = if call.access.home {
+        &["TMPDIR"][..]
+    } else {
+        &["TMPDIR", "HOME"]
+    };
+    let scratch = places.scratch.display().to_string();
+    env.extend(own.iter().map(|name| ((*name).to_owned(), scratch.clone())));
+    Ok(Job {
+        id,
+        op: call.op.into(),
+        params: worker_params(call, lease, provision)?,
+        inputs: places.inputs.clone(),
+        out: places.out.clone(),
+        log: Some(log.to_owned()),
+        env,
+        sandbox: worker::grants(&call.access, &[&places.out, &places.scratch])?,
+    })
+}
+
 /// The parameters of a worker's job: the call's own, the paths of its libraries, and the device that was leased.
-pub(in crate::exec) fn worker_params(
+fn worker_params(
     call: &WorkerCall,
     lease: Option<&Lease>,
     provision: &Provision,

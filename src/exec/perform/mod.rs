@@ -14,4 +14,4 @@ pub(in crate::exec) mod standing;
 pub(in crate::exec) mod task;
 pub(in crate::exec) mod workers;
 
-pub(in crate::exec) use execute::{check_measure, worker_params};
+pub(in crate::exec) use execute::{check_measure, worker_job};
