@@ -49,7 +49,7 @@ class TorchOps(unittest.TestCase):
         for precision in ("fp16", "bf16"):
             output, _ = self.worker.do("half", {"device": "cpu", "precision": precision})
             if output["status"] == "ok":
-                self.assertRegex(output["facts"]["kernel"], "oneDNN's kernel .*(bf16|fp16|amx)")
+                self.assertRegex(output["facts"]["kernel"], "oneDNN's kernel .*(bf16|fp16|avx10|amx)")
                 self.assertGreater(output["facts"]["max_abs"], 1e-4)
             else:
                 self.assertEqual(output["status"], "unsupported")

@@ -17,8 +17,10 @@ import torch
 from orch_py.worker.protocol import Job, Output, Refused
 
 _TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
-# What oneDNN's kernels that multiply in the type are called after: instruction sets.
-_KERNELS = {"fp16": ("avx512_core_fp16", "amx_fp16"), "bf16": ("avx512_core_bf16", "avx512_core_fp16", "amx")}
+# The instruction sets after which oneDNN names its kernels that multiply in the type. Newer releases name
+# `avx512_core_fp16`, of which `avx10_1_512` is an alias, by the alias.
+_FP16 = ("avx512_core_fp16", "avx10_1_512", "avx10_2", "amx_fp16")
+_KERNELS = {"fp16": _FP16, "bf16": ("avx512_core_bf16", *_FP16, "amx")}
 # Largest error, of values around 1. Eight and eleven bits of precision, with room for the layer norm.
 _BOUNDS = {"fp16": 0.02, "bf16": 0.1}
 
