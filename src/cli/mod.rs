@@ -12,6 +12,7 @@ mod printer;
 mod reference_tests;
 mod serving;
 mod table;
+mod waiting;
 
 use std::process::ExitCode;
 

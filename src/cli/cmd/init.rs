@@ -6,6 +6,7 @@ use anyhow::Context as _;
 
 use crate::base::fs as bfs;
 use crate::base::{named, temporary};
+use crate::cli::waiting::waiting;
 use crate::cli::{Args, Exit, Printer};
 use crate::matrix::Matrix;
 use crate::session::{self, Own, Session, UsageError, usage};
@@ -80,8 +81,8 @@ pub(super) fn init(args: &Args, init: &InitArgs, printer: &Printer) -> anyhow::R
         None => (FIRST.to_owned(), String::new()),
         Some(model) => {
             let mut session = Session::open(&args.locations())?;
-            let own = session.own(model, init.name.as_deref(), &init.dir, &|text| {
-                printer.note(text)
+            let own = waiting(printer, |tell| {
+                session.own(model, init.name.as_deref(), &init.dir, tell)
             })?;
             let (text, targets) = on_targets_here(&session, &init.dir, &own)?;
             (text, format!(": {} on {}", own.name, targets.join(", ")))
@@ -167,8 +168,8 @@ pub(super) fn add(args: &Args, add: &AddArgs, printer: &Printer) -> anyhow::Resu
         .with_context(|| format!("failed to read `{}`", add.spec.display()))?;
     let folder = bfs::parent(&add.spec);
     let mut session = Session::open(&args.locations())?;
-    let own = session.own(&add.model, add.name.as_deref(), folder, &|text| {
-        printer.note(text)
+    let own = waiting(printer, |tell| {
+        session.own(&add.model, add.name.as_deref(), folder, tell)
     })?;
     let new = with_row(&old, &own.text).ok_or_else(|| {
         let hint = "hint: write `models:` on its own line, and each row on a line below it";
