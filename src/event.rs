@@ -56,6 +56,11 @@ pub enum Event {
         step: String,
         text: String,
     },
+    /// It waits for another orch process of this machine, by these words.
+    StepWaiting {
+        step: String,
+        text: String,
+    },
     StepFinished {
         step: String,
         outcome: Outcome,

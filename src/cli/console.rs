@@ -438,6 +438,8 @@ impl Listener for Console {
                 self.news(&format!("{GOOD}got{GOOD:#}   {what} {DIM}made {made} on {host}{DIM:#}"));
             }
             Event::StepProgress { step, text } => self.progress(&step, &text),
+            // Also where only failures are printed: nothing else shows that the run stands still.
+            Event::StepWaiting { step, text } => self.line(&format!("{WARN}wait{WARN:#}  {step} {DIM}{text}{DIM:#}")),
             Event::StepFinished { step, outcome: Outcome::Pass, .. } if step.starts_with(JUDGES) => {
                 self.end(&step, true);
                 self.decided(&step[JUDGES.len()..], &format!("{GOOD}ok{GOOD:#}   "));

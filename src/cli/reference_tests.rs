@@ -72,6 +72,10 @@ const VARIABLES: &[(&str, &str)] = &[
         "followed by a name: an option of that server, such as its token",
     ),
     (
+        "ORCH_DEVICE_LOCK_DIR",
+        "a folder for the [locks of devices](measuring.md#several-orch-processes), instead of `/tmp/orch-devices`",
+    ),
+    (
         "ORCH_SANDBOX",
         "`off` turns the sandbox of steps off: [security](security.md)",
     ),

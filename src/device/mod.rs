@@ -19,6 +19,7 @@ pub mod fingerprint;
 pub mod probed;
 pub mod host;
 pub mod lease;
+pub mod machine_lock;
 mod limits;
 mod mac;
 pub mod mps;

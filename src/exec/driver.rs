@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::base::text::error_text;
 use crate::base::{Digest, figures};
-use crate::event::{Event, Listener, Span};
+use crate::event::{Event, Listener};
 use crate::exec::away::{Absent, Departing};
 use crate::exec::context::Context;
 use crate::exec::install;
@@ -299,12 +299,12 @@ impl<'env> Driver<'_, 'env> {
         self.context.listener.tell(begun);
         let sender = self.sender.clone();
         self.pool.spawn(move || {
-            let begin = Instant::now();
             let log = performer.store.log_path(&task.step.name);
-            let performed = performer.perform(*task);
+            let entered = || drop(sender.send(Message::Entered(id)));
+            let (performed, span) = performer.perform(*task, &entered);
             let has_failed = matches!(&performed, Performed::Executed { record, .. } if !record.outcome.is_made());
             let log = has_failed.then(|| log_if_any(&log)).flatten();
-            let _ = sender.send(Message::Performed(id, performed, log, Span { begin, end: Instant::now() }));
+            let _ = sender.send(Message::Performed(id, performed, log, span));
         });
         None
     }

@@ -64,7 +64,11 @@ fn reached(_: ExecutorConfig) -> Result<There, String> {
 }
 
 /// Performs the order that lies in the folder `dir`, as a worker. True if its result may be kept.
-pub fn serve_order(dir: &Path, locations: &Locations) -> anyhow::Result<bool> {
+pub fn serve_order(
+    dir: &Path,
+    locations: &Locations,
+    tell: &(dyn Fn(&str) + Send + Sync),
+) -> anyhow::Result<bool> {
     // What an order needs besides its inputs is its own, and goes with it.
     let room = tempfile::Builder::new()
         .prefix("orch-order-")
@@ -81,6 +85,7 @@ pub fn serve_order(dir: &Path, locations: &Locations) -> anyhow::Result<bool> {
         host: &host,
         inventory: &inventory,
         cancel: &cancel,
+        tell,
     };
     serve(dir, &site)
 }

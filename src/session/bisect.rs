@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use crate::base::process::run_within;
 use crate::event::Listener;
+use crate::exec::alone::share_cpu;
 use crate::explain::bisect::{Since, Trial, first_wrong};
 use crate::session::{Finding, Found, Request, Session, Settings, Suspects, Tell, usage};
 use crate::store::Scratch;
@@ -95,7 +96,7 @@ impl Session {
         }
         let trial = |release: &str| -> anyhow::Result<Trial> {
             let times = if release == bad { TIMES } else { 1 };
-            let trial = self.trial((&package, release), &repro, times, &scratch)?;
+            let trial = self.trial((&package, release), (&repro, times), &scratch, tell)?;
             tell(&format!("{package} {release}: {}", trial_word(&trial)));
             Ok(trial)
         };
@@ -118,10 +119,14 @@ impl Session {
     fn trial(
         &self,
         (package, release): (&str, &str),
-        repro: &Path,
-        times: u32,
+        (repro, times): (&Path, u32),
         scratch: &Scratch,
+        tell: Tell<'_>,
     ) -> anyhow::Result<Trial> {
+        let run = |python: &Path| {
+            let _processor = share_cpu(&self.cancel, tell)?;
+            run(python, repro)
+        };
         let home = scratch.dir("release")?.join("env");
         let mut trial = Trial::Untestable(String::new());
         for numpy in NUMPY {
@@ -129,7 +134,7 @@ impl Session {
                 .provision
                 .release((package, release), numpy, &home, &|_| {})?
             {
-                Ok(python) => run(&python, repro)?,
+                Ok(python) => run(&python)?,
                 Err(why) => Trial::Untestable(why),
             };
             if trial == Trial::Right || trial == Trial::Wrong {
@@ -138,7 +143,7 @@ impl Session {
         }
         let is_tested = trial == Trial::Right || trial == Trial::Wrong;
         for _ in 1..times {
-            if is_tested && run(&home.join("bin/python"), repro)? != trial {
+            if is_tested && run(&home.join("bin/python"))? != trial {
                 usage!(
                     "flaky: {package} {release} is right and wrong in turn, so no release can be found\n  \
                      hint: `python {PROGRAM}` in `{}` shows it",

@@ -18,6 +18,7 @@ use crate::base::fs as bfs;
 use crate::catalogue::{
     Half, HalfProbe, Places, RUNTIMES, Requirement, RunParams, RunRequest, Runtime, TestMeasure,
 };
+use crate::device::machine_lock::Share;
 use crate::device::probed::{HalfAnswer, HalfQuestion};
 use crate::device::{Backend, BackendRow, Fingerprint};
 use crate::exec::Bench;
@@ -47,6 +48,8 @@ struct Halves<'a> {
     inventory: &'a [Backend],
     host: &'a str,
     cancel: &'a Cancel,
+    /// Hears that another orch process is waited for; None waits for none.
+    waits: Option<Tell<'a>>,
 }
 
 /// Leaves one precision of each case of a target with `half`.
@@ -60,6 +63,10 @@ pub(super) fn resolve_half(matrix: &mut Matrix, spec: &Spec, session: &Session, 
         inventory: session.inventory(),
         host: &session.host.fingerprint,
         cancel: &session.cancel,
+        waits: match ask {
+            Ask::Installed => None,
+            Ask::Installing(tell) => Some(tell),
+        },
     };
     // A device is probed once, however many models there are.
     let known: RefCell<Vec<(HalfQuestion, Computes)>> = RefCell::default();
@@ -171,6 +178,7 @@ impl Halves<'_> {
                     inventory,
                     cancel,
                     scratch: &folder,
+                    waits: self.waits,
                 };
                 let tried = answer(&bench, question);
                 (tried.computes, tried.lasts)
@@ -217,7 +225,7 @@ pub fn add_half(
     backends: &mut [Backend],
     host: &Fingerprint,
     base: (&Provision, &DiskStore),
-    probes: bool,
+    (probes, tell): (bool, Tell<'_>),
 ) {
     let inventory = backends.to_vec();
     let (provision, store) = base;
@@ -228,6 +236,7 @@ pub fn add_half(
         inventory: &inventory,
         host: &host.digest,
         cancel: &cancel,
+        waits: Some(tell),
     };
     for backend in backends {
         for question in questions(backend) {
@@ -358,7 +367,7 @@ fn attempt(bench: &Bench<'_>, question: &HalfQuestion, probe: &HalfProbe) -> any
         timeout_seconds: TIMEOUT,
         places: &places,
     })?;
-    let answer = bench.perform(&call, places, &run, TIMEOUT)?;
+    let answer = bench.perform(&call, places, (&run, Share::Together), TIMEOUT)?;
     let place = format!("{} on {}", question.runtime, question.device);
     Ok(match answer.outcome {
         Outcome::Pass => {

@@ -50,6 +50,7 @@ impl Session {
             inventory,
             cancel: &self.cancel,
             scratch: &folder,
+            waits: Some(tell),
         };
         let profile = bench
             .profile(&run, &artefact, samples)

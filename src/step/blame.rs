@@ -302,6 +302,11 @@ impl StepKind for Blame {
         false
     }
 
+    /// Windows of a graph, in the runtime.
+    fn runs_models(&self) -> bool {
+        true
+    }
+
     fn memory(&self) -> Option<MemoryGuess> {
         // The graph, its values, and windows of it in a runtime.
         Some(MemoryGuess {

@@ -399,6 +399,10 @@ pub trait StepKind: Sync {
     fn runs_on_device(&self) -> bool {
         false
     }
+    /// Whether it executes models on this machine, on which nobody else measures meanwhile.
+    fn runs_models(&self) -> bool {
+        self.runs_on_device()
+    }
     /// Whether it takes times: they age, and need a device for themselves.
     fn is_timed(&self, _step: &Step) -> bool {
         false

@@ -79,6 +79,9 @@ impl Listener for Recorder {
                 story.loads.push((now, *load));
             }
             Event::Warning { text } => story.warnings.push((now, text.clone())),
+            Event::StepWaiting { step, text } => {
+                story.warnings.push((now, format!("{step}: {text}")));
+            }
             Event::Interrupted => story.interrupted = Some(now),
             _ => {}
         }

@@ -16,6 +16,7 @@ mod commands;
 mod compare;
 mod crash;
 mod damage;
+mod device_locks;
 mod devices;
 mod doctor;
 mod emulated;

@@ -177,6 +177,8 @@ impl Sandbox {
         command.env("ORCH_VERBOSE", "1");
         command
             .env("ORCH_CACHE_DIR", &self.cache)
+            // Tests that time steps beside each other do not wait for each other.
+            .env("ORCH_DEVICE_LOCK_DIR", self.cache.with_extension("locks"))
             .env("NO_COLOR", "1")
             .envs(&self.env)
             .stdin(Stdio::null());

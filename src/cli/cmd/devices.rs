@@ -46,7 +46,7 @@ pub(super) fn devices(
         &mut backends,
         &fingerprint,
         (&provision, &store),
-        devices.half,
+        (devices.half, &|text| printer.note(text)),
     );
     let found = Inventory {
         host: fingerprint,

@@ -219,7 +219,7 @@ pub(super) fn dispatch(args: &Args, printer: &Printer) -> anyhow::Result<Exit> {
             Ok(Exit::Success)
         }
         Command::WorkerProperties { json } => worker::properties(args, *json, printer),
-        Command::Worker { runtime } => worker::worker(args, runtime),
+        Command::Worker { runtime } => worker::worker(args, runtime, printer),
     }
 }
 

@@ -30,15 +30,16 @@ pub(super) fn properties(args: &Args, json: bool, printer: &Printer) -> anyhow::
 }
 
 /// An order that lies in the current folder, as the child of a remote execution server's worker.
-fn order(args: &Args) -> anyhow::Result<Exit> {
-    let is_kept = session::serve_order(&std::env::current_dir()?, &args.locations())?;
+fn order(args: &Args, printer: &Printer) -> anyhow::Result<Exit> {
+    let tell = |text: &str| printer.note(text);
+    let is_kept = session::serve_order(&std::env::current_dir()?, &args.locations(), &tell)?;
     // Servers remember what ends well.
     Ok(if is_kept { Exit::Success } else { Exit::Failed })
 }
 
-pub(super) fn worker(args: &Args, name: &str) -> anyhow::Result<Exit> {
+pub(super) fn worker(args: &Args, name: &str, printer: &Printer) -> anyhow::Result<Exit> {
     if name == "order" {
-        return order(args);
+        return order(args, printer);
     }
     let known = || {
         RUNTIMES

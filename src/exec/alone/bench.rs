@@ -3,14 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 
 use crate::base::Bug;
 use crate::base::fs as bfs;
 use crate::base::program;
-use crate::catalogue::{Places, RunParams, Worker, WorkerCall};
-use crate::device::Backend;
+use crate::catalogue::{Needs, Places, RunParams, Worker, WorkerCall};
 use crate::device::lease::lend_first;
+use crate::device::machine_lock::{DeviceUse, MachineLock, Share};
+use crate::device::{Backend, Lease};
+use crate::exec::perform::occupy::{occupy, uses};
 use crate::exec::perform::outcome::judge;
 use crate::exec::perform::servers::Servers;
 use crate::exec::perform::worker_job;
@@ -25,6 +27,33 @@ pub struct Bench<'a> {
     pub cancel: &'a Cancel,
     /// An empty folder.
     pub scratch: &'a Path,
+    /// Hears that another orch process is waited for. Without it a device that another one uses is an error.
+    pub waits: Option<&'a dyn Fn(&str)>,
+}
+
+/// Keeps other orch processes from measuring on the processor, for a program that executes a model there and is not one of
+/// orch's workers.
+pub fn share_cpu(cancel: &Cancel, waits: &dyn Fn(&str)) -> anyhow::Result<MachineLock> {
+    occupied(uses(None, Share::Together), cancel, Some(waits))
+}
+
+fn occupied(
+    uses: Vec<DeviceUse>,
+    cancel: &Cancel,
+    waits: Option<&dyn Fn(&str)>,
+) -> anyhow::Result<MachineLock> {
+    let tell = |text: &str| waits.iter().for_each(|waits| waits(text));
+    let lock = occupy(
+        uses,
+        || cancel.is_cancelled() || waits.is_none(),
+        tell,
+        |_| {},
+    );
+    ensure!(lock.is_some() || !cancel.is_cancelled(), "interrupted");
+    let lock = lock
+        .context("another orch process uses the device, and this command does not wait for it")?;
+    lock.note.iter().for_each(|note| tell(note));
+    Ok(lock)
 }
 
 /// The end of a job outside of any plan.
@@ -46,15 +75,16 @@ impl Bench<'_> {
         Ok(folders)
     }
 
-    /// Performs a job on the first device that a run may mean. `timeout`: seconds.
+    /// Performs a job on the first device that a run may mean. `timeout`: seconds, without the wait for other processes.
     pub fn perform(
         &self,
         call: &WorkerCall,
         places: Places,
-        run: &RunParams,
+        (run, share): (&RunParams, Share),
         timeout: u64,
     ) -> anyhow::Result<Answer> {
         let lent = lend_first(self.inventory, run.backend.name, &run.device);
+        let _devices = self.occupy(run, lent.as_ref(), share)?;
         let log = self.scratch.join("log");
         let job = worker_job(1, call, lent.as_ref(), &places, &log, self.provision)?;
         let limits = Limits::of_time(Duration::from_secs(timeout), self.cancel, &log);
@@ -81,7 +111,19 @@ impl Bench<'_> {
         })
     }
 
-    /// [`Self::perform`] for a job of which nothing but success is an answer; any other end is an error with its reason.
+    fn occupy(
+        &self,
+        run: &RunParams,
+        lent: Option<&Lease>,
+        share: Share,
+    ) -> anyhow::Result<MachineLock> {
+        let is_device = matches!((run.runtime.needs)(run), Needs::Device { .. });
+        let uses = uses(lent.filter(|_| is_device), share);
+        occupied(uses, self.cancel, self.waits)
+    }
+
+    /// [`Self::perform`], beside no other orch process, for a job of which nothing but success is an answer; any other end is
+    /// an error with its reason.
     pub(super) fn succeed(
         &self,
         call: &WorkerCall,
@@ -89,7 +131,7 @@ impl Bench<'_> {
         run: &RunParams,
         timeout: u64,
     ) -> anyhow::Result<()> {
-        let answer = self.perform(call, places, run, timeout)?;
+        let answer = self.perform(call, places, (run, Share::Alone), timeout)?;
         let reason = answer.reason.as_deref().unwrap_or("no reason was given");
         ensure!(
             answer.outcome == Outcome::Pass,

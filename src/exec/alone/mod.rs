@@ -3,4 +3,4 @@
 mod bench;
 pub mod profile;
 
-pub use bench::Bench;
+pub use bench::{Bench, share_cpu};

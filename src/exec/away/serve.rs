@@ -49,6 +49,8 @@ pub struct Site<'a> {
     /// Called where a device is used.
     pub inventory: &'a dyn Fn() -> Vec<Backend>,
     pub cancel: &'a Cancel,
+    /// Hears that another orch process of this machine is waited for.
+    pub tell: &'a (dyn Fn(&str) + Send + Sync),
 }
 
 /// Performs the order in `dir`. True if the result is one that may be kept for the key: what else it was may be otherwise
@@ -58,11 +60,16 @@ pub fn serve(dir: &Path, site: &Site<'_>) -> anyhow::Result<bool> {
     let bytes = fs::read(&path).with_context(|| format!("failed to read {}", path.display()))?;
     let order = Order::parse(&bytes)?;
     let key = order.key.digest();
-    let started = figures::now();
-    let clock = Instant::now();
+    // Both begin anew when the step does, after whatever it waits for.
+    let mut started = figures::now();
+    let mut clock = Instant::now();
     let log = site.store.log_path(&order.step);
+    let begins = || {
+        started = figures::now();
+        clock = Instant::now();
+    };
     let Done { judged, made, .. } =
-        perform(dir, order, site).unwrap_or_else(|error| Done::only(Judged::error(&error)));
+        perform(dir, order, site, begins).unwrap_or_else(|error| Done::only(Judged::error(&error)));
     let laid = made
         .as_ref()
         .map(|made| lay_out(site.store, made, &dir.join(OUT)))
@@ -104,7 +111,12 @@ pub fn serve(dir: &Path, site: &Site<'_>) -> anyhow::Result<bool> {
     Ok(answer.outcome.may_be_shared())
 }
 
-fn perform(dir: &Path, order: Order, site: &Site<'_>) -> anyhow::Result<Done> {
+fn perform(
+    dir: &Path,
+    order: Order,
+    site: &Site<'_>,
+    begins: impl FnOnce(),
+) -> anyhow::Result<Done> {
     let key = order.key.clone();
     let settings = Settings {
         job_memory: order.job_memory,
@@ -142,7 +154,11 @@ fn perform(dir: &Path, order: Order, site: &Site<'_>) -> anyhow::Result<Done> {
         servers: &servers,
         workers: &workers,
         // Nobody listens but who reads what the action printed.
-        listener: &|_: Event| {},
+        listener: &|event: Event| {
+            if let Event::StepWaiting { text, .. } | Event::Warning { text } = event {
+                (site.tell)(&text);
+            }
+        },
         cancel: site.cancel,
         host: site.host,
         options: &options,
@@ -163,6 +179,10 @@ fn perform(dir: &Path, order: Order, site: &Site<'_>) -> anyhow::Result<Done> {
         is_top: true,
         order: None,
     };
+    let Some(_devices) = performer.occupy(&task) else {
+        return Ok(Done::interrupted());
+    };
+    begins();
     let caught = bugs.caught(&step.name, || performer.execute(&task, given));
     workers.close(Duration::ZERO);
     let done = caught.unwrap_or_else(Err)?;

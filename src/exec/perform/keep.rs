@@ -6,7 +6,7 @@ use crate::base::figures;
 use crate::base::fs as bfs;
 use crate::base::text::error_text;
 use crate::base::{Bug, Digest};
-use crate::event::Event;
+use crate::event::{Event, Span};
 use crate::exec::options::reproducer;
 use crate::exec::perform::attempts;
 use crate::exec::perform::ended::{Done, InputLost, Origin, Performed, ServerFile};
@@ -34,6 +34,15 @@ impl Begun {
             at: jiff::Timestamp::now(),
             clock: Instant::now(),
         }
+    }
+
+    /// How something ended that ends now, with the time that it took.
+    pub(in crate::exec) fn to_now(self, performed: Performed) -> (Performed, Span) {
+        let span = Span {
+            begin: self.clock,
+            end: Instant::now(),
+        };
+        (performed, span)
     }
 }
 

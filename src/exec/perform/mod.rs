@@ -6,6 +6,7 @@ pub(in crate::exec) mod ended;
 mod execute;
 pub(in crate::exec) mod inputs;
 pub(in crate::exec) mod keep;
+pub(in crate::exec) mod occupy;
 pub(in crate::exec) mod outcome;
 pub(in crate::exec) mod performer;
 pub(in crate::exec) mod pool;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::base::Digest;
-use crate::event::{Event, Listener};
+use crate::event::{Event, Listener, Span};
 use crate::exec::host::HostFacts;
 use crate::exec::options::Options;
 use crate::exec::perform::bug::Bugs;
@@ -66,26 +66,28 @@ pub(in crate::exec) struct Performer<'a> {
 }
 
 impl Performer<'_> {
-    pub(in crate::exec) fn perform(&self, task: Task<'_>) -> Performed {
+    /// Performs a step and gives the time that it took. `entered` is called once the step waits for nothing of this machine
+    /// any more, or for another orch that executes the same.
+    pub(in crate::exec) fn perform(&self, task: Task<'_>, entered: &dyn Fn()) -> (Performed, Span) {
         let begun = Begun::now();
         let performed = self
             .bugs
-            .caught(&task.step.name, || self.attempt(&task, begun));
-        performed.unwrap_or_else(|bug| self.broken_off(&task, begun, bug))
+            .caught(&task.step.name, || self.attempt(&task, begun, entered));
+        performed.unwrap_or_else(|bug| begun.to_now(self.broken_off(&task, begun, bug)))
     }
 
-    fn attempt(&self, task: &Task<'_>, begun: Begun) -> Performed {
+    fn attempt(&self, task: &Task<'_>, begun: Begun, entered: &dyn Fn()) -> (Performed, Span) {
         if self.cancel.is_cancelled() {
-            return self.keep(task, begun, Ok(Done::interrupted()));
+            return begun.to_now(self.keep(task, begun, Ok(Done::interrupted())));
         }
         let key_digest = task.key.digest();
-        let _lock = match self
-            .store
-            .lock_key(&key_digest, |waited| self.go_on_waiting(task, waited))
-        {
+        let _lock = match self.store.lock_key(&key_digest, |waited| {
+            entered();
+            self.go_on_waiting(task, waited)
+        }) {
             Ok(Some(lock)) => lock,
-            Ok(None) => return self.keep(task, begun, Ok(Done::interrupted())),
-            Err(e) => return self.keep(task, begun, Err(e.into())),
+            Ok(None) => return begun.to_now(self.keep(task, begun, Ok(Done::interrupted()))),
+            Err(e) => return begun.to_now(self.keep(task, begun, Err(e.into()))),
         };
         // A rerun is executed here and not taken from another process; a record that is too old is the one that would
         // be found.
@@ -95,12 +97,23 @@ impl Performer<'_> {
                 .output
                 .is_none_or(|digest| self.store.check_tree(&digest).is_ok())
         {
-            return Performed::Hit(Box::new(record));
+            return begun.to_now(Performed::Hit(Box::new(record)));
         }
         if let Some(remote_steps) = self.elsewhere(task) {
-            return self.perform_away(task, begun, remote_steps);
+            return begun.to_now(self.perform_away(task, begun, remote_steps));
         }
-        self.keep(task, begun, self.perform_here(task))
+        // After the lock of the key: two processes with the same steps would wait for each other otherwise.
+        let Some(_devices) = self.occupy(task) else {
+            return begun.to_now(self.keep(task, begun, Ok(Done::interrupted())));
+        };
+        entered();
+        // What the step waited for is none of its time.
+        let begun = if task.step.kind.runs_models() {
+            Begun::now()
+        } else {
+            begun
+        };
+        begun.to_now(self.keep(task, begun, self.perform_here(task)))
     }
 
     /// The executor of this step, if that is not this machine.

@@ -92,6 +92,12 @@ impl<'a> Claims<'a> {
         (machine.fitted(claim), warnings)
     }
 
+    /// Looks which of the devices other processes use, for steps that have the choice.
+    pub(super) fn look_elsewhere(&self, machine: &mut Machine) {
+        let in_use = self.devices.in_use().enumerate();
+        in_use.for_each(|(at, is_in_use)| machine.set_elsewhere(at, is_in_use));
+    }
+
     /// Whether a step holds a device whose memory only its driver knows, and was not queried yet.
     pub(super) fn lacks_size(&self, step: &Step, machine: &Machine) -> bool {
         let Needs::Device {

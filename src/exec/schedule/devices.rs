@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::base::variable;
 use crate::device::candidates::{candidates, silicon};
 use crate::device::lease::lend;
+use crate::device::machine_lock::{DeviceUse, MachineLock, Share};
 use crate::device::{Backend, Device, Lease};
 use crate::exec::schedule::resources::Unit;
 
@@ -14,18 +15,22 @@ pub(super) struct Devices<'a> {
     /// Positions by physical device: two backends may know one under two names.
     positions: BTreeMap<&'a str, usize>,
     units: Vec<Unit>,
+    /// The units as all processes of this machine name them.
+    uses: Vec<DeviceUse>,
 }
 
 impl<'a> Devices<'a> {
     pub(super) fn new(inventory: &'a [Backend]) -> Self {
         let mut positions = BTreeMap::new();
         let mut units = Vec::new();
+        let mut uses = Vec::new();
         for device in inventory.iter().flat_map(|backend| &backend.devices) {
             positions.entry(silicon(device)).or_insert_with(|| {
                 units.push(Unit {
                     token: device.id.clone(),
                     vram: device.memory_bytes,
                 });
+                uses.push(DeviceUse::leased(&lend(device, |_| None), Share::Alone));
                 units.len() - 1
             });
         }
@@ -33,7 +38,13 @@ impl<'a> Devices<'a> {
             inventory,
             positions,
             units,
+            uses,
         }
+    }
+
+    /// Whether each unit is in use by an orch process of this machine.
+    pub(super) fn in_use(&self) -> impl Iterator<Item = bool> {
+        self.uses.iter().map(MachineLock::is_in_use)
     }
 
     pub(super) fn units(&self) -> Vec<Unit> {

@@ -104,6 +104,9 @@ impl<'a> Scheduler<'a> {
 
     /// Starts what can start.
     pub(super) fn dispatch(&mut self) {
+        if self.queue.has_choice() {
+            self.claims.look_elsewhere(&mut self.slots.machine);
+        }
         loop {
             while let Some(next) = self.queue.next(&self.slots.machine, self.is_setting_up()) {
                 self.turn_of(next);

@@ -15,6 +15,8 @@ use crate::step::{Requirement, StepId};
 pub(in crate::exec) enum Message {
     /// How an execution ended, and its log if it failed and left one.
     Performed(StepId, Performed, Option<String>, Span),
+    /// A step that was started waits for no other process of this machine any more.
+    Entered(StepId),
     /// A step did not start. With what it was handed, why, and when that was (RFC 3339).
     NotStarted {
         id: StepId,

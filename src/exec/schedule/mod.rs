@@ -1,7 +1,7 @@
 //! The scheduler of a run: what each message means for it.
 //!
 //! It decides and does nothing: what is to be done comes out as effects, in the order in which they must be performed. It
-//! may look at the store and at the user's files; it has no threads, no clock and no listener. How effects are performed is
+//! may look at the store, at the user's files and at the locks of devices; it has no threads, no clock and no listener. How effects are performed is
 //! `driver`'s concern; a preview has none but events.
 //!
 //! Its parts own what they know: `steps` the state of every step, `claims` what steps take, `queue`, `setups`
@@ -172,6 +172,7 @@ impl<'a> Scheduler<'a> {
                 self.slots.release(id);
                 self.performed(id, performed, log, span);
             }
+            Message::Entered(id) => self.slots.entered(id),
             Message::NotStarted {
                 id,
                 key,

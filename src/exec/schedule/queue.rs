@@ -62,6 +62,15 @@ impl Queue {
         self.waiting
     }
 
+    /// Whether a step waits that may have any of several devices.
+    pub(super) fn has_choice(&self) -> bool {
+        let mut waiting = self.lines.iter().filter(|line| !line.steps.is_empty());
+        waiting.any(|line| {
+            let device = line.claim.device.as_ref();
+            device.is_some_and(|device| device.any_of.len() > 1)
+        })
+    }
+
     /// `claim` must be fitted to the machine; `before` is what the step has waited for until now.
     pub(super) fn push(
         &mut self,

@@ -131,6 +131,10 @@ pub(super) struct Machine {
 #[derive(Debug, Default, Clone)]
 struct Used {
     timed: bool,
+    /// The last step that took it may still wait for another orch process there.
+    is_entering: bool,
+    /// Another orch process may use it.
+    is_elsewhere: bool,
     sharers: u32,
     vram: u64,
 }
@@ -219,24 +223,27 @@ impl Machine {
         })
     }
 
-    /// The first of the units that is free for this use.
+    /// The first of the units that is free for this use; one that another process uses is the last choice.
     fn unit(&self, claim: &DeviceClaim) -> Result<usize, Lack> {
         let mut lack = None;
+        let mut last_choice = None;
         for &at in claim.any_of.iter() {
             let unit = &self.capacity.units[at];
             let used = &self.used[at];
             let room = unit
                 .vram
                 .map_or(u64::MAX, |vram| vram.saturating_sub(used.vram));
-            if used.timed || (claim.timed && used.sharers > 0) {
+            if used.timed || used.is_entering || (claim.timed && used.sharers > 0) {
                 lack.get_or_insert_with(|| Lack::Device(unit.token.clone()));
             } else if used.sharers > 0 && claim.vram > room {
                 lack = Some(Lack::Vram(unit.token.clone()));
+            } else if used.is_elsewhere {
+                last_choice.get_or_insert(at);
             } else {
                 return Ok(at);
             }
         }
-        Err(lack.expect("BUG: a claim on a device names no device"))
+        last_choice.ok_or_else(|| lack.expect("BUG: a claim on a device names no device"))
     }
 
     pub(super) fn take(&mut self, held: &Held) {
@@ -251,6 +258,17 @@ impl Machine {
             used.sharers += 1;
             used.vram += held.vram;
         }
+    }
+
+    /// Marks a unit that a step has taken and where other processes may keep it waiting: another step that started would only
+    /// wait beside it, and hold a core.
+    pub(super) fn set_entering(&mut self, unit: usize, is_entering: bool) {
+        self.used[unit].is_entering = is_entering;
+    }
+
+    /// Notes whether another orch process uses a unit.
+    pub(super) fn set_elsewhere(&mut self, unit: usize, is_elsewhere: bool) {
+        self.used[unit].is_elsewhere = is_elsewhere;
     }
 
     pub(super) fn give_back(&mut self, held: &Held) {

@@ -236,6 +236,44 @@ fn a_step_that_may_have_any_of_several_devices_gets_a_free_one() {
 }
 
 #[test]
+fn a_device_that_another_process_uses_is_the_last_choice() {
+    let mut machine = two_gpus();
+    let any = Claim {
+        device: Some(DeviceClaim {
+            any_of: [0, 1].into(),
+            timed: true,
+            vram: 0,
+        }),
+        ..Claim::CORE
+    };
+    machine.set_elsewhere(0, true);
+    assert_eq!(
+        [0, 1].map(|_| held(&mut machine, &any).unit),
+        [Some(1), Some(0)]
+    );
+}
+
+#[test]
+fn no_step_starts_on_a_device_where_one_still_waits_for_another_process() {
+    let mut machine = two_gpus();
+    let shared = Claim {
+        device: Some(DeviceClaim {
+            any_of: [0].into(),
+            timed: false,
+            vram: 0,
+        }),
+        ..Claim::CORE
+    };
+    held(&mut machine, &shared);
+    machine.set_entering(0, true);
+    assert_eq!(machine.offer(&shared), Err(Lack::Device("cuda:0".into())));
+    assert!(machine.offer(&on(1)).is_ok());
+    assert!(machine.offer(&Claim::CORE).is_ok());
+    machine.set_entering(0, false);
+    assert!(machine.offer(&shared).is_ok());
+}
+
+#[test]
 fn memory_of_host_and_device_is_shared_as_far_as_it_goes() {
     let mut machine = two_gpus();
     let shared = |vram| Claim {

@@ -12,6 +12,8 @@ pub(super) struct Slots {
     free: BTreeSet<u32>,
     held: HashMap<StepId, (Slot, Held)>,
     ready_since: HashMap<StepId, Instant>,
+    /// Steps that may still wait for another orch process, with their units.
+    entering: HashMap<StepId, usize>,
 }
 
 impl Slots {
@@ -22,6 +24,7 @@ impl Slots {
             free,
             held: HashMap::new(),
             ready_since: HashMap::new(),
+            entering: HashMap::new(),
         }
     }
 
@@ -38,6 +41,10 @@ impl Slots {
     /// Gives a step what it was offered. Returns its slot, and how long the step waited.
     pub(super) fn take(&mut self, id: StepId, held: Held, now: Instant) -> (Slot, Duration) {
         self.machine.take(&held);
+        if let Some(unit) = held.unit {
+            self.machine.set_entering(unit, true);
+            self.entering.insert(id, unit);
+        }
         let slot = match held.whole {
             true => Slot::Exclusive,
             false => Slot::Job(
@@ -55,7 +62,15 @@ impl Slots {
         )
     }
 
+    /// A step waits for no other process any more.
+    pub(super) fn entered(&mut self, id: StepId) {
+        if let Some(unit) = self.entering.remove(&id) {
+            self.machine.set_entering(unit, false);
+        }
+    }
+
     pub(super) fn release(&mut self, id: StepId) {
+        self.entered(id);
         let (slot, held) = self
             .held
             .remove(&id)
