@@ -43,6 +43,8 @@ pub struct Settings {
     pub out_dir: PathBuf,
     /// The file to which a trace of the run is written.
     pub trace: Option<PathBuf>,
+    /// Search for what makes failed cases wrong, once all else is done.
+    pub blame: bool,
     /// What the journal calls this run, and what it is resumed by.
     pub command: String,
 }
@@ -63,6 +65,7 @@ impl Default for Settings {
             executor: ExecutorOverride::default(),
             out_dir: OUT_DIR.into(),
             trace: None,
+            blame: false,
             command: "orch".into(),
         }
     }

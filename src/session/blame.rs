@@ -1,4 +1,4 @@
-//! `orch blame`: what makes cases wrong. Each search is a step that is added to the plan: it is performed like any other, and
+//! `orch blame` and `orch run --blame`: what makes cases wrong. Each search is a step that is added to the plan: it is performed like any other, and
 //! a second request finds it in the store. The records of the cases stay as they are.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,9 @@ use anyhow::Context as _;
 
 use crate::base::figures::counted;
 use crate::base::{Bug, Digest, Loc, Precision, fs as bfs};
+use crate::cases::{self, Finished};
 use crate::event::Listener;
+use crate::exec::{self, Context, Options, StepResult};
 use crate::matrix::{Facet, Query};
 use crate::plan::{Plan, PlannedCase};
 use crate::record::Outcome;
@@ -66,37 +68,93 @@ impl Session {
         let mut planned = self.plan(&request, Ask::Installing(tell), tell)?;
         let chosen = self.chosen(&planned, suspects, listener)?;
         let plan = &planned.project.plan;
-        let searches: Vec<_> = chosen
-            .iter()
-            .map(|suspect| search(plan, suspect, &self.host.computing))
-            .collect::<Result<_, _>>()?;
+        let searches = self.searches(plan, &chosen)?;
         if let ([suspect], [Err(why)]) = (&chosen[..], &searches[..]) {
             let id = suspect.case.case.id();
             return Err(UsageError(format!("nothing can be found out about `{id}`: {why}")).into());
         }
-        let steps = searches
-            .iter()
-            .filter_map(|search| search.as_ref().ok().cloned())
-            .collect::<Vec<_>>();
+        let steps = steps(&searches);
         if !steps.is_empty() {
             let count = counted(steps.len(), "case");
             tell(&format!("{count}: looking for the part that is wrong"));
         }
         let (extended, added) = plan.extended(steps);
         planned.project.plan = extended;
-        planned.options.wanted = Some(added.iter().copied().collect::<BTreeSet<_>>());
+        planned.options.wanted = Some(added.iter().copied().collect());
         planned.has_pages = false;
         let run = self.run(planned, settings, listener, &|_| {})?;
+        let results: Vec<_> = added
+            .iter()
+            .map(|id| &run.finished.results[id.0 as usize])
+            .collect();
+        let plan = &run.planned.project.plan;
+        self.answers(plan, chosen, searches, (&results, settings))
+    }
+
+    /// Finds out what makes the failed cases of a run wrong, with the run's own settings. The report has the findings
+    /// afterwards.
+    pub(super) fn blame_failed(
+        &self,
+        context: &Context<'_>,
+        finished: &mut Finished,
+    ) -> anyhow::Result<Vec<Blamed>> {
+        let plan = context.plan;
+        let chosen: Vec<_> = all_suspects(plan, &finished.doc)
+            .filter(|suspect| suspect.failure.is_some())
+            .collect();
+        let searches = self.searches(plan, &chosen)?;
+        let (extended, added) = plan.extended(steps(&searches));
+        let options = Options {
+            wanted: Some(added.iter().copied().collect()),
+            // What the run has just executed is not executed once more.
+            rerun: BTreeSet::new(),
+            rerun_failed: false,
+            ..context.options.clone()
+        };
+        let mut results = Vec::new();
+        if !added.is_empty() {
+            let mut ended = exec::run(&Context {
+                plan: &extended,
+                options: &options,
+                ..*context
+            })?;
+            finished.interrupted |= ended.interrupted;
+            finished.met_bug |= ended.met_bug;
+            results = ended.results.split_off(plan.steps.len());
+        }
+        let results: Vec<_> = results.iter().collect();
+        let settings = &context.options.settings;
+        let blamed = self.answers(plan, chosen, searches, (&results, settings))?;
+        let seconds = finished.doc.summary.seconds;
+        finished.doc = cases::report_doc(context, &finished.results, seconds);
+        Ok(blamed)
+    }
+
+    /// The search for each suspect, or why there can be none.
+    fn searches(&self, plan: &Plan, chosen: &[Suspect]) -> anyhow::Result<Vec<Search>> {
+        chosen
+            .iter()
+            .map(|suspect| search(plan, suspect, &self.host.computing))
+            .collect()
+    }
+
+    /// What each search came to. `results` are those of the steps, in the order of the suspects that have one.
+    fn answers(
+        &self,
+        plan: &Plan,
+        chosen: Vec<Suspect>,
+        searches: Vec<Search>,
+        (results, settings): (&[&StepResult], &Settings),
+    ) -> anyhow::Result<Vec<Blamed>> {
         let scratch = self.store.scratch()?;
-        let mut added = added.into_iter();
+        let mut results = results.iter();
         let mut blamed = Vec::new();
         for (Suspect { case, .. }, search) in chosen.iter().zip(searches) {
             let name = case.case.id();
             let answer = match search {
                 Err(why) => Err(why),
                 Ok(_) => {
-                    let id = added.next().context(Bug::new("a search has no step"))?;
-                    let result = &run.finished.results[id.0 as usize];
+                    let result = results.next().context(Bug::new("a search has no step"))?;
                     match result.output() {
                         Some(tree) => Ok(self.found(&tree, case, (&scratch, settings))?),
                         None => Err(result.reason.clone().unwrap_or_else(|| {
@@ -105,7 +163,7 @@ impl Session {
                     }
                 }
             };
-            let facts = run.planned.project.plan.model_facts.get(&case.case.model);
+            let facts = plan.model_facts.get(&case.case.model);
             blamed.push(Blamed {
                 case: name,
                 row: facts.map(|facts| facts.row.clone()),
@@ -123,15 +181,7 @@ impl Session {
         listener: &dyn Listener,
     ) -> anyhow::Result<Vec<Suspect>> {
         let held = self.held(&planned.project, &planned.options, listener)?;
-        let failures: BTreeMap<String, Failure> = held
-            .cases
-            .iter()
-            .filter_map(|case| Some((case.case.clone(), Failure::of(case)?)))
-            .collect();
-        let all = planned.project.plan.cases.iter().map(|case| Suspect {
-            case: case.clone(),
-            failure: failures.get(&case.case.id()).copied(),
-        });
+        let all = all_suspects(&planned.project.plan, &held);
         Ok(all
             .filter(|suspect| !suspects.only_wrong || suspect.failure.is_some())
             .collect())
@@ -199,6 +249,27 @@ struct Suspect {
     failure: Option<Failure>,
 }
 
+/// The step that searches for what makes a case wrong, or why none can.
+type Search = Result<Step, String>;
+
+/// All cases of a plan, each with how it failed by a report.
+fn all_suspects(plan: &Plan, doc: &ReportDoc) -> impl Iterator<Item = Suspect> {
+    let failures: BTreeMap<String, Failure> = doc
+        .cases
+        .iter()
+        .filter_map(|case| Some((case.case.clone(), Failure::of(case)?)))
+        .collect();
+    plan.cases.iter().map(move |case| Suspect {
+        case: case.clone(),
+        failure: failures.get(&case.case.id()).copied(),
+    })
+}
+
+fn steps(searches: &[Search]) -> Vec<Step> {
+    let found = searches.iter().filter_map(|search| search.as_ref().ok());
+    found.cloned().collect()
+}
+
 /// The failed cases of a report of which `orch blame` may find the cause.
 pub fn suspects(doc: &ReportDoc) -> Vec<&str> {
     let may_be = |case: &&CaseResult| {
@@ -214,7 +285,7 @@ pub fn suspects(doc: &ReportDoc) -> Vec<&str> {
 }
 
 /// The step that searches for what makes a case wrong, or why none can.
-fn search(plan: &Plan, suspect: &Suspect, host: &str) -> anyhow::Result<Result<Step, String>> {
+fn search(plan: &Plan, suspect: &Suspect, host: &str) -> anyhow::Result<Search> {
     let case = &suspect.case;
     let mode = match suspect.failure {
         None | Some(Failure::Wrong) => Mode::Values,

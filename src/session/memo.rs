@@ -42,8 +42,9 @@ fn path(locations: &Locations, request: &Request, settings: &Settings) -> Option
 fn shows(settings: &Settings) -> &Path {
     let Settings {
         out_dir,
-        // A run with a trace is never recalled.
+        // A run with a trace, or one that searches for causes, is never recalled.
         trace: _,
+        blame: _,
         // A run that executes elsewhere has no memo.
         executor: _,
         // Only the journal of a run that executes something has it.
@@ -78,8 +79,8 @@ pub fn recall(
     request: &Request,
     settings: &Settings,
 ) -> anyhow::Result<Option<Recalled>> {
-    let is_usual =
-        request.is_whole() && request.rerun.is_empty() && !request.anew && settings.trace.is_none();
+    let shows_more = settings.trace.is_some() || settings.blame;
+    let is_usual = request.is_whole() && request.rerun.is_empty() && !request.anew && !shows_more;
     if !is_usual || sharing::owes(locations, settings.no_remote) || !is_here(settings) {
         return Ok(None);
     }

@@ -10,7 +10,7 @@ use crate::session::recorded::Recording;
 use crate::session::request::measuring_flags;
 use crate::session::run_log::RunLog;
 use crate::session::sharing::{RemoteSummary, Sharing};
-use crate::session::{Planned, Session, Settings, away};
+use crate::session::{Blamed, Planned, Session, Settings, away};
 use crate::step::StepId;
 
 /// A run that came to its end.
@@ -18,6 +18,8 @@ pub struct Run {
     pub planned: Planned,
     pub finished: Finished,
     pub handed: Handed,
+    /// What was found out about its failed cases, where that was requested.
+    pub blamed: Vec<Blamed>,
     /// What a remote store did.
     pub remote: Option<RemoteSummary>,
     /// Whether the files about the run could be written. Whoever reports the run reports this first.
@@ -83,9 +85,9 @@ impl Session {
         let counted = ended
             .as_ref()
             .ok()
-            .map(|(finished, _)| (finished.interrupted, hits(finished)));
+            .map(|(finished, ..)| (finished.interrupted, hits(finished)));
         let written = run_log.finish(&project.plan, counted);
-        let (finished, handed) = ended?;
+        let (finished, handed, blamed) = ended?;
         if let Some(last) = last.filter(|_| handed.page.is_some()) {
             last.ended(finished.doc.scope.is_some())?;
         }
@@ -100,6 +102,7 @@ impl Session {
             planned,
             finished,
             handed,
+            blamed,
             remote,
             written,
             options,
@@ -138,22 +141,26 @@ impl Session {
         context: &Context<'_>,
         has_pages: bool,
         recording: &mut Option<Recording>,
-    ) -> anyhow::Result<(Finished, Handed)> {
+    ) -> anyhow::Result<(Finished, Handed, Vec<Blamed>)> {
         let hand_out =
             |finished: &Finished| out_dir::hand_out(context, finished, &self.locations, has_pages);
         let mut run = |context: &Context<'_>| {
             let mut finished = cases::run(context)?;
+            let mut blamed = Vec::new();
+            if context.options.settings.blame && has_pages && !finished.interrupted {
+                blamed = self.blame_failed(context, &mut finished)?;
+            }
             finished.doc.run = recording.as_mut().map(Recording::ran);
             // A run that executes nothing finds what the last one found.
             let may_differ = has_pages && finished.doc.summary.executed > 0;
             if let Some(recording) = recording.as_ref().filter(|_| may_differ) {
                 finished.doc.since = recording.since(&self.locations, &finished.doc);
             }
-            anyhow::Ok(finished)
+            anyhow::Ok((finished, blamed))
         };
-        let finished = run(context)?;
+        let (finished, blamed) = run(context)?;
         match hand_out(&finished) {
-            Ok(handed) => Ok((finished, handed)),
+            Ok(handed) => Ok((finished, handed, blamed)),
             Err(e) if out_dir::is_lost(&e) && !finished.interrupted => {
                 context.listener.tell(Event::Warning {
                     text: format!("{e:#}; what was lost is made again"),
@@ -163,12 +170,12 @@ impl Session {
                     rerun_failed: false,
                     ..context.options.clone()
                 };
-                let finished = run(&Context {
+                let (finished, blamed) = run(&Context {
                     options: &again,
                     ..*context
                 })?;
                 let handed = hand_out(&finished)?;
-                Ok((finished, handed))
+                Ok((finished, handed, blamed))
             }
             Err(e) => Err(e),
         }

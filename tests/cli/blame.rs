@@ -100,6 +100,44 @@ fn all_wrong_cases_are_looked_into_once() {
     assert_eq!(results[0]["ruleId"], "file-is-wrong");
 }
 
+#[test]
+fn a_run_finds_out_what_makes_its_failed_cases_wrong() {
+    let sandbox = sandbox(RIGHT);
+    let run = ["run", "specs/all.yaml", "--blame", "--json"];
+    sandbox
+        .run(run)
+        .success()
+        .stderr_lacks("blame:linear")
+        .stderr_lacks("nothing was found out");
+    sandbox.write("models/expected/output_0.pb", expected([41.5, 51.5, 60.]));
+    let ended = sandbox.run(run).code(1);
+    ended
+        .stderr_has("linear:cpu-fp32: the exported file is wrong")
+        .stderr_lacks("whose fault it is");
+    let document = sandbox.run(run).code(1).stderr_lacks("begin blame:").json();
+    for (at, case) in ["linear:cpu-fp32", "linear:openvino-fp32"]
+        .iter()
+        .enumerate()
+    {
+        let facts = &document["cases"][at]["facts"][format!("blame:{case}")];
+        assert_eq!(facts["verdict"], "file", "{document:#}");
+    }
+    assert!(
+        sandbox
+            .read("orch-out/report/matrix.json")
+            .contains("\"blame:linear:cpu-fp32\"")
+    );
+    // It is the search of `orch blame`, and its result.
+    sandbox
+        .run(["blame", "--all"])
+        .success()
+        .stderr_lacks("blame:linear");
+    sandbox
+        .run(["run", "specs/all.yaml", "--blame", "--step", "run"])
+        .code(2)
+        .stderr_has("--blame");
+}
+
 /// A spec whose only model is computed wrongly by ONNX Runtime: a padding with 0 is merged into the MaxPool behind it.
 fn wrong_by_runtime(sandbox: &Sandbox, matrix: &str) {
     sandbox.write("models/linear.onnx", padded());

@@ -125,7 +125,7 @@ fn document(found: &[Blamed]) -> Value {
 }
 
 /// The answers in words, and at the end the causes that several cases share.
-fn texts(found: &[Blamed]) -> String {
+pub(super) fn texts(found: &[Blamed]) -> String {
     let mut out = String::new();
     for blamed in found {
         match &blamed.answer {

@@ -11,7 +11,7 @@ use crate::base::text::without_secrets;
 use crate::base::{Size, lock, shell};
 use crate::cases::Finished;
 use crate::cli::args::{SPEC, ScopeArgs, SpecArgs, Words, one_of, steps};
-use crate::cli::cmd::watch;
+use crate::cli::cmd::{blame, watch};
 use crate::cli::console::Console;
 use crate::cli::github;
 use crate::cli::{Args, Exit, Printer};
@@ -80,6 +80,9 @@ pub(in crate::cli) struct RunArgs {
     /// Begin even if a step is expected to hold more memory than this machine has, or all to write more than is free
     #[arg(long)]
     oversized: bool,
+    /// Then search for what makes failed cases wrong, as `orch blame --all` does; the report has the findings
+    #[arg(long, conflicts_with = "steps")]
+    blame: bool,
     /// Exit with 0 instead of 3 if nothing ran, for jobs whose hardware may be absent
     #[arg(long)]
     allow_none: bool,
@@ -162,6 +165,7 @@ impl RunArgs {
             },
             out_dir: self.out_dir.clone(),
             trace: self.trace.clone(),
+            blame: self.blame,
             command: command_line(),
         }
     }
@@ -309,6 +313,9 @@ pub(super) fn perform(
     let mut ended = ended?;
     let finished = &ended.finished;
     show(&finished.doc, ended.handed.page.as_deref());
+    if !ended.blamed.is_empty() {
+        printer.note(blame::texts(&ended.blamed).trim_end());
+    }
     printer.sharing(ended.remote.take());
     ended
         .handed
@@ -365,7 +372,9 @@ pub(super) fn show(doc: &ReportDoc, page: Option<&Path>, run: &RunArgs, printer:
         page,
         printer,
     );
-    whose_fault(doc).iter().for_each(|hint| printer.note(hint));
+    if !run.blame {
+        whose_fault(doc).iter().for_each(|hint| printer.note(hint));
+    }
 }
 
 /// Prints the report for people; `body` is all but the last line.
