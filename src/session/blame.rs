@@ -16,7 +16,7 @@ use crate::plan::{Plan, PlannedCase};
 use crate::record::Outcome;
 use crate::report::{CaseResult, ReportDoc};
 use crate::session::one_case::maker_of;
-use crate::session::{Ask, Planned, Request, Session, Settings, Tell, UsageError};
+use crate::session::{Ask, Planned, Project, Request, Session, Settings, Tell, UsageError, usage};
 use crate::step::blame::{BlameParams, FINDING, Mode, REPRO, is_searched, step_name};
 use crate::step::{BLAME, Inputs, JudgeParams, Source, Stage, Step};
 use crate::store::{LaidAs, Scratch};
@@ -128,6 +128,33 @@ impl Session {
         let seconds = finished.doc.summary.seconds;
         finished.doc = cases::report_doc(context, &finished.results, seconds);
         Ok(blamed)
+    }
+
+    /// Adds the searches that a name of steps means, such as `blame:bert:cpu-fp32`, to a project: no spec has them. Of one case
+    /// that cannot be searched, the error says why.
+    pub fn with_searches(
+        &self,
+        mut project: Project,
+        name: &str,
+        listener: &dyn Listener,
+    ) -> anyhow::Result<Project> {
+        if !is_search(name) {
+            return Ok(project);
+        }
+        let plan = &project.plan;
+        let held = self.held(&project, &project.idle_options(), listener)?;
+        let chosen: Vec<_> = all_suspects(plan, &held).collect();
+        let searches = self.searches(plan, &chosen)?;
+        for (suspect, search) in chosen.iter().zip(&searches) {
+            let case = suspect.case.case.id();
+            if let Err(why) = search
+                && step_name(&case) == name
+            {
+                usage!("nothing can be found out about `{case}`: {why}");
+            }
+        }
+        project.plan = plan.extended(steps(&searches)).0;
+        Ok(project)
     }
 
     /// The search for each suspect, or why there can be none.
@@ -268,6 +295,11 @@ fn all_suspects(plan: &Plan, doc: &ReportDoc) -> impl Iterator<Item = Suspect> {
 fn steps(searches: &[Search]) -> Vec<Step> {
     let found = searches.iter().filter_map(|search| search.as_ref().ok());
     found.cloned().collect()
+}
+
+/// Whether a name means searches, which no spec has: `blame:bert:cpu-fp32`, `blame:*`.
+pub fn is_search(name: &str) -> bool {
+    name.starts_with(&step_name(""))
 }
 
 /// The failed cases of a report of which `orch blame` may find the cause.

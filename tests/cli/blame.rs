@@ -127,6 +127,20 @@ fn a_run_finds_out_what_makes_its_failed_cases_wrong() {
             .read("orch-out/report/matrix.json")
             .contains("\"blame:linear:cpu-fp32\"")
     );
+    // What executed it, and what it is made of, is answered as of any step.
+    let step = "blame:linear:cpu-fp32";
+    let log = sandbox.run(["log", step, "--json"]).success().json();
+    assert_eq!(log[0]["last"]["outcome"], "PASS", "{log:#}");
+    assert_eq!(log[0]["current"], true, "{log:#}");
+    sandbox
+        .run(["explain", step])
+        .success()
+        .stdout_has("blame:linear:cpu-fp32: up to date")
+        .stdout_has("input.artefact");
+    sandbox
+        .run(["log", "blame:*", "--history"])
+        .success()
+        .stdout_has("blame:linear:openvino-fp32");
     // It is the search of `orch blame`, and its result.
     sandbox
         .run(["blame", "--all"])

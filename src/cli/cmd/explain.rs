@@ -40,9 +40,10 @@ pub(super) fn explain(
         },
         Ask::Installed,
     )?;
+    let listener = warnings(printer);
+    let project = session.with_searches(project, explain.of.name(), &listener)?;
     let chosen = project.meant(explain.of.name())?.steps();
     let options = project.idle_options();
-    let listener = warnings(printer);
     let context = session.context(&project, &options, &listener);
     let previews = context.previews()?;
     let mut documents = Vec::new();

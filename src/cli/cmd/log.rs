@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use crate::base::figures::bytes;
 use crate::base::text::{printable, shown};
 use crate::cli::args::NameArgs;
-use crate::cli::cmd::previews;
+use crate::cli::cmd::{previews, warnings};
 use crate::cli::printer::{BOLD, DIM};
 use crate::cli::{Args, Exit, Printer};
 use crate::exec::Preview;
 use crate::explain;
 use crate::record::{Outcome, Record};
-use crate::session::{Ask, Meant, Project, Request, Session};
+use crate::session::{Ask, Meant, Project, Request, Session, is_search};
 use crate::step::StepId;
 use crate::store::DiskStore;
 
@@ -42,7 +42,7 @@ pub(super) fn log(args: &Args, log: &LogArgs, printer: &Printer) -> anyhow::Resu
     let mut documents = Vec::new();
     let mut text = String::new();
     let mut any = false;
-    for step in steps(&store, log)? {
+    for step in steps(args, &store, log, printer)? {
         let step_log = StepLog::of(&store, step)?;
         any |= step_log.is_any();
         let is_current = step_log
@@ -85,12 +85,21 @@ pub(super) fn log(args: &Args, log: &LogArgs, printer: &Printer) -> anyhow::Resu
 }
 
 /// A name that the store knows needs no plan: so a log is there at once, also of a step that no spec names any more.
-fn steps(store: &DiskStore, log: &LogArgs) -> anyhow::Result<Vec<String>> {
+fn steps(
+    args: &Args,
+    store: &DiskStore,
+    log: &LogArgs,
+    printer: &Printer,
+) -> anyhow::Result<Vec<String>> {
     let name = log.of.name();
     if !name.contains(['*', '?']) && store.latest(name).is_ok_and(|last| last.is_some()) {
         return Ok(vec![name.to_owned()]);
     }
-    let project = Project::load(&Request::all(log.of.spec()))?;
+    let mut project = Project::load(&Request::all(log.of.spec()))?;
+    if is_search(name) {
+        let session = Session::open_to_look(&args.locations())?;
+        project = session.with_searches(project, name, &warnings(printer))?;
+    }
     let name_of = |id| project.plan.step(id).name.clone();
     Ok(match project.meant(name)? {
         Meant::Steps(steps) => steps.into_iter().map(name_of).collect(),
@@ -272,6 +281,9 @@ fn is_current(args: &Args, log: &LogArgs, last: &Record, printer: &Printer) -> O
             },
             Ask::Installed,
         )
+        .ok()?;
+    let project = session
+        .with_searches(project, &last.step, &warnings(printer))
         .ok()?;
     let id = project.plan.find(&last.step)?;
     match &previews(&session, &project, Some(id), printer).ok()?[id.0 as usize] {
