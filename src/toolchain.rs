@@ -98,6 +98,8 @@ environments! {
     },
     /// LiteRT: the library that `orch worker litert` loads, and the converter with the PyTorch that it needs.
     Litert "litert" { lock: "python/requirements/litert.txt", megabytes: Some(900), preload: ["orch_py.ops.litert_convert"] },
+    /// tract's Python package, by which a generated test runs: orch itself has the crate.
+    Tract "tract" { lock: "python/requirements/tract.txt", megabytes: Some(100), preload: [] },
     /// ONNX Runtime Web, and the Chromium that it runs in: of npm, and no Python.
     Browser "browser" { lock: "node/browser/package-lock.json", megabytes: Some(370), preload: [] },
     /// Node, for what is of npm where the machine has none.

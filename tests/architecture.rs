@@ -41,6 +41,8 @@ const HOMES: &[(&str, &[&str])] = &[
     ("minijinja", &["template.rs"]),
     // In runtime/mod.rs the name is that of the module.
     ("ort", &["runtime/ort/", "runtime/mod.rs"]),
+    // The module of this name is not the crate.
+    ("tract_onnx", &["runtime/tract/"]),
     ("tch", &["bin/orch-torch.rs"]),
     ("torch_sys", &["bin/orch-torch.rs"]),
     (

@@ -20,6 +20,7 @@ pub static RUNTIME: Runtime = Runtime {
         test_env: EnvName::Ort,
         half: Half::Unprobed,
     }],
+    absent: None,
     execute: Some(execute),
     code: Code::of(&[
         code::RUN,

@@ -34,6 +34,7 @@ pub static RUNTIME: Runtime = Runtime {
             Half::Unknown("a browser does not tell what webnn computes in"),
         ),
     ],
+    absent: None,
     execute: Some(execute),
     code: Code::of(&[code::RUN, parts!(Rust "catalogue/browser.rs"), WORKER, CODE]),
     tools: |_| {

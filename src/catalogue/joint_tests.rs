@@ -9,7 +9,7 @@ use super::onnx::Int8Range;
 use super::tests::{places, run};
 use super::*;
 use crate::device::Lease;
-use crate::runtime::{self, android, browser, litert, openvino as ir, torch as libtorch};
+use crate::runtime::{self, android, browser, litert, openvino as ir, torch as libtorch, tract};
 
 /// A GPU that the process of a run has for itself.
 fn lease() -> Lease {
@@ -49,6 +49,7 @@ fn read(worker: Worker, params: &Value) -> Result<(), String> {
         }
         Worker::Orch("openvino") => of::<ir::Params>(params),
         Worker::Orch("litert") => of::<litert::Params>(params),
+        Worker::Orch("tract") => of::<tract::Params>(params),
         Worker::Orch("android") => of::<android::Params>(params),
         Worker::Orch("browser" | "transformers-js") | Worker::Kept(_) => {
             of::<browser::Params>(params)
@@ -159,6 +160,10 @@ fn options_that_a_row_cannot_send_are_refused_with_what_it_takes() {
             );
         }
     }
+    assert_eq!(
+        refused(&super::tract::RUNTIME, json!({"threads": 2})),
+        "`tract` takes no option `threads`; it computes on one thread"
+    );
     let message = refused(&super::litert::RUNTIME, json!({"threads": 2}));
     assert!(message.contains("unknown field `threads`"), "{message}");
 }

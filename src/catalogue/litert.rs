@@ -25,6 +25,7 @@ pub static RUNTIME: Runtime = Runtime {
             "LiteRT is told no precision for a CPU, and computes fp16 weights in fp32",
         ),
     }],
+    absent: None,
     execute: Some(execute),
     code: Code::of(&[code::RUN, HERE, WORKER, CODE]),
     tools: |_| {

@@ -17,6 +17,7 @@ pub mod python;
 pub mod qnn;
 mod run;
 pub mod torch;
+pub mod tract;
 pub mod transformers_js;
 mod work;
 
@@ -42,6 +43,7 @@ pub static RUNTIMES: &[&Runtime] = &[
     &onnxruntime::RUNTIME,
     &openvino::RUNTIME,
     &litert::RUNTIME,
+    &tract::RUNTIME,
     &torch::RUNTIME,
     &python::RUNTIME,
     &browser::RUNTIME,
@@ -74,6 +76,8 @@ pub struct Runtime {
     pub name: &'static str,
     /// The backends on which it runs, and what it loads there.
     pub pairs: &'static [Pair],
+    /// Why this build of orch does not have it; None where it does.
+    pub absent: Option<&'static str>,
     /// What `orch worker` of this name does. None if orch starts something else for it.
     pub execute: Option<Execute>,
     /// What performs a run.

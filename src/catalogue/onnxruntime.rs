@@ -48,6 +48,7 @@ pub static RUNTIME: Runtime = Runtime {
             Half::Shown(&HALF),
         ),
     ],
+    absent: None,
     execute: Some(execute),
     code: Code::of(&[
         code::RUN,

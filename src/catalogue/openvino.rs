@@ -25,6 +25,7 @@ pub static RUNTIME: Runtime = Runtime {
         test_env: EnvName::Openvino,
         half: Half::Shown(&HALF),
     }],
+    absent: None,
     execute: Some(execute),
     code: Code::of(&[code::RUN, HERE, WORKER, CODE]),
     tools: |_| {

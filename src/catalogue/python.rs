@@ -31,6 +31,7 @@ pub static RUNTIME: Runtime = Runtime {
         pair(&backends::ROCM),
         pair(&backends::MPS),
     ],
+    absent: None,
     execute: None,
     code: Code::of(&[
         code::RUN,

@@ -34,6 +34,7 @@ pub static RUNTIME: Runtime = Runtime {
         pair(&backends::ROCM, "torch"),
         pair(&backends::MPS, "mps"),
     ],
+    absent: None,
     execute: None,
     code: Code::of(&[code::RUN, HERE, WORKER, CODE]),
     tools: |_| {

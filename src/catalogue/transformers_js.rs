@@ -36,6 +36,7 @@ pub static RUNTIME: Runtime = Runtime {
         pair(&backends::WEBNN),
         pair(&backends::CPU),
     ],
+    absent: None,
     execute: Some(execute),
     // It takes the options and the judgement of `browser`.
     code: Code::of(&[

@@ -151,6 +151,6 @@ mod tests {
             );
             seen += 1;
         }
-        assert_eq!(seen, 9);
+        assert_eq!(seen, 10);
     }
 }

@@ -95,10 +95,20 @@ impl GenerationRequest {
 
 /// Generates by whole inferences, where the model asks for it, and writes the tokens beside the outputs.
 pub fn run(job: &Job, artefact: &Path, infer: &mut Infer<'_>) -> anyhow::Result<()> {
+    run_without_cache(job, artefact, OF_FIXED_LENGTH, infer)
+}
+
+/// [`run`] by a runtime that uses no cache for another reason.
+pub fn run_without_cache(
+    job: &Job,
+    artefact: &Path,
+    why: &str,
+    infer: &mut Infer<'_>,
+) -> anyhow::Result<()> {
     let Some(request) = GenerationRequest::of(job)? else {
         return Ok(());
     };
-    whole_inferences(job, artefact, &request, OF_FIXED_LENGTH.to_owned(), infer)
+    whole_inferences(job, artefact, &request, why.to_owned(), infer)
 }
 
 /// [`run`] with the cache of the artefact's decoder if `open` can open that; otherwise it says why not. Times are taken

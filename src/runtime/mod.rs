@@ -27,6 +27,7 @@ pub mod refusal;
 pub mod serve;
 pub mod tensors;
 pub mod torch;
+pub mod tract;
 pub mod transformers_js;
 
 use std::collections::BTreeMap;

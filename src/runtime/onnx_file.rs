@@ -121,6 +121,26 @@ pub fn facts(path: &Path) -> anyhow::Result<OnnxFacts> {
     })
 }
 
+/// The types of all operators, those of inner graphs too.
+pub fn operators(path: &Path) -> anyhow::Result<BTreeSet<String>> {
+    let mut found = BTreeSet::new();
+    let mut open = Vec::from_iter(read(path)?.graph);
+    while let Some(graph) = open.pop() {
+        for node in graph.node {
+            found.extend(node.op_type);
+            for attribute in node.attribute {
+                for inner in attribute.g.iter().chain(&attribute.graphs) {
+                    let inner = GraphProto::decode(inner.as_slice());
+                    open.push(inner.with_context(|| {
+                        format!("`{}` has an inner graph that is none", path.display())
+                    })?);
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
 /// An input as the graph declares it.
 #[derive(Debug, PartialEq)]
 pub struct Port {

@@ -83,6 +83,7 @@ mod told;
 mod too_large;
 mod tokens;
 mod torch_index;
+mod tract;
 mod untimed;
 mod uv;
 mod verify;

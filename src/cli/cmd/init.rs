@@ -56,6 +56,9 @@ const FIRST: &str = include_str!("../../../templates/init/all.yaml");
 /// The beginning of one with a model of one's own, on every target that it may have.
 const OWN: &str = include_str!("../../../templates/init/own.yaml");
 
+/// How its line with the targets begins.
+const TARGETS: &str = "  targets:";
+
 const IGNORED: &str = "# Written by orch: its store, its environments, and what runs copy out.\n/cache/\n/orch-out/\n";
 
 pub(super) fn init(args: &Args, init: &InitArgs, printer: &Printer) -> anyhow::Result<Exit> {
@@ -121,13 +124,19 @@ fn on_targets_here(
     };
     let mut targets: Vec<String> = Vec::new();
     for case in Matrix::of(&spec).cases {
-        if is_here(spec.targets[&case.target].backend.name) && !targets.contains(&case.target) {
+        let target = &spec.targets[&case.target];
+        let can_run = target.runtime.absent.is_none() && is_here(target.backend.name);
+        if can_run && !targets.contains(&case.target) {
             targets.push(case.target);
         }
     }
-    let written = format!("  targets: [{}]", targets.join(", "));
+    // Cases come in the order of `targets.yaml`; the list has one of its own.
+    let listed = OWN.lines().find(|line| line.starts_with(TARGETS));
+    let listed = Vec::from_iter(listed.unwrap_or_default().split(['[', ' ', ',', ']']));
+    targets.sort_by_key(|name| listed.iter().position(|word| word == name));
+    let written = format!("{TARGETS} [{}]", targets.join(", "));
     let lines = all.lines().map(|line| {
-        if line.starts_with("  targets:") {
+        if line.starts_with(TARGETS) {
             &written
         } else {
             line

@@ -220,6 +220,9 @@ impl Steps<'_> {
                 "its target asks for a machine that offers {properties}, and runs go to no executor here; hint: `--executor URL`"
             ));
         }
+        if let Some(why) = run.runtime.absent {
+            return Some(why.to_owned());
+        }
         let backend = run.backend.name;
         let Some(found) = self
             .world

@@ -133,7 +133,8 @@ fn text_is_generated_wherever_the_file_infers_and_the_model_requests_it() {
                 ctx.target
             );
         }
-        let caches = infers && !["torchscript", "tflite"].contains(&ctx.artefact.name);
+        let is_whole = ["torchscript", "tflite"].contains(&ctx.artefact.name);
+        let caches = infers && !is_whole && ctx.runtime.name != "tract";
         for part in [
             "def open_decoder(",
             "def decoding_times(",
