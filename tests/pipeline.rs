@@ -2,6 +2,8 @@
 //!
 //! It installs gigabytes on first use and takes minutes, so it is a target of its own: `cargo test --test pipeline`.
 
+#[path = "pipeline/blame.rs"]
+mod blame;
 #[path = "pipeline/browser.rs"]
 mod browser;
 #[path = "pipeline/files.rs"]

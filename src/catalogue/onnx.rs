@@ -41,7 +41,8 @@ pub static ARTEFACT: Artefact = Artefact {
 
 const HERE: &[Part] = &[Part::Rust("catalogue/onnx.rs")];
 
-static EXPORT: Conversion = Conversion {
+/// The export of a PyTorch model.
+pub static EXPORT: Conversion = Conversion {
     name: "convert.onnx",
     inputs: &[("model", From::Model)],
     env: |_| EnvName::Torch,

@@ -72,6 +72,12 @@ impl Session {
             Ok(found) => found,
             Err(why) => usage!("nothing was found out about `{case}`: {why}"),
         };
+        if finding.module.is_some() {
+            usage!(
+                "{} makes `{case}` wrong, and only the releases of runtimes are tried\n  hint: `orch blame {case}` names the module",
+                finding.runtime
+            );
+        }
         let Some(repro) = repro else {
             usage!(
                 "no program shows that `{case}` is wrong\n  hint: `orch blame {case}` prints what was found out"

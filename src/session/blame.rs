@@ -18,10 +18,13 @@ use crate::report::{CaseResult, ReportDoc};
 use crate::session::one_case::maker_of;
 use crate::session::{Ask, Planned, Project, Request, Session, Settings, Tell, UsageError, usage};
 use crate::step::blame::{BlameParams, FINDING, Mode, REPRO, is_searched, step_name};
-use crate::step::{BLAME, Inputs, JudgeParams, Source, Stage, Step};
+use crate::step::blame_export::{BlameExportParams, is_export};
+use crate::step::{
+    BLAME, BLAME_EXPORT, Inputs, JudgeParams, Source, Stage, Step, StepId, StepKind as _,
+};
 use crate::store::{LaidAs, Scratch};
 
-pub use crate::step::blame::{Finding, Pass, Rounding, Verdict};
+pub use crate::step::blame::{Choice, Finding, Module, Pass, Rounding, Verdict};
 
 /// The folder of what shows the faults, in that for generated tests and pages.
 const FOLDER: &str = "blame";
@@ -65,30 +68,101 @@ impl Session {
             let query = Query::any_of(Facet::Case, suspects.globs);
             request.selection.queries.push(query);
         }
-        let mut planned = self.plan(&request, Ask::Installing(tell), tell)?;
+        let planned = self.plan(&request, Ask::Installing(tell), tell)?;
         let chosen = self.chosen(&planned, suspects, listener)?;
-        let plan = &planned.project.plan;
-        let searches = self.searches(plan, &chosen)?;
-        if let ([suspect], [Err(why)]) = (&chosen[..], &searches[..]) {
+        let (plan, _) = planned.project.plan.extended(vec![]);
+        let host = &self.host.computing;
+        let mut answers: BTreeMap<usize, Result<Found, String>> = BTreeMap::new();
+        let mut searches = Vec::new();
+        for (at, suspect) in chosen.iter().enumerate() {
+            match search(&plan, suspect, host)? {
+                Ok(step) => searches.push((at, step)),
+                Err(why) => _ = answers.insert(at, Err(why)),
+            }
+        }
+        if let ([suspect], Some(Err(why))) = (&chosen[..], answers.get(&0)) {
             let id = suspect.case.case.id();
             return Err(UsageError(format!("nothing can be found out about `{id}`: {why}")).into());
         }
-        let steps = steps(&searches);
-        if !steps.is_empty() {
-            let count = counted(steps.len(), "case");
+        if !searches.is_empty() {
+            let count = counted(searches.len(), "case");
             tell(&format!("{count}: looking for the part that is wrong"));
         }
+        let how = (settings, listener);
+        let (planned, found) = self.performed(planned, (&plan, &chosen), &searches, how)?;
+        answers.extend(found);
+        let mut exports = Vec::new();
+        for (at, first) in &searches {
+            let suspect = &chosen[*at];
+            if first.kind.name() == BLAME.name()
+                && let Some(answer) = answers.get(at)
+                && suspect.may_be_exported_wrongly(answer)
+                && let Some(export) = export_of(&plan, suspect.case.run)?
+            {
+                let made = answer.is_ok().then_some(export);
+                exports.push((
+                    *at,
+                    export_search(&plan, &suspect.case, export, made, host)?,
+                ));
+            }
+        }
+        if !exports.is_empty() {
+            let count = counted(exports.len(), "case");
+            tell(&format!(
+                "{count}: looking for the module whose export is wrong"
+            ));
+            let (_, found) = self.performed(planned, (&plan, &chosen), &exports, how)?;
+            for (at, answer) in found {
+                let is_more = |found: &Found| found.finding.verdict != Verdict::NotReproduced;
+                // That the exporter is right about each module says nothing against the first answer.
+                if answer.as_ref().is_ok_and(is_more) {
+                    answers.insert(at, answer);
+                }
+            }
+        }
+        let mut blamed = Vec::new();
+        for (at, suspect) in chosen.iter().enumerate() {
+            let case = &suspect.case.case;
+            let facts = plan.model_facts.get(&case.model);
+            blamed.push(Blamed {
+                case: case.id(),
+                row: facts.map(|facts| facts.row.clone()),
+                answer: answers
+                    .remove(&at)
+                    .context(Bug::new("a case has no answer"))?,
+            });
+        }
+        Ok(blamed)
+    }
+
+    /// Performs searches, each with the place of its case among the suspects, and gives their answers by these places.
+    fn performed(
+        &self,
+        mut planned: Planned,
+        (plan, chosen): (&Plan, &[Suspect]),
+        searches: &[(usize, Step)],
+        (settings, listener): (&Settings, &dyn Listener),
+    ) -> anyhow::Result<(Planned, BTreeMap<usize, Result<Found, String>>)> {
+        let steps = searches.iter().map(|(_, step)| step.clone()).collect();
         let (extended, added) = plan.extended(steps);
         planned.project.plan = extended;
-        planned.options.wanted = Some(added.iter().copied().collect());
+        planned.options.wanted = Some(added.iter().copied().collect::<BTreeSet<_>>());
         planned.has_pages = false;
         let run = self.run(planned, settings, listener, &|_| {})?;
-        let results: Vec<_> = added
-            .iter()
-            .map(|id| &run.finished.results[id.0 as usize])
-            .collect();
-        let plan = &run.planned.project.plan;
-        self.answers(plan, chosen, searches, (&results, settings))
+        let scratch = self.store.scratch()?;
+        let mut answers = BTreeMap::new();
+        for ((at, _), id) in searches.iter().zip(added) {
+            let result = &run.finished.results[id.0 as usize];
+            let answer = match result.output() {
+                Some(tree) => Ok(self.found(&tree, &chosen[*at].case, (&scratch, settings))?),
+                None => Err(result
+                    .reason
+                    .clone()
+                    .unwrap_or_else(|| format!("the search ended as {}", result.outcome.label()))),
+            };
+            answers.insert(*at, answer);
+        }
+        Ok((run.planned, answers))
     }
 
     /// Finds out what makes the failed cases of a run wrong, with the run's own settings. The report has the findings
@@ -243,6 +317,8 @@ impl Session {
 enum Failure {
     /// Its outputs are wrong.
     Wrong,
+    /// What it was to load is wrong.
+    WrongFile,
     /// The runtime refused to run it, or ended.
     AtRun,
     /// The runtime's converter refused it, or ended.
@@ -257,6 +333,9 @@ impl Failure {
             .filter(|_| case.status == Outcome::Xfail)
             .unwrap_or(case.status);
         match ended {
+            Outcome::Numerics if case.stage.as_deref() == Some(Stage::Convert.word()) => {
+                Some(Self::WrongFile)
+            }
             Outcome::Numerics => Some(Self::Wrong),
             Outcome::Fail | Outcome::Crash | Outcome::SkipUnsupported => {
                 match Stage::named(case.stage.as_deref()?)? {
@@ -302,6 +381,17 @@ pub fn is_search(name: &str) -> bool {
     name.starts_with(&step_name(""))
 }
 
+impl Suspect {
+    /// Whether an answer leaves open which part of the model the exporter gets wrong.
+    fn may_be_exported_wrongly(&self, answer: &Result<Found, String>) -> bool {
+        match answer {
+            Ok(found) => found.finding.verdict == Verdict::File,
+            // The export may have failed, so that there was no graph to search.
+            Err(_) => matches!(self.failure, None | Some(Failure::AtConversion)),
+        }
+    }
+}
+
 /// The failed cases of a report of which `orch blame` may find the cause.
 pub fn suspects(doc: &ReportDoc) -> Vec<&str> {
     let may_be = |case: &&CaseResult| {
@@ -320,10 +410,18 @@ pub fn suspects(doc: &ReportDoc) -> Vec<&str> {
 fn search(plan: &Plan, suspect: &Suspect, host: &str) -> anyhow::Result<Search> {
     let case = &suspect.case;
     let mode = match suspect.failure {
-        None | Some(Failure::Wrong) => Mode::Values,
+        None | Some(Failure::Wrong | Failure::WrongFile) => Mode::Values,
         Some(Failure::AtRun | Failure::AtConversion) => Mode::Refusal,
     };
     let run = plan.step(case.run);
+    if let Some(export) = export_of(plan, case.run)? {
+        let is_loaded = export == maker_of(run, "artefact")?;
+        if suspect.failure == Some(Failure::WrongFile)
+            || (suspect.failure == Some(Failure::AtConversion) && is_loaded)
+        {
+            return Ok(Ok(export_search(plan, case, export, None, host)?));
+        }
+    }
     let judge = plan.step(case.judge);
     let JudgeParams { tolerance, .. } = judge.params.parse()?;
     let params = match BlameParams::of(run, mode, tolerance, host) {
@@ -355,6 +453,47 @@ fn search(plan: &Plan, suspect: &Suspect, host: &str) -> anyhow::Result<Search> 
         inputs,
         run.timeout_seconds * LONGER,
     )))
+}
+
+/// The export of the PyTorch model that a run loads, or of which that was converted.
+fn export_of(plan: &Plan, run: StepId) -> anyhow::Result<Option<StepId>> {
+    let mut at = Some(maker_of(plan.step(run), "artefact")?);
+    while let Some(id) = at {
+        if is_export(plan.step(id)) {
+            return Ok(Some(id));
+        }
+        at = plan.dependencies(id).next();
+    }
+    Ok(None)
+}
+
+/// The step that searches for the module that an export gets wrong. `made` is the export where it made a file.
+fn export_search(
+    plan: &Plan,
+    case: &PlannedCase,
+    export: StepId,
+    made: Option<StepId>,
+    host: &str,
+) -> anyhow::Result<Step> {
+    let JudgeParams { tolerance, .. } = plan.step(case.judge).params.parse()?;
+    let model = Source::Step(maker_of(plan.step(export), "model")?);
+    // What the case read when it failed stands under this name, by which the finding is known to be of it.
+    let mut inputs: Inputs = vec![(
+        "artefact".into(),
+        made.map_or_else(|| model.clone(), Source::Step),
+    )];
+    if made.is_some() {
+        inputs.push(("model".into(), model));
+    }
+    let export = plan.step(export);
+    Ok(Step::new(
+        step_name(&case.case.id()),
+        Stage::Judge,
+        &BLAME_EXPORT,
+        serde_json::to_value(BlameExportParams::of(export, tolerance, host))?,
+        inputs,
+        export.timeout_seconds * LONGER,
+    ))
 }
 
 /// Copies the files to a folder that the user finds; those of an earlier time are replaced.

@@ -60,7 +60,9 @@ pub use crate::exec::{OUT_DIR, Settings};
 pub use accept::{Accepted, Until, accept_figures, acceptable};
 pub use away::{serve_order, worker_properties};
 pub use bisect::{Bisected, Range, trial_word};
-pub use blame::{Blamed, Finding, Found, Pass, Rounding, Suspects, Verdict, is_search, suspects};
+pub use blame::{
+    Blamed, Choice, Finding, Found, Module, Pass, Rounding, Suspects, Verdict, is_search, suspects,
+};
 pub use confirm::confirm;
 pub use half::{Ask, add_half};
 pub use live::{Live, Shown};

@@ -44,6 +44,9 @@ pub struct Finding {
     /// How the exported file, computed node by node without optimisers, differs from the reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_is_wrong: Option<String>,
+    /// The smallest module of which the exporter makes a wrong file, or none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module: Option<Module>,
     /// The nodes of the smallest window that is wrong.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<Node>,
@@ -63,6 +66,9 @@ pub struct Finding {
     /// The largest absolute error of the model's outputs if only these windows are wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub injected: Option<f64>,
+    /// The nodes that chose another expert, box or code from scores that agree, the first of them first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub choices: Vec<Choice>,
     /// How the error compares with what rounding alone makes, where the case has less than single precision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounding: Option<Rounding>,
@@ -93,10 +99,16 @@ pub enum Verdict {
     Runtime,
     /// The exported file is wrong, whoever computes it.
     File,
+    /// The exporter makes a wrong file of a module.
+    Exporter,
+    /// The exporter ends with an error at a module.
+    ExporterRefuses,
     /// The runtime gives other outputs each time.
     Varies,
     /// The whole graph is wrong, and no part of it is when it is fed with right values.
     NoWindow,
+    /// Another expert, box or code was chosen, by less than rounding makes.
+    Choice,
     /// The precision is the cause: rounding alone makes outputs as wrong.
     Rounding,
     /// The case has less than single precision, and is off by more than rounding makes.
@@ -109,6 +121,20 @@ pub enum Verdict {
     NotReproduced,
 }
 
+/// A module of a PyTorch model of which an exporter makes a wrong file, or none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Module {
+    /// Its path in the model, e.g. `encoder.layers.0.attention`; empty for the whole model.
+    pub path: String,
+    pub class: String,
+    /// The number of its calls that were compared.
+    pub calls: u32,
+    /// Whether the file is right on the inputs that it was made with, and wrong on others.
+    pub is_baked: bool,
+    /// The number of modules in the model.
+    pub modules: usize,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
     /// Its place in the graph.
@@ -116,6 +142,18 @@ pub struct Node {
     pub operator: String,
     pub name: String,
     pub outputs: Vec<String>,
+}
+
+/// A node that chose otherwise than the oracle.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Choice {
+    pub operator: String,
+    pub name: String,
+    /// The number of choices that differ, and that of all that the node made.
+    pub changed: usize,
+    pub of: usize,
+    /// The largest gap between the right scores of both choices, as a share of the scale of the scores.
+    pub margin: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -359,6 +397,7 @@ mod tests {
             nodes_in_graph: 3,
             inputs: None,
             file_is_wrong: None,
+            module: None,
             nodes: vec![],
             places: vec![],
             cleared: vec![],
@@ -366,6 +405,7 @@ mod tests {
             pass: None,
             observed: Some(observed),
             injected,
+            choices: vec![],
             rounding: None,
             error: None,
             reduced: None,

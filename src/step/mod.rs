@@ -37,6 +37,7 @@ macro_rules! in_python {
 }
 
 pub mod blame;
+pub mod blame_export;
 mod calibration;
 mod command;
 mod compose;
@@ -74,6 +75,7 @@ pub use crate::catalogue::{
     Sources, StoredFile, TestMeasure, Worker, WorkerCall,
 };
 pub use blame::BLAME;
+pub use blame_export::BLAME_EXPORT;
 pub use calibration::CALIBRATION;
 pub use command::COMMAND;
 pub use compose::{ASSEMBLE, COMPOSE, component};
@@ -89,8 +91,9 @@ pub use write::WRITE;
 
 /// All kinds: those of steps of their own, and a kind for each conversion of the catalogue.
 pub static KINDS: LazyLock<Vec<&'static dyn StepKind>> = LazyLock::new(|| {
-    let own: [&'static dyn StepKind; 14] = [
+    let own: [&'static dyn StepKind; 15] = [
         &BLAME,
+        &BLAME_EXPORT,
         &INPUTS,
         &CALIBRATION,
         &MATERIALISE,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use orch::catalogue::{RUNTIMES, Runtime};
-use orch::step::{BLAME, Code, Sources, StepKind};
+use orch::step::{BLAME, BLAME_EXPORT, Code, Sources, StepKind};
 
 use crate::harness::World;
 use crate::table::{Row, assert_all, row};
@@ -277,7 +277,10 @@ fn every_source_has_its_place() {
     let code: BTreeSet<String> = steps
         .chain([&orch::report::CODE])
         // `orch blame` adds its steps to a plan.
-        .chain([BLAME.code(&plan.steps[0])])
+        .chain([
+            BLAME.code(&plan.steps[0]),
+            BLAME_EXPORT.code(&plan.steps[0]),
+        ])
         .flat_map(Code::files)
         .collect();
     let has_place =

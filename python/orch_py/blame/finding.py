@@ -7,6 +7,9 @@ from typing import Any
 from orch_py.blame.search import Search
 from orch_py.blame.windows import Graph, Window
 
+# The file of a finding.
+FILE = "finding.json"
+
 
 def node(graph: Graph, at: int) -> dict[str, Any]:
     found = graph.nodes[at]
@@ -27,6 +30,11 @@ def extent(search: Search, left: int, is_smallest: bool) -> dict[str, Any]:
         missing = "" if not is_smallest else "; other wrong windows may be missing"
         found["stopped"] = f"stopped after {search.tries} windows; {left} nodes left{missing}"
     return found
+
+
+def of_choice(runtime: str, choices: list[dict[str, Any]]) -> str:
+    """What cases have in common in which the same operators chose otherwise."""
+    return f"{runtime} | choice | {'>'.join(choice['operator'] for choice in choices)}"
 
 
 def signature(runtime: str, by: str, nodes: list[dict[str, Any]], window: Window) -> str:

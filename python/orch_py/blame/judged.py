@@ -15,14 +15,14 @@ SINGLE = {"atol": 1e-4, "rtol": 1e-4, "budget": 0.0, "cosine": 0.9999, "snr": 50
 HALF = {"atol": 5e-3, "rtol": 5e-3, "budget": 0.0, "cosine": 0.999, "snr": 30.0, "tokens": 1.0}
 
 
-def difference(ours: Tensors, expected: Tensors) -> dict[str, Any] | None:
+def difference(ours: Tensors, expected: Tensors, tolerance: dict[str, float] | None = None) -> dict[str, Any] | None:
     """How outputs differ from the oracle's by more than rounding: which, by how much. None if they do not. An output in
-    which the oracle itself has a NaN decides nothing."""
+    which the oracle itself has a NaN decides nothing. `tolerance` stands for the bounds of a window."""
     worst: dict[str, Any] | None = None
     for name, reference in expected.items():
         if reference.dtype.kind == "f" and np.isnan(reference).any():
             continue
-        bounds = HALF if reference.dtype == np.float16 else SINGLE
+        bounds = tolerance or (HALF if reference.dtype == np.float16 else SINGLE)
         found = judge.tensor_verdict(ours[name], reference, bounds)
         if not found["wrong"]:
             continue

@@ -7,8 +7,8 @@ import inspect
 
 from orch_py.blame.faults import error_class, telling_line
 
-# What a program of values begins with, behind its docstring.
-_UNTESTABLE = '''
+# What a program that compares begins with, behind its docstring.
+UNTESTABLE = '''
 import os
 import sys
 import traceback
@@ -26,7 +26,7 @@ sys.excepthook = untestable
 RUN_ONNXRUNTIME = (
     '''"""Runs model.onnx with and without optimisations, and compares with expected.npz."""
 '''
-    + _UNTESTABLE
+    + UNTESTABLE
     + """
 import numpy as np
 import onnxruntime
@@ -52,7 +52,7 @@ sys.exit(1 if worst["ORT_ENABLE_ALL"] > 10 * worst["ORT_DISABLE_ALL"] + 1e-12 el
 RUN_OPENVINO = (
     '''"""Runs model.onnx in OpenVINO on the CPU, and compares with expected.npz, which ONNX Runtime gave."""
 '''
-    + _UNTESTABLE
+    + UNTESTABLE
     + """
 import numpy as np
 import openvino

@@ -27,7 +27,7 @@ from orch_py.worker.protocol import Job, Output, Refused, first_line, listed
 DEFAULT_ROUTES = ["legacy", "dynamo", "transformers"]
 DEFAULT_OPSET = 17
 # onnxscript knows no older operators; an older `opset` asks the dynamo routes for more than they can do.
-_DYNAMO_LEAST_OPSET = 18
+DYNAMO_LEAST_OPSET = 18
 
 
 def run(job: Job) -> Output:
@@ -67,7 +67,7 @@ def run(job: Job) -> Output:
             print(f"trying the exporters with the library's default:{cause}", flush=True)
         for route, allowed in stand_ins.variants(routes, helped):
             job.progress(f"exporting by {route}")
-            used = opset if route == "legacy" else max(opset, _DYNAMO_LEAST_OPSET)
+            used = opset if route == "legacy" else max(opset, DYNAMO_LEAST_OPSET)
             attempt = {"route": route, "opset": used, "attention": "default", **_named(implementations), "ok": False}
             attempt |= {
                 "allowed_stand_ins": allowed.value,

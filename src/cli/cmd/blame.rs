@@ -16,8 +16,8 @@ use crate::cli::cmd::run::{command_line, on_interrupt};
 use crate::cli::console::Console;
 use crate::cli::{Args, Exit, Printer};
 use crate::session::{
-    Blamed, Finding, Found, OUT_DIR, Pass, Request, Rounding, Session, Settings, Suspects, Verdict,
-    usage,
+    Blamed, Choice, Finding, Found, Module, OUT_DIR, Pass, Request, Rounding, Session, Settings,
+    Suspects, Verdict, usage,
 };
 
 #[derive(Debug, clap::Args)]
@@ -174,11 +174,32 @@ fn text(case: &str, finding: &Finding, repro: Option<&str>) -> String {
             "{case}: the exported file is wrong: ONNX Runtime, node by node and without optimisers, does not give the \
              reference's outputs, and {runtime} {version} computes the file as it does\n"
         ),
+        Verdict::Exporter => format!(
+            "{case}: {runtime} {version} is wrong about {}{}\n",
+            module_name(finding),
+            if finding
+                .module
+                .as_ref()
+                .is_some_and(|module| module.is_baked)
+            {
+                ": its file is right on the inputs that it was made with, and wrong on others"
+            } else {
+                ""
+            }
+        ),
+        Verdict::ExporterRefuses => {
+            let error = error_class(finding);
+            let module = module_name(finding);
+            format!("{case}: {runtime} {version} makes no file of {module}: {error}\n")
+        }
         Verdict::Varies => {
             format!("{case}: {runtime} {version} gives other outputs each time\n")
         }
         Verdict::NoWindow => format!(
             "{case}: {runtime} {version} is wrong on the whole graph, and on no part of it that is fed with right values\n"
+        ),
+        Verdict::Choice => format!(
+            "{case}: another expert, box or code was chosen: {runtime} {version} computes the scores as it should\n"
         ),
         Verdict::Rounding => {
             let precision = precision(finding);
@@ -230,6 +251,19 @@ fn text(case: &str, finding: &Finding, repro: Option<&str>) -> String {
             cleared.join(", ")
         );
     }
+    for Choice {
+        operator,
+        name,
+        changed,
+        of,
+        margin,
+    } in &finding.choices
+    {
+        let _ = writeln!(
+            out,
+            "  {operator} {name}: {changed} of {of} choices differ, by a margin of {margin:.1e} of the scores' scale"
+        );
+    }
     if let Some(difference) = &finding.difference {
         let _ = writeln!(out, "  `{}`: {}", difference.output, difference.why);
     }
@@ -269,6 +303,17 @@ fn text(case: &str, finding: &Finding, repro: Option<&str>) -> String {
         let _ = writeln!(out, "  without orch: {repro} (`python run.py`)");
     }
     out
+}
+
+/// The module that an exporter gets wrong, by its class and path.
+fn module_name(finding: &Finding) -> String {
+    match &finding.module {
+        Some(Module { path, class, .. }) if path.is_empty() => {
+            format!("{class}, the whole model")
+        }
+        Some(Module { path, class, .. }) => format!("{class} `{path}`"),
+        None => "a module".to_owned(),
+    }
 }
 
 fn error_class(finding: &Finding) -> &str {

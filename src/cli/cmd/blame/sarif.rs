@@ -12,6 +12,14 @@ fn rule(verdict: Verdict) -> Option<(&'static str, &'static str)> {
     match verdict {
         Verdict::Runtime => Some(("runtime-is-wrong", "A runtime computes some nodes wrongly")),
         Verdict::File => Some(("file-is-wrong", "The exported file is wrong")),
+        Verdict::Exporter => Some((
+            "exporter-is-wrong",
+            "An exporter makes a wrong file of a module",
+        )),
+        Verdict::ExporterRefuses => Some((
+            "exporter-refuses",
+            "An exporter ends with an error at a module",
+        )),
         Verdict::Varies => Some(("outputs-vary", "A runtime gives other outputs each time")),
         Verdict::NoWindow => Some((
             "no-window-is-wrong",
@@ -26,8 +34,8 @@ fn rule(verdict: Verdict) -> Option<(&'static str, &'static str)> {
             "runtime-crashes",
             "A runtime ends its process at some nodes",
         )),
-        // The precision was the user's choice, and nobody is at fault.
-        Verdict::Rounding | Verdict::NotReproduced => None,
+        // Nobody is at fault: the scores were as near to each other, or the user chose the precision.
+        Verdict::Choice | Verdict::Rounding | Verdict::NotReproduced => None,
     }
 }
 
@@ -36,6 +44,8 @@ pub(super) fn log(found: &[Blamed]) -> Value {
     let verdicts = [
         Verdict::Runtime,
         Verdict::File,
+        Verdict::Exporter,
+        Verdict::ExporterRefuses,
         Verdict::Varies,
         Verdict::NoWindow,
         Verdict::BeyondRounding,
@@ -76,6 +86,9 @@ fn result(blamed: &Blamed) -> Option<Value> {
     );
     if !operators.is_empty() {
         message += &format!(": {}", operators.join(" > "));
+    }
+    if let Some(module) = &finding.module {
+        message += &format!(": {} `{}`", module.class, module.path);
     }
     if let Some(pass) = &finding.pass {
         let name = pass.name.as_deref().unwrap_or("no single pass");
