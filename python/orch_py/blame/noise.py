@@ -13,8 +13,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
+from orch_py.blame import choices as choosing
 from orch_py.blame import judged
-from orch_py.blame.windows import Graph, Window, open_session, plain, shapes_of
+from orch_py.blame.windows import Graph, Window, has_files, open_session, plain, shapes_of
 from orch_py.judge import judge
 from orch_py.worker.protocol import Refused, first_line
 from orch_py.worker.trees import Tensors
@@ -45,7 +46,8 @@ _SINGLE_FACTOR = 4.0
 
 def is_single_precision(window: Window, ours: Tensors) -> bool:
     """Whether a window of many nodes amplifies the rounding of single precision to an error such as that of `ours`."""
-    if len(window.nodes) <= _FEW_NODES:
+    # Constants in files are those of a window that is too large to be moved.
+    if len(window.nodes) <= _FEW_NODES or has_files(window.model):
         return False
     noises = []
     for seed in range(SEEDS):
@@ -87,7 +89,7 @@ def compare(graph: Graph, precision: str, ours: Tensors, right: Tensors, toleran
     """
     choices = _choices(graph)
     noises: dict[str, float] = dict.fromkeys(graph.outputs, 0.0)
-    changed: set[str] = set()
+    margins: dict[str, float] = {}
     for seed in range(SEEDS):
         try:
             values = _values(_shaken(graph.model, precision, seed), graph.inputs, [*graph.outputs, *choices])
@@ -96,7 +98,9 @@ def compare(graph: Graph, precision: str, ours: Tensors, right: Tensors, toleran
             raise Refused("unsupported", why) from error
         for name in graph.outputs:
             noises[name] = max(noises[name], judged.error({name: values[name]}, {name: graph.values[name]}))
-        changed |= {name for name in choices if not np.array_equal(values[name], graph.values[name])}
+        for name, node in choices.items():
+            if not np.array_equal(values[name], graph.values[name]):
+                margins[name] = max(margins.get(name, 0.0), _margin(graph, node, values[name]))
     verdict = judge.verdict(ours, right, tolerance)
     wrong = [name for name, found in verdict["tensors"].items() if found["wrong"] and name in noises] or list(noises)
     errors = {name: judged.error({name: ours[name]}, {name: right[name]}) for name in wrong if name in ours}
@@ -112,8 +116,8 @@ def compare(graph: Graph, precision: str, ours: Tensors, right: Tensors, toleran
     }
     if (amplifier := _amplifier(graph, precision)) is not None:
         found["amplifier"] = amplifier
-    if changed:
-        found["choices"] = [node for name, node in choices.items() if name in changed]
+    if margins:
+        found["choices"] = [_named(node, margins[name]) for name, node in choices.items() if name in margins]
     return found
 
 
@@ -138,13 +142,27 @@ def is_rounding(found: dict[str, Any]) -> bool:
     return ratio(found) <= FACTOR
 
 
-def _choices(graph: Graph) -> dict[str, str]:
-    """The values that are choices, each with the operator and the name of its node."""
+def _margin(graph: Graph, node: onnx.NodeProto, other: np.ndarray) -> float:
+    """The largest gap between the right scores of two choices, as a share of their scale; 0 where none is known."""
+    scores, places = graph.values.get(node.input[0]), choosing.places_of(node)
+    if scores is None or places is None:
+        return 0.0
+    margin = choosing.margin_of(node, scores, graph.values[places], other)
+    return 0.0 if margin is None else margin.gap
+
+
+def _named(node: onnx.NodeProto, margin: float) -> str:
+    by = f" by a margin of {margin:.1e} of the scores' scale" if margin > 0 else ""
+    return f"{node.op_type} {node.name}{by}"
+
+
+def _choices(graph: Graph) -> dict[str, onnx.NodeProto]:
+    """The values that are choices, each with its node."""
     found = {}
     for node in graph.nodes:
         place = _CHOICES.get(node.op_type)
         if place is not None and place < len(node.output) and node.output[place] in graph.values:
-            found[node.output[place]] = f"{node.op_type} {node.name}"
+            found[node.output[place]] = node
     return found
 
 

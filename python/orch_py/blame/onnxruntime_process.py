@@ -1,7 +1,8 @@
 """Runs windows in ONNX Runtime on the CPU, for a process that a window must not end: one request a line, one answer a
 line.
 
-A request names files, `model` (ONNX), `feeds` and `out` (npz), and has `how` the window is computed: `plain` without
+A request names files, `model` (ONNX), `feeds` and `out` (npz), and `has_files` if constants lie in files beside the
+model. It has `how` the window is computed: `plain` without
 optimisers, or a JSON document with the last `level` of optimisation and the names of `disabled` optimisers. An answer
 has `error`, which is None where there was none.
 """
@@ -16,7 +17,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from orch_py.blame.windows import open_session, run
+from orch_py.blame.windows import open_session, run, weights_in
 
 PLAIN = "plain"
 # An error's text beyond this length is left out.
@@ -29,9 +30,11 @@ def way(level: str | None = None, disabled: tuple[str, ...] = ()) -> str:
 
 
 def answer(request: dict[str, str]) -> None:
-    model = onnx.load_model_from_string(Path(request["model"]).read_bytes())
+    path = Path(request["model"])
+    model = onnx.load_model_from_string(path.read_bytes())
     how = request["how"]
-    session = open_session(model, optimised=False) if how == PLAIN else open_session(model, **json.loads(how))
+    with weights_in(path.parent if request["has_files"] else None):
+        session = open_session(model, optimised=False) if how == PLAIN else open_session(model, **json.loads(how))
     with np.load(request["feeds"]) as feeds:
         values = run(session, dict(feeds))
     np.savez(request["out"], **values)  # type: ignore[arg-type]  # numpy takes any name.

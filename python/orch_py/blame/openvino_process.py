@@ -1,7 +1,7 @@
 """Runs windows in OpenVINO on the CPU, for a process of another environment: one request a line, one answer a line.
 
-A request names files, `model` (ONNX), `feeds` and `out` (npz), and says `how` it is to be computed. An answer has
-`error`, which is None where there was none.
+A request names files, `model` (ONNX), `feeds` and `out` (npz), and says `how` it is to be computed, and `has_files` if
+constants lie in files beside the model. An answer has `error`, which is None where there was none.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def computed(core: Any, model: Any, feeds: dict[str, np.ndarray], how: str) -> l
 
 
 def answer(core: Any, request: dict[str, str]) -> None:
-    model = core.read_model(Path(request["model"]).read_bytes())
+    path = Path(request["model"])
+    # Constants in files are found beside a file alone.
+    model = core.read_model(path if request["has_files"] else path.read_bytes())
     # What `convert_model` does besides, by which files of models are made.
     _offline_transformations.apply_moc_transformations(model, cf=False)
     with np.load(request["feeds"]) as feeds:

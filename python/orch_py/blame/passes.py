@@ -12,6 +12,7 @@ import onnx
 import onnxruntime
 
 from orch_py.blame.search import Answer
+from orch_py.blame.windows import refer
 
 # Levels, each with those before it.
 LEVELS = {"basic": "ORT_ENABLE_BASIC", "extended": "ORT_ENABLE_EXTENDED", "layout": "ORT_ENABLE_ALL"}
@@ -84,6 +85,7 @@ def _that_ran(model: onnx.ModelProto, level: str, folder: Path) -> list[str]:
     """The transformers that changed the window, by ONNX Runtime's log, which it writes to the process's stderr."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 0
+    refer(options)
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
     kept = os.dup(2)
     path = folder / "passes.log"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 from collections.abc import Mapping
@@ -13,9 +14,12 @@ import numpy as np
 import onnx
 
 from orch_py.blame.faults import Died
+from orch_py.blame.windows import has_files, weights_folder
+from orch_py.export import onnx_weights
 from orch_py.worker.trees import Tensors
 
-_FILES = {"model": "model.onnx", "feeds": "feeds.npz", "out": "out.npz"}
+# No file of constants has the name of the model's.
+_FILES = {"model": "window-of-graph.onnx", "feeds": "feeds.npz", "out": "out.npz"}
 
 
 class Process:
@@ -40,18 +44,32 @@ class Process:
         error of the runtime."""
         paths = {name: str(self._folder / file) for name, file in _FILES.items()}
         Path(paths["model"]).write_bytes(model.SerializeToString())
+        weights = weights_folder() if has_files(model) else None
+        if weights is not None:
+            self._link(model, weights)
         np.savez(paths["feeds"], **feeds)  # type: ignore[arg-type]  # numpy takes any name.
         if self._process.poll() is not None:
             # It ended by another window, which says nothing of this one.
             self.end()
             self._start()
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({**paths, "how": how}) + "\n")
+        self._process.stdin.write(json.dumps({**paths, "how": how, "has_files": weights is not None}) + "\n")
         self._process.stdin.flush()
         if error := self._answer()["error"]:
             raise RuntimeError(error)
         with np.load(paths["out"]) as found:
             return dict(found)
+
+    def _link(self, model: onnx.ModelProto, weights: Path) -> None:
+        """Puts the files with the model's constants into the folder, without copying them where that can be."""
+        for location in onnx_weights.locations(model):
+            target = self._folder / location
+            if target.exists():
+                continue
+            try:
+                target.hardlink_to(weights / location)
+            except OSError:
+                shutil.copyfile(weights / location, target)
 
     def end(self) -> None:
         assert self._process.stdin is not None and self._process.stdout is not None

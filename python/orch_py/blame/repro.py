@@ -11,7 +11,8 @@ import numpy as np
 import onnx
 
 from orch_py.blame import programs
-from orch_py.blame.windows import Window
+from orch_py.blame.windows import Window, has_files, weights_folder
+from orch_py.export import onnx_weights
 
 # Verdicts of a runtime that gives no outputs.
 _FAILURES = {"refused": "Error by {} on the CPU", "crashed": "Crash by {} on the CPU"}
@@ -21,7 +22,12 @@ _NAMES = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
 def write(folder: Path, window: Window, finding: dict[str, Any]) -> None:
     """Writes the folder, which is made."""
     folder.mkdir()
-    onnx.save(window.model, folder / "model.onnx")
+    model = window.model
+    if has_files(model):
+        model = onnx.ModelProto()
+        model.CopyFrom(window.model)
+        onnx_weights.gather(model, weights_folder() or folder, folder / "model.onnx.data")
+    onnx.save(model, folder / "model.onnx")
     np.savez(folder / "inputs.npz", **window.feeds)  # type: ignore[arg-type]  # numpy takes any name.
     np.savez(folder / "expected.npz", **window.expected)  # type: ignore[arg-type]
     (folder / "run.py").write_text(_program(finding), "utf-8")

@@ -7,15 +7,23 @@ wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import onnx
 import onnxruntime
 from onnx import helper, numpy_helper
 
-from orch_py.export import onnx_messages
+from orch_py.blame.values import Values
+from orch_py.export import onnx_messages, onnx_weights
+from orch_py.worker.protocol import Refused
 from orch_py.worker.trees import Tensors
 
 # The inputs of operators that say a shape, axes or places, by their numbers. Fed as values they would leave the shapes
@@ -44,8 +52,26 @@ SHAPES: dict[str, tuple[int, ...]] = {
     ),
 }
 
-# Protobuf holds no longer message, and a window is one.
-MAX_BYTES = 1 << 30
+# The constants of a graph or window of no more bytes are in its message; those of a larger one stay in files.
+HELD = 256 << 20
+# The most nodes whose values are computed at a time where they go to files.
+SEGMENT = 32
+# The folder in which the constants of graphs and windows lie that are not in their messages.
+_WEIGHTS: ContextVar[Path | None] = ContextVar("weights", default=None)
+
+
+@contextmanager
+def weights_in(folder: Path | None) -> Iterator[None]:
+    """While it is entered, constants that are not in messages are read from files of the folder."""
+    token = _WEIGHTS.set(folder)
+    try:
+        yield
+    finally:
+        _WEIGHTS.reset(token)
+
+
+def weights_folder() -> Path | None:
+    return _WEIGHTS.get()
 
 
 # Computes the outputs of a model by name, given its inputs.
@@ -68,18 +94,46 @@ class Graph:
     """A model and the value of each of its tensors on one set of inputs, which an oracle computes."""
 
     def __init__(self, model: onnx.ModelProto, inputs: Tensors, oracle: Oracle | None = None) -> None:
-        """Without `oracle`, ONNX Runtime computes the values without optimisers."""
+        """Without `oracle`, ONNX Runtime computes the values without optimisers. Those of a model whose constants lie
+        in files are computed some nodes at a time, and go to files, which last as long as the graph."""
         self.model = model
         self.nodes = list(model.graph.node)
         self.inputs = inputs
         self._weights = {tensor.name: tensor for tensor in model.graph.initializer}
         self.outputs = [value.name for value in model.graph.output]
         self.oracle = oracle or plain
-        self.values = {**inputs, **_values(model, inputs, self.oracle)}
+        store = Path(tempfile.mkdtemp()) if has_files(model) else None
+        if store is not None:
+            weakref.finalize(self, shutil.rmtree, store, ignore_errors=True)
+        self.values = Values(store)
+        for name, value in inputs.items():
+            self.values.add(name, value)
         self._fixed = self._independent()
+        if store is None:
+            for name, value in _values(model, inputs, self.oracle).items():
+                self.values.add(name, value)
+        else:
+            self._compute_segments()
 
     def window(self, nodes: Iterable[int]) -> Window | None:
         """These nodes as a model; None where a value that it needs or gives is no tensor, or nothing is to be fed."""
+        return self._cut(nodes, None)
+
+    def _compute_segments(self) -> None:
+        """Computes the values some nodes at a time."""
+        for begin in range(0, len(self.nodes), SEGMENT):
+            nodes = range(begin, min(begin + SEGMENT, len(self.nodes)))
+            outputs = [name for at in nodes for name in self.nodes[at].output if name]
+            segment = self._cut(nodes, outputs)
+            if segment is None:
+                raise Refused(
+                    "unsupported", "a value of the graph is no tensor, so that it cannot be computed in parts"
+                )
+            for name, value in self.oracle(segment.model, segment.feeds).items():
+                self.values.add(name, value)
+
+    def _cut(self, nodes: Iterable[int], wanted: list[str] | None) -> Window | None:
+        """These nodes as a model with the outputs `wanted`, which need not be known yet."""
         chosen = sorted(set(nodes))
         made = {name for at in chosen for name in self.nodes[at].output if name}
         shapes = {name for at in chosen for name in shapes_of(self.nodes[at])}
@@ -97,16 +151,23 @@ class Graph:
                 feeds[name] = self.values[name]
         if not feeds:
             # All that it reads depends on no input. As constants the runtime would fold the window away.
-            feeds = {name: numpy_helper.to_array(weight) for name, weight in weights.items() if name not in shapes}
+            feeds = {
+                name: onnx_weights.array(weight, weights_folder())
+                for name, weight in weights.items()
+                if name not in shapes
+            }
             weights = {name: weight for name, weight in weights.items() if name in shapes}
-        outputs = [name for name in self._given(chosen, made) if name in self.values]
-        if not outputs or not feeds:
+        outputs = wanted or [name for name in self._given(chosen, made) if name in self.values]
+        # What depends on constants of shapes alone needs no input, and is computed without any.
+        if not outputs or (not feeds and wanted is None):
             return None
         graph = helper.make_graph(
             [self.nodes[at] for at in chosen],
             "window",
             [_info(name, value) for name, value in feeds.items()],
-            [_info(name, self.values[name]) for name in outputs],
+            [_info(name, self.values[name]) for name in outputs]
+            if wanted is None
+            else list(map(helper.make_empty_tensor_value_info, outputs)),
             list(weights.values()),
         )
         model = helper.make_model(
@@ -115,27 +176,17 @@ class Graph:
             ir_version=self.model.ir_version,
             functions=self.model.functions,
         )
-        return Window(tuple(chosen), model, feeds, {name: self.values[name] for name in outputs})
+        folder = weights_folder()
+        if folder is not None and onnx_weights.size(model) <= HELD:
+            onnx_weights.attach(model, folder)
+        expected = {name: self.values[name] for name in outputs} if wanted is None else {}
+        return Window(tuple(chosen), model, feeds, expected)
 
     def rest(self, replaced: Tensors, without: Iterable[int]) -> Tensors:
         """The outputs of the graph, by the oracle, with these values in the place of what the nodes `without` give."""
         left_out = set(without)
         nodes = [node for at, node in enumerate(self.nodes) if at not in left_out]
-        model = onnx.ModelProto()
-        model.CopyFrom(self.model)
-        onnx_messages.refill(model.graph.node, nodes)
-        model.graph.input.extend(_info(name, value) for name, value in replaced.items())
-        kept = [value for value in model.graph.output if value.name not in replaced]
-        onnx_messages.refill(model.graph.output, kept)
-        found = {name: value for name, value in replaced.items() if name in self.outputs}
-        if kept:
-            session = open_session(model, optimised=False)
-            taken = {value.name for value in session.get_inputs()}
-            given = {**self.inputs, **replaced}
-            names = [value.name for value in kept]
-            outputs = session.run(names, {name: value for name, value in given.items() if name in taken})
-            found |= dict(zip(names, map(np.asarray, outputs), strict=True))
-        return found
+        return _resumed(self.model, nodes, self.inputs, replaced)
 
     def _given(self, chosen: list[int], made: set[str]) -> list[str]:
         """The values that a window must give: what other nodes read or the model gives; all, where that is nothing."""
@@ -154,6 +205,31 @@ class Graph:
         return known
 
 
+def resumed(model: onnx.ModelProto, feeds: Tensors, replaced: Tensors) -> Tensors:
+    """The outputs of a model, without optimisers, with these values in the place of those that its nodes give."""
+    nodes = [node for node in model.graph.node if not any(name in replaced for name in node.output)]
+    return _resumed(model, nodes, feeds, replaced)
+
+
+def _resumed(model: onnx.ModelProto, nodes: list[onnx.NodeProto], feeds: Tensors, replaced: Tensors) -> Tensors:
+    """The outputs of these nodes of a model, and those outputs of the model that are replaced."""
+    rest = onnx.ModelProto()
+    rest.CopyFrom(model)
+    onnx_messages.refill(rest.graph.node, nodes)
+    rest.graph.input.extend(_info(name, value) for name, value in replaced.items())
+    kept = [value for value in rest.graph.output if value.name not in replaced]
+    found = {value.name: replaced[value.name] for value in rest.graph.output if value.name in replaced}
+    onnx_messages.refill(rest.graph.output, kept)
+    if kept:
+        session = open_session(rest, optimised=False)
+        taken = {value.name for value in session.get_inputs()}
+        given = {**feeds, **replaced}
+        names = [value.name for value in kept]
+        outputs = session.run(names, {name: value for name, value in given.items() if name in taken})
+        found |= dict(zip(names, map(np.asarray, outputs), strict=True))
+    return found
+
+
 def open_session(
     model: onnx.ModelProto, optimised: bool = True, disabled: Iterable[str] = (), level: str | None = None
 ) -> onnxruntime.InferenceSession:
@@ -163,6 +239,7 @@ def open_session(
     if not optimised:
         options.intra_op_num_threads = 1
     options.log_severity_level = 4
+    refer(options)
     levels = onnxruntime.GraphOptimizationLevel
     if not optimised:
         options.graph_optimization_level = levels.ORT_DISABLE_ALL
@@ -175,6 +252,17 @@ def open_session(
         providers=["CPUExecutionProvider"],
         **({"disabled_optimizers": names} if names else {}),
     )
+
+
+def refer(options: onnxruntime.SessionOptions) -> None:
+    """Lets a session read constants that are not in its model's message."""
+    if (folder := weights_folder()) is not None:
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
+
+
+def has_files(model: onnx.ModelProto) -> bool:
+    """Whether constants of a model are not in its message."""
+    return any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in onnx_weights.tensors(model.graph))
 
 
 def run(session: onnxruntime.InferenceSession, feeds: Tensors) -> Tensors:
@@ -193,6 +281,11 @@ def by_reference(model: onnx.ModelProto, feeds: Tensors) -> Tensors:
     """All outputs that are tensors, computed by the reference implementation of ONNX, which is slow."""
     from onnx.reference import ReferenceEvaluator
 
+    if has_files(model):
+        held = onnx.ModelProto()
+        held.CopyFrom(model)
+        onnx_weights.attach(held, weights_folder() or Path())
+        model = held
     names = [value.name for value in model.graph.output]
     found = zip(names, ReferenceEvaluator(model).run(names, feeds), strict=True)
     return {name: value for name, value in found if isinstance(value, np.ndarray | np.generic)}

@@ -150,6 +150,11 @@ def _varint(data: mmap.mmap, at: int) -> tuple[int, int]:
         shift += 7
 
 
+def locations(model: onnx.ModelProto) -> set[str]:
+    """The names of the files in which larger tensors of the model lie."""
+    return {entries["location"] for tensor in tensors(model.graph) if (entries := _entries(tensor))}
+
+
 def detach(model: onnx.ModelProto, path: Path) -> onnx.ModelProto:
     """The model with its larger tensors in the file `path`, which is written to if it has such tensors in its messages.
 

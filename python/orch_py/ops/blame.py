@@ -18,19 +18,19 @@ from typing import Any
 import numpy as np
 import onnx
 
+from orch_py.blame import choices, judged, noise, refusals, shown
 from orch_py.blame import finding as findings
-from orch_py.blame import judged, noise, refusals, shown
 from orch_py.blame.accused import Accused, OnnxRuntime, OpenVino, SeparateOnnxRuntime
 from orch_py.blame.faults import WrongValues
 from orch_py.blame.reduce import Reduction
 from orch_py.blame.search import MAX_TRIES, Search
-from orch_py.blame.windows import MAX_BYTES, Graph, Window
+from orch_py.blame.windows import HELD, Graph, Window, has_files, weights_in
 from orch_py.export import onnx_weights
 from orch_py.judge import judge
 from orch_py.worker import trees
 from orch_py.worker.protocol import Job, Output, Refused, first_line
 
-FINDING = "finding.json"
+FINDING = findings.FILE
 # The share of the case's error below which a window is small. A small one that no output shows is another right answer:
 # TopK may give equal values in any order.
 MATTERS = 0.01
@@ -43,6 +43,8 @@ SETS = (
     (trees.CONTROL_INPUTS, trees.CONTROL_REFERENCE, CONTROL_OUTPUTS),
 )
 MODES = ("values", "refusal")
+# The most bytes of weights that are rounded, for which all of them are in memory.
+MAX_SHAKEN = 1 << 30
 # How often the whole case is run, to see whether it gives the same each time.
 TIMES = 3
 
@@ -63,23 +65,14 @@ def run(job: Job) -> Output:
     precision = job.param("precision", "fp32")
     if mode == "refusal" and not has_windows:
         raise Refused("unsupported", f"orch cuts no windows of {precision}")
-    accused = _accused(job, mode)
-    try:
-        model = _model(tree)
-        if mode == "refusal":
-            finding = _refusal(job, model, tree, accused)
-        else:
-            finding = _finding(job, model, tree, accused) if has_windows else {"verdict": "file"}
-        finding |= {"runtime": accused.name, "version": accused.version, "nodes_in_graph": len(model.graph.node)}
-        finding.pop("windows", None)
-        reduction = finding.pop("reduction", None)
-        if reduction is not None:
-            job.progress("reducing the window")
-            shown.write(job.out / "repro", reduction, finding, accused)
-    finally:
-        accused.close()
+    with weights_in(tree):
+        accused = _accused(job, mode)
+        try:
+            finding = _searched(job, mode, tree, accused, has_windows)
+        finally:
+            accused.close()
     if finding["verdict"] == "file" and plain is not None and noise.is_known(precision):
-        finding |= _rounding(job, _model(plain), plain, precision)
+        finding |= _rounding(job, _shaken_model(plain), plain, precision)
     elif not has_windows:
         raise Refused("unsupported", f"orch cuts no windows of {precision}, and does not know what it rounds")
     (job.out / FINDING).write_text(json.dumps(finding, indent=2) + "\n", "utf-8")
@@ -93,12 +86,36 @@ def run(job: Job) -> Output:
     return Output(facts={name: value for name, value in facts.items() if value is not None})
 
 
-def _model(tree: Path) -> onnx.ModelProto:
-    """The graph of a tree, with its weights."""
+def _searched(job: Job, mode: str, tree: Path, accused: Accused, has_windows: bool) -> dict[str, Any]:
+    """The finding on the graph of a tree, and the folder that shows it."""
+    model = _model(tree)
+    if mode == "refusal":
+        finding = _refusal(job, model, tree, accused)
+    else:
+        finding = _finding(job, model, tree, accused) if has_windows else {"verdict": "file"}
+    finding |= {"runtime": accused.name, "version": accused.version, "nodes_in_graph": len(model.graph.node)}
+    finding.pop("windows", None)
+    reduction = finding.pop("reduction", None)
+    if reduction is not None:
+        job.progress("reducing the window")
+        shown.write(job.out / "repro", reduction, finding, accused)
+    return finding
+
+
+def _model(tree: Path, most: int = HELD) -> onnx.ModelProto:
+    """The graph of a tree, with its weights if they have at most so many bytes; else they stay in their files."""
     model = onnx_weights.load(tree / "model.onnx")
-    if (size := onnx_weights.size(model)) > MAX_BYTES:
-        raise Refused("unsupported", f"the graph has {size >> 20} MiB of weights; orch cuts windows of at most 1 GiB")
-    onnx_weights.attach(model, tree)
+    if onnx_weights.size(model) <= most:
+        onnx_weights.attach(model, tree)
+    return model
+
+
+def _shaken_model(tree: Path) -> onnx.ModelProto:
+    """The graph of a tree with all its weights, which are to be rounded."""
+    model = _model(tree, MAX_SHAKEN)
+    if has_files(model):
+        size = onnx_weights.size(model) >> 20
+        raise Refused("unsupported", f"the graph has {size} MiB of weights; orch rounds those of at most 1 GiB")
     return model
 
 
@@ -180,6 +197,16 @@ def _of_runtime(job: Job, graph: Graph, oracle: trees.Tensors, accused: Accused)
     fault = WrongValues()
     search = Search(lambda nodes: accused.answer(graph.window(nodes), fault), job.param("max_tries", MAX_TRIES))
     first = search.smallest(range(len(graph.nodes)))
+    if first is None and (chosen := choices.explained(graph.model, graph.inputs, oracle, accused)) is not None:
+        return {
+            "verdict": "choice",
+            "choices": chosen.choices,
+            "difference": is_off,
+            "observed": judged.error(whole[0], oracle),
+            "injected": judged.error(chosen.outputs, oracle),
+            "signature": findings.of_choice(f"{accused.name} {accused.version}", chosen.choices),
+            **findings.extent(search, len(graph.nodes), False),
+        }
     if first is None:
         return {"verdict": "no_window", "difference": is_off} | findings.extent(search, len(graph.nodes), False)
     job.progress(f"found {len(first)} wrong nodes after {search.tries} windows; looking beside them")
@@ -191,7 +218,23 @@ def _of_runtime(job: Job, graph: Graph, oracle: trees.Tensors, accused: Accused)
         window for window in every if noise.is_single_precision(window, accused.run(window.model, window.feeds)[0])
     ]
     of_rounding = {window.nodes for window in rounded}
-    found = [window for window in every if window.nodes not in of_rounding]
+    left = [window for window in every if window.nodes not in of_rounding]
+    by_choice = {window.nodes: each for window in left if (each := _choices(window, accused))}
+    found = [window for window in left if window.nodes not in by_choice]
+    chosen_otherwise = [choice for each in by_choice.values() for choice in each]
+    if not found and by_choice:
+        windows = [window for window in left if window.nodes in by_choice]
+        injected = _injected(graph, windows, oracle, accused)
+        return {
+            "verdict": "choice",
+            "choices": chosen_otherwise,
+            "difference": is_off,
+            "cleared": [findings.operators(graph, each) for each in rounded],
+            "observed": observed,
+            "injected": None if injected is None else judged.error(injected, oracle),
+            "signature": findings.of_choice(f"{accused.name} {accused.version}", chosen_otherwise),
+            **findings.extent(search, len(first), is_smallest),
+        }
     if not found:
         return {
             "verdict": "no_window",
@@ -207,7 +250,7 @@ def _of_runtime(job: Job, graph: Graph, oracle: trees.Tensors, accused: Accused)
     # Small ones may make the error together.
     windows = sorted(kept or found, key=lambda window: (is_small[window.nodes], len(window.nodes)))
     to_blame = {window.nodes for window in windows}
-    cleared = [window for window in every if window.nodes not in to_blame]
+    cleared = [window for window in every if window.nodes not in to_blame and window.nodes not in by_choice]
     window = windows[0]
     difference = judged.difference(accused.run(window.model, window.feeds)[0], window.expected)
     assert difference is not None, "BUG: a window that was wrong is right"
@@ -220,6 +263,7 @@ def _of_runtime(job: Job, graph: Graph, oracle: trees.Tensors, accused: Accused)
         "nodes": nodes,
         "places": [findings.operators(graph, each) for each in found if each.nodes in to_blame],
         "cleared": [findings.operators(graph, each) for each in cleared],
+        "choices": chosen_otherwise,
         "difference": difference,
         "pass": None if guilty is None else {"stage": guilty.stage, "name": guilty.name},
         "observed": observed,
@@ -229,6 +273,12 @@ def _of_runtime(job: Job, graph: Graph, oracle: trees.Tensors, accused: Accused)
         "reduction": Reduction(window, graph.oracle, shown.fails_alike(accused, window, fault, guilty)),
         **findings.extent(search, len(window.nodes), is_smallest),
     }
+
+
+def _choices(window: Window, accused: Accused) -> list[dict[str, Any]]:
+    """The choices that alone make a window's outputs what they are; empty where they do not."""
+    found = choices.explained(window.model, window.feeds, window.expected, accused)
+    return [] if found is None else found.choices
 
 
 def _injected(graph: Graph, windows: list[Window], oracle: trees.Tensors, accused: Accused) -> trees.Tensors | None:
