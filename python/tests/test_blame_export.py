@@ -82,6 +82,14 @@ class Planted(unittest.TestCase):
                 self.assertTrue((self.folder / "repro" / "run.py").is_file())
                 self.assertIn(planted, (self.folder / "repro" / "README.md").read_text("utf-8"))
 
+    def test_a_file_that_runs_on_the_inputs_of_its_trace_alone_has_a_size_baked_in(self) -> None:
+        finding = self.found("Sized")
+        assert finding is not None
+        self.assertEqual(finding["verdict"], "exporter")
+        self.assertEqual((finding["module"]["path"], finding["module"]["is_baked"]), ("blocks.1.block.planted", True))
+        self.assertIn("the file does not run on these inputs", finding["difference"]["why"])
+        self.assertTrue((self.folder / "repro" / "run.py").is_file())
+
     def test_a_module_whose_export_ends_with_an_error_is_found_by_that(self) -> None:
         finding = self.found("Refused")
         assert finding is not None

@@ -33,10 +33,11 @@ NAMES = {
 
 class Failed(Exception):
     """The exporter made no file, or ONNX Runtime refuses it. `error_class` is the error without what differs from
-    module to module."""
+    module to module; `is_of_run` says whether the file was made and loaded."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, is_of_run: bool = False) -> None:
         super().__init__(message)
+        self.is_of_run = is_of_run
         self.error_class = error_class(message)
 
 
@@ -162,7 +163,7 @@ class File:
         try:
             return [np.asarray(value) for value in self.session.run(None, given)]
         except Exception as error:  # ONNX Runtime raises errors of many types.
-            raise Failed(f"ONNX Runtime does not run the file: {_telling(error)}") from error
+            raise Failed(f"ONNX Runtime does not run the file: {_telling(error)}", is_of_run=True) from error
 
 
 def _number(name: str, at: int) -> int:

@@ -64,7 +64,11 @@ def off(session, call, given):
     args, named = copy.deepcopy(call)
     _, tensors = flattened((args, named))
     inputs = {{each.name: tensors[int(re.search(r"\\d+$", each.name)[0])].numpy() for each in session.get_inputs()}}
-    ours = session.run(None, inputs)
+    try:
+        ours = session.run(None, inputs)
+    except Exception as error:
+        print(f"the file does not run: {{error}}")
+        return np.inf, 1.0
     with torch.no_grad():
         expected = [value.numpy() for value in chosen(given(*args, **named), OUTPUTS)]
     worst = largest = 0.0
@@ -184,7 +188,7 @@ def _write(
         untestable=programs.UNTESTABLE,
         imports=imports,
         outputs=outputs if site.path == "" else None,
-        error=None if failed is None else _stable(str(failed)),
+        error=None if failed is None or failed.is_of_run else _stable(str(failed)),
         helpers="\n\n".join(
             inspect.getsource(each)
             for each in (nested.Hole, nested.mapped, nested.flattened, nested.filled, nested.chosen, nested.Called)

@@ -254,7 +254,14 @@ class ModuleSearch:
             if number >= len(made) or not made[number].is_like(first):
                 continue
             expected = self._named(site, made[number].outputs)
-            given = file.run(made[number].inputs)
+            try:
+                given = file.run(made[number].inputs)
+            except Failed as failed:
+                if at == 0:
+                    raise
+                # A size that was baked in ends in any error of a runtime.
+                name, why = next(iter(expected), ""), f"the file does not run on these inputs: {failed}"
+                return at, {"output": name, "max_abs": None, "ratio": None, "why": why[:MAX_REASON]}
             if len(given) != len(expected):
                 raise Failed(f"the file gives {len(given)} outputs where the module gives {len(expected)}")
             ours = self._named(site, given)
