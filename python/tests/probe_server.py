@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import importlib
 import os
 import signal
 import socket
@@ -207,6 +208,12 @@ def curious(job: Job) -> Output:
     return Output(facts={"while_importing": curious.WHILE_IMPORTING, "in_the_job": now})
 
 
+def load(job: Job) -> Output:
+    """Imports a module, as operations do that no job before needed."""
+    module = importlib.import_module(job.required("module"))
+    return Output(facts={"value": module.VALUE})
+
+
 def large(job: Job) -> Output:
     """Uses 64 MiB and answers with more than a pipe holds."""
     block = bytearray(os.urandom(1)) * (64 << 20)
@@ -218,6 +225,6 @@ if __name__ == "__main__":
         echo, reach, noise, collected, crash, vanish, sleep, orphan, memory, native_memory, fail, refuse, leave,
         unprintable, large,
         report_usage, escape, junk, descriptors, tidy, siblings, wrapped_memory,
-        eat, nap, curious, fetch,
+        eat, nap, curious, fetch, load,
     )  # fmt: skip
     main({op.__name__: op for op in OPS})

@@ -30,13 +30,13 @@ BERT = {
 class Worker:
     """A running server. Answers are read until the one that is waited for has come."""
 
-    def __init__(self, module: str = "tests.probe_server") -> None:
+    def __init__(self, module: str = "tests.probe_server", python: str | Path = sys.executable) -> None:
         self._folder = tempfile.TemporaryDirectory()
         self.root = Path(self._folder.name)
         reader, writer = os.pipe()
         with (self.root / "server.log").open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", module],
+                [python, "-m", module],
                 cwd=PACKAGE,
                 env=os.environ | {"ORCH_RESULT_FD": str(writer), "PYTHONDONTWRITEBYTECODE": "1"},
                 pass_fds=[writer],

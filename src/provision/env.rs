@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::fs as bfs;
 use crate::provision::{Install, find_python, find_uv, proof};
 use crate::toolchain::EnvName;
+use crate::worker;
 
 /// An environment that is there.
 #[derive(Debug, Clone)]
@@ -201,4 +202,20 @@ fn make(
         python: home.join(marker.python),
         site: home.join(marker.site),
     })
+}
+
+/// Imports what the servers of an environment import; Python keeps the bytecode.
+pub(super) fn compile(install: &Install<'_>, name: EnvName) -> anyhow::Result<()> {
+    if name.preload().is_empty() {
+        return Ok(());
+    }
+    let env = install.at.env(name)?;
+    let mut command = worker::command(&env.python);
+    command
+        .args(["-m", "orch_py.worker.bytecode"])
+        .args(name.preload())
+        .env("PYTHONPATH", install.at.python_package()?)
+        .env("PYTHONNOUSERSITE", "1")
+        .env("PYTHONSAFEPATH", "1");
+    install.run(&mut command, &install.at.home(name).with_extension("log"))
 }

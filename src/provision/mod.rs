@@ -257,6 +257,18 @@ impl Provision {
         Ok(env)
     }
 
+    /// Has Python compile the modules that servers of an environment import, which installers leave to the first who imports
+    /// them: the first step, and every step where the environment may not be written to. Takes seconds, and can be done
+    /// beside another installation. Nothing for what is no Python.
+    pub fn compile(&self, requirement: Requirement) -> anyhow::Result<()> {
+        match requirement {
+            Requirement::Env(name) if name.is_python() && !self.is_own(name) => {
+                env::compile(&self.install(&|_| {}), name)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// DuckDB's library: the one that ORCH_DUCKDB names, or an installed one, which is installed if it is not there.
     pub fn duckdb(&self, progress: &dyn Fn(&str)) -> anyhow::Result<PathBuf> {
         npm::ensure(&self.install(progress), &duckdb::PACKAGES)

@@ -14,7 +14,7 @@ import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
-from orch_py.worker import family
+from orch_py.worker import bytecode, family
 from orch_py.worker.confine import confine
 from orch_py.worker.protocol import Job, Op, Output, Refused, listed, outcome_of
 
@@ -36,8 +36,11 @@ def run(request: dict[str, Any], ops: dict[str, Op], pipe: int, server: int) -> 
         _forget_tokens(request)
         _move_in()
         confine(request["sandbox"])
+        imported = set(sys.modules)
         _send(pipe, {"started": os.getpid()})
-        _send(pipe, {"output": _perform(request, ops, pipe).to_json()})
+        output = _perform(request, ops, pipe).to_json()
+        _send(pipe, {"uncached": bytecode.uncached(imported)})
+        _send(pipe, {"output": output})
         code = 0
     except BaseException:  # noqa: BLE001 - the last resort; the server reports the exit code.
         traceback.print_exc()

@@ -25,7 +25,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from orch_py.worker import child, family
+from orch_py.worker import bytecode, child, family
 from orch_py.worker.protocol import STATUSES, Op, Output
 
 # Linux counts ru_maxrss in KiB, macOS in bytes.
@@ -69,6 +69,10 @@ class Server:
         self._stop = False
         self._selector = selectors.DefaultSelector()
         self._signals: tuple[int, int] = (-1, -1)
+        # The process that compiles what jobs found without bytecode, what is next for it, and all that jobs listed.
+        self._compiler: int | None = None
+        self._uncached: list[str] = []
+        self._listed: set[str] = set()
 
     def serve(self) -> int:
         self._signals = wake, waker = os.pipe()
@@ -210,6 +214,11 @@ class Server:
             self._break(job, f"a line after its answer: {line[:200]!r}")
         elif "output" in message:
             job.output = message["output"]
+        elif "uncached" in message:
+            files = bytecode.of_environment(message["uncached"])
+            self._uncached += [file for file in files if file not in self._listed]
+            self._listed.update(files)
+            self._compile()
         elif "started" in message:
             self._tell({"id": job.id, "event": "started", "pid": job.pid})
         elif "download" in message:
@@ -231,6 +240,18 @@ class Server:
         for job in list(self._jobs.values()):
             if ended := _ended(job.pid):
                 self._finish(job, *ended)
+        if self._compiler and os.waitpid(self._compiler, os.WNOHANG)[0]:
+            self._compiler = None
+            self._compile()
+
+    def _compile(self) -> None:
+        if self._uncached and self._compiler is None:
+            files, self._uncached = self._uncached, []
+            self._compiler = bytecode.start_compiling(files)
+
+    def _known(self) -> set[int]:
+        """The children of this process that are not to be swept away."""
+        return {job.pid for job in self._jobs.values()} | ({self._compiler} if self._compiler else set())
 
     def _finish(self, job: Running, status: int, peak_rss: int) -> None:
         if not job.broken:
@@ -239,7 +260,7 @@ class Server:
             self._selector.unregister(job.pipe)
         os.close(job.pipe)
         del self._jobs[job.id]
-        family.sweep({other.pid for other in self._jobs.values()})
+        family.sweep(self._known())
         if job.output is not None:
             job.output["peak_rss_bytes"] = peak_rss
             self._tell({"id": job.id, "event": "result", "output": job.output})
@@ -268,7 +289,7 @@ def _understood(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     match message:
-        case {"started": int()} | {"progress": str()} | {"download": bool()}:
+        case {"started": int()} | {"progress": str()} | {"download": bool()} | {"uncached": list()}:
             known = True
         case {"output": {"status": str() as status, "facts": dict()}}:
             known = status in STATUSES

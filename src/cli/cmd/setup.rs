@@ -52,23 +52,7 @@ pub(super) fn setup(args: &Args, setup: &SetupArgs, printer: &Printer) -> anyhow
     if !missing.is_empty() {
         printer.note(&format!("to install: {}", missing.summary()));
     }
-    for requirement in wanted {
-        let what = title(requirement);
-        match session.provision.damage(requirement) {
-            Some(damage) => printer.note(&format!(
-                "{what}: {damage}; it is not as it was installed: installing it again"
-            )),
-            None if session.provision.is_ready(requirement) => {
-                printer.note(&format!("{what}: there already"));
-                continue;
-            }
-            None => printer.note(&format!("{what}: installing")),
-        }
-        session
-            .provision
-            .repair(requirement, &|line| printer.note(&format!("  {line}")))?;
-        printer.note(&format!("{what}: done"));
-    }
+    install(&session, wanted, printer)?;
     if let Some(folder) = &setup.ship {
         session
             .provision
@@ -81,6 +65,58 @@ pub(super) fn setup(args: &Args, setup: &SetupArgs, printer: &Printer) -> anyhow
         ));
     }
     Ok(Exit::Success)
+}
+
+/// Installs one after another. What was installed is compiled beside the next.
+fn install(
+    session: &Session,
+    wanted: BTreeSet<Requirement>,
+    printer: &Printer,
+) -> anyhow::Result<()> {
+    let provision = &session.provision;
+    std::thread::scope(|scope| {
+        let mut compiling = Vec::new();
+        for requirement in wanted {
+            if install_one(session, requirement, printer)? {
+                let compiled = scope.spawn(move || provision.compile(requirement));
+                compiling.push((requirement, compiled));
+            }
+        }
+        for (requirement, compiled) in compiling {
+            let compiled = compiled
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            if let Err(error) = compiled {
+                let what = title(requirement);
+                printer.note(&format!("{what}: its modules are not compiled: {error:#}"));
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Installs what is missing or damaged; false if it was there already.
+fn install_one(
+    session: &Session,
+    requirement: Requirement,
+    printer: &Printer,
+) -> anyhow::Result<bool> {
+    let what = title(requirement);
+    match session.provision.damage(requirement) {
+        Some(damage) => printer.note(&format!(
+            "{what}: {damage}; it is not as it was installed: installing it again"
+        )),
+        None if session.provision.is_ready(requirement) => {
+            printer.note(&format!("{what}: there already"));
+            return Ok(false);
+        }
+        None => printer.note(&format!("{what}: installing")),
+    }
+    session
+        .provision
+        .repair(requirement, &|line| printer.note(&format!("  {line}")))?;
+    printer.note(&format!("{what}: done"));
+    Ok(true)
 }
 
 /// Writes the locks, from orch's own whatever lies in the folder.
