@@ -6,6 +6,9 @@
 mod blame;
 #[path = "pipeline/browser.rs"]
 mod browser;
+#[cfg(target_os = "linux")]
+#[path = "pipeline/daemon.rs"]
+mod daemon;
 #[path = "pipeline/files.rs"]
 mod files;
 #[path = "pipeline/generation.rs"]

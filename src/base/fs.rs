@@ -217,6 +217,15 @@ pub fn changed(meta: &fs::Metadata) -> SystemTime {
     UNIX_EPOCH + Duration::new(meta.ctime().max(0) as u64, meta.ctime_nsec() as u32)
 }
 
+/// A text for what lies at `path`, which is another one once that was made anew.
+pub fn installation(path: &Path) -> io::Result<String> {
+    let meta = fs::metadata(path)?;
+    let node = meta.ino();
+    let seconds = meta.mtime();
+    let nanos = meta.mtime_nsec();
+    Ok(format!("{} {node} {seconds}.{nanos:09}", path.display()))
+}
+
 /// Whether the owner may execute a file.
 pub fn is_executable(meta: &fs::Metadata) -> bool {
     meta.mode() & 0o100 != 0

@@ -28,7 +28,10 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
         "Why",
         &["plan", "explain", "log", "profile", "blame", "bisect"],
     ),
-    ("More", &["accept", "cache", "mcp", "schema", "completions"]),
+    (
+        "More",
+        &["accept", "cache", "worker", "mcp", "schema", "completions"],
+    ),
 ];
 
 /// Parses the command line.

@@ -76,6 +76,10 @@ const VARIABLES: &[(&str, &str)] = &[
         "a folder for the [locks of devices](measuring.md#several-orch-processes), instead of `/tmp/orch-devices`",
     ),
     (
+        "ORCH_DAEMON",
+        "the folder of the socket of [`orch worker daemon`](daemon.md), or `off`: runs do not call it",
+    ),
+    (
         "ORCH_SANDBOX",
         "`off` turns the sandbox of steps off: [security](security.md)",
     ),
@@ -115,7 +119,12 @@ const FOREIGN: &[(&str, &str)] = &[
 ];
 
 /// Variables between orch and its own processes, or its shell completion.
-const PRIVATE: &[&str] = &["ORCH_RESULT_FD", "ORCH_RUN", "ORCH_COMPLETE"];
+const PRIVATE: &[&str] = &[
+    "ORCH_LISTEN_FD",
+    "ORCH_RESULT_FD",
+    "ORCH_RUN",
+    "ORCH_COMPLETE",
+];
 
 /// The whole page.
 fn page() -> String {

@@ -269,6 +269,20 @@ impl Provision {
         }
     }
 
+    /// Texts that change when an environment, or the Python package of orch, is installed anew. None of a Python of the user's,
+    /// whose packages change without that.
+    pub fn installations(&self, name: EnvName) -> Option<Vec<String>> {
+        if self.is_own(name) {
+            return None;
+        }
+        let marker = self.home(name).join(env::MARKER);
+        let package = self.python_package().ok()?;
+        [marker, package]
+            .iter()
+            .map(|path| bfs::installation(path).ok())
+            .collect()
+    }
+
     /// DuckDB's library: the one that ORCH_DUCKDB names, or an installed one, which is installed if it is not there.
     pub fn duckdb(&self, progress: &dyn Fn(&str)) -> anyhow::Result<PathBuf> {
         npm::ensure(&self.install(progress), &duckdb::PACKAGES)

@@ -14,6 +14,7 @@ mod away;
 mod bisect;
 mod blame;
 mod confirm;
+mod daemon;
 mod fits;
 pub(crate) mod git;
 mod half;
@@ -64,6 +65,7 @@ pub use blame::{
     Blamed, Choice, Finding, Found, Module, Pass, Rounding, Suspects, Verdict, is_search, suspects,
 };
 pub use confirm::confirm;
+pub use daemon::{Bounds, serve_steps};
 pub use half::{Ask, add_half};
 pub use live::{Live, Shown};
 pub use machine::{browsers, provision, this_host};

@@ -20,6 +20,8 @@ mod oversee;
 mod process;
 mod project;
 mod redact;
+#[cfg(target_os = "linux")]
+pub mod resident;
 mod sandbox;
 mod server;
 
@@ -67,6 +69,18 @@ pub enum Ended {
 }
 
 impl Ended {
+    /// Adds a fact to the answer, if there is one.
+    pub fn note_fact(&mut self, name: &str, value: serde_json::Value) {
+        if let Self::Answered(output) = self {
+            if output.facts.is_null() {
+                output.facts = serde_json::json!({});
+            }
+            if let Some(facts) = output.facts.as_object_mut() {
+                facts.insert(name.into(), value);
+            }
+        }
+    }
+
     /// Allocators that nobody catches end their process by SIGABRT, and say why in its log before.
     fn with_last_words(self, log: &Path) -> Self {
         const GIVING_UP: [&str; 4] = [
@@ -109,6 +123,17 @@ impl Cancel {
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }
+}
+
+/// What the fork servers of a daemon may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// One that nobody has used for so long ends.
+    pub idle: Duration,
+    /// So many live at a time.
+    pub most: usize,
+    /// Bytes that all of them hold together. Those that were idle for longest end when they hold more.
+    pub memory: u64,
 }
 
 /// What every kind of worker is given besides its job.

@@ -219,13 +219,13 @@ impl Drop for Group {
 }
 
 #[cfg(target_os = "linux")]
-fn pidfd_of(pid: i32) -> Option<OwnedFd> {
+pub(super) fn pidfd_of(pid: i32) -> Option<OwnedFd> {
     use rustix::process::{PidfdFlags, pidfd_open};
     pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()
 }
 
 #[cfg(not(target_os = "linux"))]
-fn pidfd_of(_pid: i32) -> Option<OwnedFd> {
+pub(super) fn pidfd_of(_pid: i32) -> Option<OwnedFd> {
     None
 }
 

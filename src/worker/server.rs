@@ -1,11 +1,13 @@
 //! A long-lived Python server: imports its packages once, forks for each job.
 
+#[cfg(target_os = "linux")]
+use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use std::process::{ChildStdin, Command};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -20,6 +22,8 @@ use crate::worker::oneshot::spawn_with_result_pipe;
 use crate::worker::output_log::OutputLog;
 use crate::worker::oversee::{GRACE, Overseer, Verdict};
 use crate::worker::process::{Group, open_log, poll, readable};
+#[cfg(target_os = "linux")]
+use crate::worker::resident::{self, Call, Place, Resident};
 use crate::worker::{Ended, Limits, TICK, family};
 
 /// How long a server may take to report that a job which it had to end is gone.
@@ -32,13 +36,15 @@ const MOST_GROWTH: u64 = 512 << 20;
 /// Jobs are sent from any thread; each waits for its own replies.
 pub struct Server {
     shared: Arc<Shared>,
-    pid: i32,
+    is_resident: bool,
     jobs: AtomicU32,
     /// Bytes that it held when it was first looked at after a job.
     first_held: Mutex<Option<u64>>,
 }
 
 struct Shared {
+    /// 0 until it is known.
+    pid: AtomicI32,
     stdin: Mutex<Option<ChildStdin>>,
     waiting: Mutex<HashMap<u32, Waker>>,
     /// How the server ended, once it has.
@@ -58,10 +64,42 @@ impl Server {
     pub fn start(mut command: Command, preload: &[&str], log: &Path) -> std::io::Result<Self> {
         let (lines, mut group) =
             spawn_with_result_pipe(&mut command, open_log(log)?.as_fd(), None)?;
-        let pid = group.leader();
         let mut stdin = group.stdin().expect("BUG: stdin is piped");
         writeln!(stdin, "{}", json!({"preload": preload}))?;
+        Self::of(stdin, lines, Process::Own(group))
+    }
+
+    /// Has the daemon fork a server, as `command` would start it. None where no daemon runs; an error says why the daemon
+    /// serves nobody like this process.
+    #[cfg(target_os = "linux")]
+    pub fn call(
+        place: &Place,
+        command: &Command,
+        preload: &[&str],
+        installations: &[String],
+        log: &Path,
+    ) -> anyhow::Result<Option<Self>> {
+        let called = resident::call(
+            place,
+            &Call {
+                command,
+                preload,
+                installations,
+                log: &open_log(log)?,
+            },
+        )?;
+        let Some(called) = called else {
+            return Ok(None);
+        };
+        let lines = Lines::new(called.answers)?;
+        let process = Process::Resident(called.resident, BTreeMap::new());
+        Ok(Some(Self::of(called.orders, lines, process)?))
+    }
+
+    fn of(stdin: ChildStdin, lines: Lines, process: Process) -> std::io::Result<Self> {
+        let is_resident = process.is_resident();
         let shared = Arc::new(Shared {
+            pid: AtomicI32::new(process.pid().unwrap_or(0)),
             stdin: Mutex::new(Some(stdin)),
             waiting: Mutex::default(),
             ended: Mutex::default(),
@@ -69,13 +107,22 @@ impl Server {
         let listener = shared.clone();
         std::thread::Builder::new()
             .name("python-server".into())
-            .spawn(move || listener.listen(lines, group))?;
+            .spawn(move || listener.listen(lines, process))?;
         Ok(Self {
             shared,
-            pid,
+            is_resident,
             jobs: AtomicU32::new(0),
             first_held: Mutex::default(),
         })
+    }
+
+    /// Whether it was forked by the daemon.
+    pub fn is_resident(&self) -> bool {
+        self.is_resident
+    }
+
+    fn pid(&self) -> i32 {
+        self.shared.pid.load(Ordering::Relaxed)
     }
 
     /// Why a fresh one should take over, if it should: it has ended, has done many jobs, or has grown. The jobs that it has
@@ -86,10 +133,10 @@ impl Server {
         }
         let jobs = self.jobs.load(Ordering::Relaxed);
         if jobs >= MOST_JOBS {
-            return Some(format!("process {} has done {jobs} jobs", self.pid));
+            return Some(format!("process {} has done {jobs} jobs", self.pid()));
         }
         let held = if jobs > 0 {
-            family::held_bytes(self.pid)
+            family::held_bytes(self.pid())
         } else {
             None
         }?;
@@ -98,7 +145,7 @@ impl Server {
         (held > first + MOST_GROWTH).then(|| {
             format!(
                 "process {} grew from {from} to {to} in {jobs} jobs",
-                self.pid
+                self.pid()
             )
         })
     }
@@ -234,11 +281,14 @@ impl Shared {
     }
 
     /// Hands each reply to the job that waits for it, until the server ends.
-    fn listen(&self, mut lines: Lines, mut group: Group) {
+    fn listen(&self, mut lines: Lines, mut process: Process) {
         let why = loop {
             match lines.next() {
                 Next::Line(bytes) => match serde_json::from_slice::<Reply>(&bytes) {
-                    Ok(reply) => self.pass_on(reply),
+                    Ok(reply) => {
+                        process.note(&reply);
+                        self.pass_on(reply);
+                    }
                     Err(e) => {
                         break format!(
                             "the Python server wrote invalid data to its result descriptor: {e}"
@@ -247,14 +297,13 @@ impl Shared {
                 },
                 Next::Nothing => {
                     // Its end is looked for as well: something that it started may hold the descriptor open.
-                    let mut fds = [lines.fd(), group.pidfd().unwrap_or(-1)].map(readable);
+                    let mut fds = [lines.fd(), process.fd()].map(readable);
                     let _ = poll(&mut fds, Duration::from_secs(1));
-                    if fds[0].revents == 0
-                        && group
-                            .wait(Duration::ZERO)
-                            .is_ok_and(|status| status.is_some())
-                    {
+                    if fds[0].revents == 0 && process.has_ended() {
                         break "the Python server ended".to_owned();
+                    }
+                    if let Some(pid) = process.pid() {
+                        self.pid.store(pid, Ordering::Relaxed);
                     }
                 }
                 Next::End(_) => break "the Python server ended".to_owned(),
@@ -262,9 +311,10 @@ impl Shared {
                 Next::Failed(e) => break format!("failed to read from the Python server: {e}"),
             }
         };
-        let status = group.finish(Duration::from_secs(5));
-        group.sweep();
-        let why = status.map_or(why.clone(), |status| format!("{why} ({status})"));
+        let why = match process.finish(Duration::from_secs(5)) {
+            Some(status) => format!("{why} ({status})"),
+            None => why,
+        };
         *lock(&self.ended) = Some(why);
         lock(&self.waiting).clear(); // wakes every waiting job
     }
@@ -273,6 +323,76 @@ impl Shared {
         if let Some(waker) = lock(&self.waiting).get_mut(&reply.id()) {
             let _ = waker.replies.send(reply);
             let _ = waker.wake.write(b"x");
+        }
+    }
+}
+
+/// The process behind a server.
+enum Process {
+    Own(Group),
+    /// The daemon's, with the processes of its jobs.
+    #[cfg(target_os = "linux")]
+    Resident(Resident, BTreeMap<u32, i32>),
+}
+
+impl Process {
+    fn is_resident(&self) -> bool {
+        !matches!(self, Self::Own(_))
+    }
+
+    fn pid(&self) -> Option<i32> {
+        match self {
+            Self::Own(group) => Some(group.leader()),
+            #[cfg(target_os = "linux")]
+            Self::Resident(resident, _) => resident.pid(),
+        }
+    }
+
+    /// A descriptor that is readable once it has ended; negative where there is none.
+    fn fd(&self) -> i32 {
+        match self {
+            Self::Own(group) => group.pidfd().unwrap_or(-1),
+            #[cfg(target_os = "linux")]
+            Self::Resident(resident, _) => resident.fd(),
+        }
+    }
+
+    fn has_ended(&mut self) -> bool {
+        match self {
+            Self::Own(group) => group
+                .wait(Duration::ZERO)
+                .is_ok_and(|status| status.is_some()),
+            #[cfg(target_os = "linux")]
+            Self::Resident(resident, _) => resident.has_ended(),
+        }
+    }
+
+    /// Takes note of the jobs that begin and end.
+    fn note(&mut self, reply: &Reply) {
+        #[cfg(target_os = "linux")]
+        if let Self::Resident(_, jobs) = self {
+            match reply {
+                Reply::Started { id, pid } => drop(jobs.insert(*id, *pid)),
+                Reply::Result { id, .. } | Reply::Died { id, .. } => drop(jobs.remove(id)),
+                _ => {}
+            }
+        }
+        let _ = reply;
+    }
+
+    /// Waits for its end for at most `patience`, then ends it with all its jobs; gives how it ended.
+    fn finish(&mut self, patience: Duration) -> Option<String> {
+        match self {
+            Self::Own(group) => {
+                let status = group.finish(patience);
+                group.sweep();
+                status.ok().map(|status| status.to_string())
+            }
+            #[cfg(target_os = "linux")]
+            Self::Resident(resident, jobs) => {
+                let jobs: Vec<_> = jobs.values().copied().collect();
+                Some(resident.finish(patience, &jobs))
+            }
         }
     }
 }

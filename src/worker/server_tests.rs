@@ -155,7 +155,7 @@ fn a_server_that_dies_is_reported_as_such_and_leaves_nobody() {
             place.at("out-1/pids").exists() && place.at("out-2/pid").exists()
         });
         // SAFETY: the call takes no pointer; the process is this test's own.
-        assert_eq!(unsafe { libc::kill(place.server.pid, libc::SIGKILL) }, 0);
+        assert_eq!(unsafe { libc::kill(place.server.pid(), libc::SIGKILL) }, 0);
         let [one, other] = jobs.map(|job| job.join().unwrap());
         assert!(matches!(one, Ended::ServerDied(_)), "{one:?}");
         other
@@ -190,7 +190,7 @@ fn a_worn_server_still_does_the_jobs_that_it_has() {
     assert_eq!(place.status(1, "echo", json!({})), JobStatus::Ok);
     assert_eq!(place.server.why_replace(), None);
     place.server.jobs.store(MOST_JOBS, Ordering::Relaxed);
-    let why = format!("process {} has done 500 jobs", place.server.pid);
+    let why = format!("process {} has done 500 jobs", place.server.pid());
     assert_eq!(place.server.why_replace(), Some(why));
     let last = place.clone();
     let job = std::thread::spawn(move || last.status(2, "nap", json!({})));

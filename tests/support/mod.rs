@@ -175,6 +175,8 @@ impl Sandbox {
         command.env("OMP_WAIT_POLICY", "PASSIVE");
         // Of every step, however short.
         command.env("ORCH_VERBOSE", "1");
+        // A daemon of the developer's is not what is tested.
+        command.env("ORCH_DAEMON", "off");
         command
             .env("ORCH_CACHE_DIR", &self.cache)
             // Tests that time steps beside each other do not wait for each other.

@@ -25,7 +25,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from orch_py.worker import bytecode, child, family
+from orch_py.worker import bytecode, child, family, resident
 from orch_py.worker.protocol import STATUSES, Op, Output
 
 # Linux counts ru_maxrss in KiB, macOS in bytes.
@@ -353,12 +353,16 @@ def preload(names: list[str]) -> None:
 def main(ops: dict[str, Op]) -> NoReturn:
     if not hasattr(os, "fork"):
         sys.exit("the Python worker forks for each job, which this operating system cannot do; run orch under WSL")
+    listening = os.environ.pop("ORCH_LISTEN_FD", None)
     number = os.environ.pop("ORCH_RESULT_FD", None)
-    if number is None:
+    if number is None and listening is None:
         sys.exit("ORCH_RESULT_FD is not set: this server is started by orch, which passes a descriptor for the answers")
     forbid_telemetry()
     ask_no_gpu()
     family.adopt_orphans()
+    if number is None:
+        assert listening is not None
+        resident.listen(int(listening), lambda results: Server(ops, results).serve(), preload)
     results = int(number)
     os.set_inheritable(results, False)
     try:

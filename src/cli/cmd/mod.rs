@@ -123,9 +123,9 @@ pub(in crate::cli) enum Command {
     /// Now a part of `orch plan`
     #[command(hide = true)]
     Graph(Former),
-    /// Perform one job as a child process (internal)
-    #[command(hide = true)]
-    Worker { runtime: String },
+    /// Keep Python servers ready for other orch processes on this machine
+    #[command(subcommand)]
+    Worker(worker::WorkerCommand),
 }
 
 #[derive(Debug, clap::Args)]
@@ -219,7 +219,7 @@ pub(super) fn dispatch(args: &Args, printer: &Printer) -> anyhow::Result<Exit> {
             Ok(Exit::Success)
         }
         Command::WorkerProperties { json } => worker::properties(args, *json, printer),
-        Command::Worker { runtime } => worker::worker(args, runtime, printer),
+        Command::Worker(worker) => worker::worker(args, worker, printer),
     }
 }
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use anyhow::Context as _;
@@ -14,7 +16,12 @@ use crate::exec::perform::workers::SHARED;
 use crate::provision::Provision;
 use crate::runtime::Job;
 use crate::toolchain::EnvName;
+#[cfg(target_os = "linux")]
+use crate::worker::resident::Place;
 use crate::worker::{self, Ended, Limits, Server};
+
+/// The fact of a step that was performed by a server of the daemon's.
+const RESIDENT: &str = "resident";
 
 /// A variable of Python servers whose work is not timed: the GNU C library gets large allocations as huge pages, and keeps
 /// those below the thresholds (bytes) for the next allocation. By default each copy of a weight is made of fresh pages of
@@ -27,11 +34,14 @@ const LARGE_PAGES: (&str, &str) = (
 );
 
 /// One Python server per environment, and one more for what is timed, since libraries read how their threads wait when
-/// they are loaded. Each is started for its first job, and replaced when it has died or served its time.
+/// they are loaded. Each is started for its first job, and replaced when it has died or served its time. What is not timed is
+/// done by a server that the user's daemon forks, where one runs.
 pub(in crate::exec) struct Servers<'a> {
     provision: &'a Provision,
     /// The folder in which servers work and leave their logs.
     dir: &'a Path,
+    /// A server of the daemon's has died, or none was to be had: no more are tried.
+    is_alone: AtomicBool,
     started: Mutex<BTreeMap<(EnvName, bool), Arc<Server>>>,
 }
 
@@ -40,6 +50,7 @@ impl<'a> Servers<'a> {
         Self {
             provision,
             dir,
+            is_alone: AtomicBool::new(false),
             started: Mutex::default(),
         }
     }
@@ -78,10 +89,21 @@ impl<'a> Servers<'a> {
                 "the Python server of `{env}` is used before it is started"
             ))
         })?;
+        if shared.is_resident() {
+            (limits.progress)("in a resident process of `orch worker daemon`");
+        }
         let why = match shared.run(job, limits) {
             Ended::ServerDied(why) => why,
-            ended => return Ok(ended),
+            mut ended => {
+                if shared.is_resident() {
+                    ended.note_fact(RESIDENT, true.into());
+                }
+                return Ok(ended);
+            }
         };
+        if shared.is_resident() {
+            self.is_alone.store(true, Ordering::Relaxed);
+        }
         (limits.progress)(&format!("{why}; tried again on a server of its own"));
         bfs::make_empty(&job.out)?;
         Ok(self
@@ -124,11 +146,43 @@ impl<'a> Servers<'a> {
                 .open(&log)?;
             writeln!(file, "orch: another server takes over: {why}")?;
         }
+        if again.is_none()
+            && !is_timed
+            && let Some(server) = self.resident(env, &command, &log)
+        {
+            return Ok(server);
+        }
         Server::start(command, env.preload(), &log).with_context(|| {
             format!(
                 "failed to start the Python server of `{env}` ({})",
                 python.python.display()
             )
         })
+    }
+
+    /// A server that the user's daemon forks. The log holds why there is none, if a daemon runs.
+    #[cfg(target_os = "linux")]
+    fn resident(&self, env: EnvName, command: &Command, log: &Path) -> Option<Server> {
+        if self.is_alone.load(Ordering::Relaxed) {
+            return None;
+        }
+        let place = Place::of_user()?;
+        let installations = self.provision.installations(env)?;
+        match Server::call(&place, command, env.preload(), &installations, log) {
+            Ok(server) => server,
+            Err(error) => {
+                self.is_alone.store(true, Ordering::Relaxed);
+                let line = format!("orch: no resident process: {error:#}\n");
+                if let Ok(mut file) = std::fs::File::options().append(true).create(true).open(log) {
+                    let _ = file.write_all(line.as_bytes());
+                }
+                None
+            }
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn resident(&self, _: EnvName, _: &Command, _: &Path) -> Option<Server> {
+        None
     }
 }
