@@ -8,7 +8,10 @@ use std::path::{Component, Path, PathBuf};
 
 use orch::browser::{Adapter, Api, Launch, Page, Served, open};
 use orch::report::compare::{Noises, compare};
-use orch::report::site::{Files, site};
+use orch::report::contribution::{
+    Contributed, ContributedDevice, ContributedMachine, Contribution, VERSION,
+};
+use orch::report::site::{Beside, Files, site, site_with};
 use orch::report::{CaseResult, Executed, ReportDoc, Trends};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -114,7 +117,7 @@ fn each_case_has_a_page_that_says_how_it_ended() {
     let files = made();
     let pages: Vec<_> = files
         .iter()
-        .filter(|(name, _)| name.starts_with("pairs/"))
+        .filter(|(name, _)| name.starts_with("pairs/") && name.ends_with(".html"))
         .collect();
     assert_eq!(pages.len(), doc.cases.len());
     let page = |case: &CaseResult| {
@@ -219,10 +222,155 @@ fn what_a_spec_says_is_text_on_every_page() {
         &Trends::new(),
     )
     .unwrap();
-    for (name, text) in files.iter().filter(|(name, _)| !name.ends_with(".js")) {
+    // What programs read is text already.
+    let is_page = |name: &String| !name.ends_with(".js") && !name.ends_with(".json");
+    for (name, text) in files.iter().filter(|(name, _)| is_page(name)) {
         assert!(!text.contains("<img"), "{name}");
     }
     assert!(files["feed.xml"].contains("&lt;img"));
+}
+
+/// What somebody contributes of a report's case, all texts of which are the same.
+fn contribution(case: &CaseResult, text: &str) -> Contribution {
+    let text = || text.to_owned();
+    let device = ContributedDevice {
+        id: text(),
+        name: text(),
+        kind: orch::device::DeviceKind::Emulator,
+    };
+    let case = Contributed {
+        case: case.case.clone(),
+        model: case.model.clone(),
+        model_type: None,
+        family: text(),
+        task: text(),
+        pipeline: text(),
+        weights: None,
+        parameters: None,
+        dims: case.dims.clone(),
+        target: case.target.clone(),
+        precision: case.precision.clone(),
+        runtime: text(),
+        backend: case.backend.clone(),
+        status: orch::record::Outcome::Crash,
+        stage: Some(text()),
+        reason: Some(text()),
+        requested_device: text(),
+        actual_device: Some(text()),
+        measured: Some("2026-01-31T08:00:00Z".to_owned()),
+        untimed: false,
+        metrics: None,
+        numerics: None,
+        placement: BTreeMap::new(),
+        packages: BTreeMap::from([(text(), text())]),
+        steps: Vec::new(),
+    };
+    Contribution {
+        version: VERSION,
+        by: text(),
+        made: "2026-01-31T09:00:00Z".to_owned(),
+        orch: text(),
+        spec: text(),
+        machine: ContributedMachine {
+            fingerprint: text(),
+            computing: text(),
+            os: text(),
+            cpu: text(),
+            cpu_identity: text(),
+            cores: 4,
+            memory_bytes: 1,
+        },
+        devices: BTreeMap::from([(case.backend.clone(), vec![device])]),
+        cases: vec![case],
+        digest: text(),
+    }
+}
+
+#[test]
+fn what_others_contribute_is_text_and_replaces_nothing() {
+    let doc = doc();
+    let evil = "<img src=x onerror=alert(1)>\"'&";
+    let contributions = [contribution(&doc.cases[0], evil)];
+    let beside = Beside {
+        contributions: &contributions,
+        ..Beside::default()
+    };
+    let files = site_with(&doc, &Trends::new(), &beside).unwrap();
+    for (name, text) in files.iter().filter(|(name, _)| name.ends_with(".html")) {
+        assert!(!text.contains("<img"), "{name}");
+    }
+    let page = &files["pairs/bert/cpu-fp32.html"];
+    let state = page.split("class=\"state\"").nth(1).unwrap();
+    assert!(state.starts_with("><span class=\"pill pass\">"), "{page}");
+    assert!(page.contains("<b>theirs</b>, differs from ours"), "{page}");
+    let own = site(&doc, None, &Trends::new()).unwrap();
+    for name in ["badge.svg", "badges/models/bert.svg", "search-index.js"] {
+        assert_eq!(files[name], own[name], "{name}");
+    }
+}
+
+#[test]
+fn a_page_of_a_version_stays_when_packages_change_and_when_its_case_is_gone() {
+    let sandbox = Sandbox::new();
+    let mut doc = doc();
+    let report = |doc: &ReportDoc| serde_json::to_string(doc).unwrap();
+    sandbox.write("a.json", report(&doc));
+    let versions = |case: &mut CaseResult, torch: &str| {
+        let versions = json!({"onnxruntime": "1.31.1", "torch": torch});
+        let facts = &mut case.facts;
+        facts.insert("versions".to_owned(), std::sync::Arc::new(versions));
+    };
+    versions(&mut doc.cases[0], "99.0");
+    doc.cases[0].status = orch::record::Outcome::Numerics;
+    sandbox.write("b.json", report(&doc));
+    doc.cases.retain(|case| case.model != "bert");
+    sandbox.write("c.json", report(&doc));
+    let site = |report: &str| drop(sandbox.run(["site", "site", "--report", report]).success());
+    let cell = || -> Value {
+        serde_json::from_str(&sandbox.read("site/pairs/bert/cpu-fp32.json")).unwrap()
+    };
+    site("a.json");
+    let first = cell();
+    let old = first["versions"][0]["page"].as_str().unwrap().to_owned();
+    assert_eq!(first["versions"].as_array().unwrap().len(), 1);
+    let data = first["versions"][0]["json"].as_str().unwrap();
+    let alone: ReportDoc = serde_json::from_str(&sandbox.read(&format!("site/{data}"))).unwrap();
+    assert_eq!(
+        (alone.cases.len(), alone.cases[0].repro.as_ref()),
+        (1, None)
+    );
+    site("b.json");
+    let second = cell();
+    assert_eq!(second["status"], "NUMERICS");
+    let of = |at: usize| {
+        let version = &second["versions"][at];
+        (version["page"] == old.as_str(), version["status"].clone())
+    };
+    let mut both = [of(0), of(1)];
+    both.sort_by_key(|(is_old, _)| *is_old);
+    assert_eq!(both, [(false, json!("NUMERICS")), (true, json!("PASS"))]);
+    let page = sandbox.read(&format!("site/{old}")).replace("&#x2f;", "/");
+    assert!(
+        page.contains("<span class=\"pill pass\">") && page.contains("torch 2.13.0"),
+        "{page}"
+    );
+    assert!(
+        page.contains("href=\"../../../pairs/bert/cpu-fp32.html\">The newest result"),
+        "{page}"
+    );
+    // The same again writes nothing.
+    let again = sandbox
+        .run(["site", "site", "--report", "b.json", "--json"])
+        .success()
+        .json();
+    assert_eq!(
+        (&again["written"], &again["removed"]),
+        (&json!(0), &json!(0))
+    );
+    site("c.json");
+    assert!(!sandbox.path("site/pairs/bert").exists());
+    let page = sandbox.read(&format!("site/{old}"));
+    assert!(page.contains("The spec no longer has this case."), "{page}");
 }
 
 #[test]

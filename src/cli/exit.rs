@@ -12,7 +12,7 @@ pub enum Exit {
     /// empty part).
     Success = 0,
     /// A case or a step failed, a case passed unexpectedly, `compare --gate` found something worse, or a requested check failed
-    /// (`doctor`, `cache verify`, `cache remote`, `bench --strict`).
+    /// (`doctor`, `cache verify`, `cache remote`, `bench --strict`, `site --contrib`).
     Failed = 1,
     /// Bad usage, a spec with errors, an unreadable file, an unwritable folder, a failed installation. `run` checks `--out-dir`,
     /// `--trace` and `--cache-dir` before the first step; `plan` exits with 2 if a file that a step reads is missing.

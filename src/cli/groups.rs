@@ -17,6 +17,7 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
             "report",
             "serve",
             "site",
+            "submit",
             "compare",
             "history",
             "query",

@@ -119,6 +119,7 @@ fn page(path: &str, shown: &Shown) -> Option<Answer> {
                 Some("css") => ok("text/css; charset=utf-8", text.clone()),
                 Some("js") => ok("text/javascript; charset=utf-8", text.clone()),
                 Some("svg") => ok("image/svg+xml", text.clone()),
+                Some("json") => ok("application/json", text.clone()),
                 _ => ok("text/plain; charset=utf-8", text.clone()),
             }
         }

@@ -5,6 +5,7 @@
 //!
 //! A missing or extra tensor, another shape or type, and a NaN on either side are wrong whatever the tolerance says.
 
+mod again;
 mod evidence;
 mod generation;
 mod ids;
@@ -25,6 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::spec::Tolerance;
 
+pub use again::Contradiction;
 pub use evidence::{Evidence, EvidenceError};
 pub use generation::{Generation, OtherToken};
 pub use slices::Slices;

@@ -350,7 +350,7 @@ fn scale<V: Values>(b: V, sentinels: &Sentinels) -> f64 {
 }
 
 /// The bounds that do not hold.
-fn beyond(
+pub(super) fn beyond(
     figures: &TensorNumerics,
     tolerance: &Tolerance,
     over: usize,

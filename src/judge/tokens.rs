@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::tensor::{TensorNumerics, first_off, row_width, worst};
+use super::tensor::{Rows, TensorNumerics, first_off, row_width, worst};
 use crate::spec::Tolerance;
 
 /// What sums of shares may be off by.
@@ -34,26 +34,34 @@ pub(super) fn tokens(
     // One token is as far from another as from any.
     (figures.max_abs, figures.mae, figures.over) = (f64::from(u8::from(differing > 0)), off, off);
     (figures.tokens, figures.row_tokens) = (Some(whole), Some(rows));
-    let least = tolerance.tokens;
-    let required = [
-        ("", whole, least),
-        (" of the 1st percentile of rows", rows.p01, least),
-        (" of the worst row", rows.worst, 1.0 - 2.0 * (1.0 - least)),
-    ];
+    let required = required(whole, rows, tolerance.tokens);
     let ratio = |(_, share, bound): (&str, f64, f64)| match () {
         () if share >= 1.0 => 0.0,
         () if bound >= 1.0 => 1.0 + differing as f64,
         () => (1.0 - share) / (1.0 - bound),
     };
     figures.worst = required.into_iter().map(ratio).fold(0.0, f64::max);
-    let broken = required
-        .into_iter()
-        .find(|(_, share, bound)| share + ROUNDING < *bound);
-    let reason = broken.map(|(of, share, bound)| {
+    let reason = too_few(whole, rows, tolerance.tokens).map(|(of, share, bound)| {
         let first = first_off(a, b, shape).expect("BUG: a share below 1 has a place that differs");
         format!("{differing} of {} tokens differ, {first}; the equal share{of} {share:.6} is below {bound}", b.len())
     });
     (figures, reason)
+}
+
+/// What is required of the share of equal places: which share, how much it is, and the least that it may be.
+fn required(whole: f64, rows: Rows, least: f64) -> [(&'static str, f64, f64); 3] {
+    [
+        ("", whole, least),
+        (" of the 1st percentile of rows", rows.p01, least),
+        (" of the worst row", rows.worst, 1.0 - 2.0 * (1.0 - least)),
+    ]
+}
+
+/// The first share that is below what is required.
+pub(super) fn too_few(whole: f64, rows: Rows, least: f64) -> Option<(&'static str, f64, f64)> {
+    required(whole, rows, least)
+        .into_iter()
+        .find(|(_, share, bound)| share + ROUNDING < *bound)
 }
 
 /// The share of equal places: of all, or the mean over the reference's tokens, whichever is less. None of no places.

@@ -12,6 +12,11 @@ pub fn render(doc: &ReportDoc) -> String {
     text
 }
 
+/// JSON without white space, ending in a newline.
+pub fn compact(doc: &ReportDoc) -> String {
+    serde_json::to_string(doc).expect("BUG: a report of strings and numbers serialises") + "\n"
+}
+
 /// The JSON Schema of a report, with a final newline.
 pub fn schema() -> String {
     schema::text::<ReportDoc>("orch run --json, matrix.json")

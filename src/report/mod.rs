@@ -10,6 +10,7 @@ mod cause;
 mod trend;
 mod decoding;
 pub mod compare;
+pub mod contribution;
 mod details;
 mod expected;
 mod fallback;

@@ -6,6 +6,8 @@
 mod changes;
 mod faults;
 mod names;
+mod theirs;
+mod versions;
 
 use std::collections::BTreeMap;
 
@@ -15,10 +17,12 @@ use serde_json::{Value, json};
 
 use super::badge;
 use super::compare::Comparison;
+use super::contribution::Contribution;
 use super::details::detail;
 use super::format::{day, error, glyph, kind_of, seconds, word};
 use super::head;
 use super::html;
+use super::json as of_report;
 use super::place::Place;
 use super::quiet;
 use super::view::{Cell, View};
@@ -26,7 +30,11 @@ use super::{CaseResult, Metrics, ReportDoc, Trends};
 use crate::base::shell;
 use crate::record::Outcome;
 use crate::template::{self, TemplateError};
-use names::{file, pair};
+pub use versions::FOLDER as VERSIONS;
+
+use names::{data, file, pair};
+use theirs::Theirs;
+use versions::Versions;
 
 /// The files by their paths below the site's folder.
 pub type Files = BTreeMap<String, String>;
@@ -83,13 +91,40 @@ struct Entry {
     tally: Tally,
 }
 
+/// What a site shows beside its report.
+#[derive(Clone, Copy, Default)]
+pub struct Beside<'a> {
+    /// Against an older report.
+    pub changes: Option<&'a Comparison>,
+    /// What others contributed, and what held to be sound.
+    pub contributions: &'a [Contribution],
+    /// What earlier sites in the same folder showed: reports of one case each.
+    pub earlier: &'a [ReportDoc],
+}
+
 /// All files of the site. `changes`: against an older report; `trends`: what a history holds of the cases.
 pub fn site(
     doc: &ReportDoc,
     changes: Option<&Comparison>,
     trends: &Trends,
 ) -> Result<Files, TemplateError> {
+    let beside = Beside {
+        changes,
+        ..Beside::default()
+    };
+    site_with(doc, trends, &beside)
+}
+
+/// [`site`] with all that may stand beside its report.
+pub fn site_with(
+    doc: &ReportDoc,
+    trends: &Trends,
+    beside: &Beside<'_>,
+) -> Result<Files, TemplateError> {
+    let changes = beside.changes;
     let view = View::with(doc, trends);
+    let theirs = Theirs::of(&view, beside.contributions);
+    let versions = Versions::of(&view, beside.earlier);
     let machine = head::machine(doc);
     let run = head::run(doc).map(|run| format!("{run}, took {}", seconds(doc.summary.seconds)));
     let weights = head::all_weights(doc);
@@ -111,7 +146,7 @@ pub fn site(
         let frame = json!({
             "root": root, "title": title, "spec": doc.spec, "scope": doc.scope, "machine": machine, "run": run,
             "weights": weights, "not_quiet": not_quiet, "days": days, "has_changes": changes.is_some(),
-            "has_faults": has_faults,
+            "has_faults": has_faults, "has_theirs": !theirs.is_empty(),
         });
         template::render(template, BTreeMap::from([("frame", frame), ("page", page)]))
     };
@@ -144,7 +179,7 @@ pub fn site(
         for (entry, cells) in entries.iter().zip(cells) {
             let cases = cells.iter().filter_map(Cell::case);
             let lines: Vec<_> = cases
-                .map(|(at, case)| line(&view, at, case, name(view.place(at))))
+                .map(|(at, _)| line(&view, &theirs, at, name(view.place(at))))
                 .collect();
             let mut page = json!(entry);
             page["lines"] = lines.into();
@@ -157,10 +192,42 @@ pub fn site(
     }
     for (at, case) in doc.cases.iter().enumerate() {
         let name = view.place(at).name();
-        let page = pair_page(&view, at, case);
+        let mut page = pair_page(&view, at, case);
+        page["theirs"] = theirs.of_case(&case.case).into();
+        page["versions"] = versions.of_case(&case.case).into();
+        page["json"] = data(&view, at).into();
+        let words = cell(&view, &theirs, &versions, at);
+        files.insert(data(&view, at), format!("{words}\n"));
         files.insert(
             pair(&view, at),
             rendered("site/pair.html.j2", "../../", &name, page)?,
+        );
+    }
+    for version in versions.all() {
+        let own = View::new(&version.doc);
+        let mut page = pair_page(&own, 0, version.case());
+        let newest = version.newest(&view);
+        if newest.is_none() {
+            // Nothing leads on from a case that the spec no longer has.
+            page["model_href"] = Value::Null;
+            page["target_href"] = Value::Null;
+        }
+        page["newest"] = newest.into();
+        page["version"] = version.words();
+        page["json"] = version.data().into();
+        let name = own.place(0).name();
+        files.insert(version.data(), of_report::compact(&version.doc));
+        files.insert(
+            version.page(),
+            rendered("site/pair.html.j2", "../../../", &name, page)?,
+        );
+    }
+    if !theirs.is_empty() {
+        let page = theirs.page();
+        files.insert("theirs.json".to_owned(), format!("{page:#}\n"));
+        files.insert(
+            "theirs.html".to_owned(),
+            rendered("site/theirs.html.j2", "", "Contributed", page)?,
         );
     }
     files.insert("badge.svg".to_owned(), badge::render(doc)?);
@@ -285,10 +352,32 @@ fn about(case: &CaseResult) -> String {
     )
 }
 
+/// A cell for programs: its result in short, its versions, and what others say of it.
+fn cell(view: &View<'_>, theirs: &Theirs<'_>, versions: &Versions, at: usize) -> Value {
+    let case = &view.doc.cases[at];
+    json!({
+        "spec": view.doc.spec,
+        "case": case.case,
+        "model": case.model,
+        "target": case.target,
+        "precision": case.precision,
+        "status": case.status,
+        "reason": case.note().or_else(|| case.reason.clone()),
+        "measured": case.measured,
+        "median_ms": view.median(case),
+        "stand_in": view.stand_in(case),
+        "page": pair(view, at),
+        "versions": versions.of_case(&case.case),
+        "theirs": theirs.of_case(&case.case),
+    })
+}
+
 /// One pair in a table of a model or of a target.
-fn line(view: &View<'_>, at: usize, case: &CaseResult, name: String) -> Value {
+fn line(view: &View<'_>, theirs: &Theirs<'_>, at: usize, name: String) -> Value {
+    let case = &view.doc.cases[at];
     json!({
         "name": name,
+        "theirs": theirs.summary(&case.case),
         "href": pair(view, at),
         "family": case.family,
         "kind": kind_of(case),
@@ -313,6 +402,10 @@ fn pair_page(view: &View<'_>, at: usize, case: &CaseResult) -> Value {
         "again": format!("orch run {} --case {}", shell::word(&view.doc.spec), shell::quoted(&case.case)),
         "model": model,
         "target": target,
+        "theirs": [],
+        "versions": [],
+        "version": null,
+        "newest": null,
         // Whether there is something to draw.
         "has_trend": view.trend(case).is_some(),
         "detail": detail(view, case, false),

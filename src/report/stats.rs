@@ -106,7 +106,7 @@ pub fn metrics(rounds: &[MeasuredRound<'_>], batch: Option<u64>) -> Option<Metri
         .filter_map(|ran| Some((*ran, usable(ran.raw)?)))
         .collect();
     let (_, first) = timed.first()?;
-    let rounds: Vec<Round> = timed
+    let of_rounds: Vec<Round> = timed
         .iter()
         .map(|(ran, times)| round(*ran, times))
         .collect();
@@ -114,6 +114,23 @@ pub fn metrics(rounds: &[MeasuredRound<'_>], batch: Option<u64>) -> Option<Metri
         .iter()
         .flat_map(|(_, times)| times.samples_ms.iter().copied())
         .collect();
+    Some(Metrics {
+        peak_rss_bytes: timed
+            .iter()
+            .filter_map(|(ran, _)| ran.raw.peak_rss_bytes)
+            .max(),
+        peak_device_bytes: timed
+            .iter()
+            .filter_map(|(ran, _)| ran.raw.peak_device_bytes)
+            .max(),
+        sync: first.sync.clone(),
+        decoding: DecodingFigures::of(timed.iter().map(|(_, times)| *times)),
+        ..figures(of_rounds, samples_ms, batch)
+    })
+}
+
+/// All figures that rounds, at least one, and their samples determine.
+pub(super) fn figures(rounds: Vec<Round>, samples_ms: Vec<f64>, batch: Option<u64>) -> Metrics {
     let all = sorted(samples_ms.iter().copied());
     let over_rounds = |of: fn(&Round) -> f64| sorted(rounds.iter().map(of));
     let medians = over_rounds(|round| round.median_ms);
@@ -139,21 +156,15 @@ pub fn metrics(rounds: &[MeasuredRound<'_>], batch: Option<u64>) -> Option<Metri
         samples: all.len() as u32,
         samples_ms,
         warmup: rounds[0].warmup,
-        peak_rss_bytes: timed
-            .iter()
-            .filter_map(|(ran, _)| ran.raw.peak_rss_bytes)
-            .max(),
-        peak_device_bytes: timed
-            .iter()
-            .filter_map(|(ran, _)| ran.raw.peak_device_bytes)
-            .max(),
-        sync: first.sync.clone(),
-        decoding: DecodingFigures::of(timed.iter().map(|(_, times)| *times)),
+        peak_rss_bytes: None,
+        peak_device_bytes: None,
+        sync: String::new(),
+        decoding: None,
         remarks: remarks(&rounds),
         rounds,
     };
     metrics.not_quiet = metrics.doubts();
-    Some(metrics)
+    metrics
 }
 
 /// The median of one run alone.

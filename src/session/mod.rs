@@ -14,6 +14,7 @@ mod away;
 mod bisect;
 mod blame;
 mod confirm;
+mod contributed;
 mod daemon;
 mod fits;
 pub(crate) mod git;
@@ -65,6 +66,7 @@ pub use blame::{
     Blamed, Choice, Finding, Found, Module, Pass, Rounding, Suspects, Verdict, is_search, suspects,
 };
 pub use confirm::confirm;
+pub use contributed::{TakenIn, contribute, contributions, write_contribution};
 pub use daemon::{Bounds, serve_steps};
 pub use half::{Ask, add_half};
 pub use live::{Live, Shown};
@@ -72,7 +74,8 @@ pub use machine::{browsers, provision, this_host};
 pub use meant::Meant;
 pub use memo::{Recalled, recall};
 pub use out_dir::{
-    Handed, LastReport, Named, Spot, last_report, loaded, newer_than, page_of, place_site,
+    Handed, LastReport, Named, Spot, earlier_site, last_report, loaded, newer_than, page_of,
+    place_site,
 };
 pub use own::Own;
 pub use probes::Probes;

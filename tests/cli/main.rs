@@ -12,6 +12,7 @@ mod cache_gc;
 mod cache_pack;
 mod capabilities;
 mod completed;
+mod contributed;
 mod commands;
 mod compare;
 mod crash;

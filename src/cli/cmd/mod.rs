@@ -25,6 +25,7 @@ mod run;
 mod serve;
 mod setup;
 mod site;
+mod submit;
 mod verify;
 mod watch;
 mod worker;
@@ -77,6 +78,8 @@ pub(in crate::cli) enum Command {
     Serve(serve::ServeArgs),
     /// Write reports as a static site: a page for each model, target and pair, search, what changed, badges
     Site(site::SiteArgs),
+    /// Write the last run's results, with all that they rest on, as a file for somebody else's site
+    Submit(submit::SubmitArgs),
     /// List the runs, what one of them executed and why, or the executions of a case over time
     History(history::HistoryArgs),
     /// Query the history in SQL
@@ -164,6 +167,8 @@ pub(in crate::cli) enum SchemaOf {
     Run,
     /// `orch compare --json`
     Compare,
+    /// The file that `orch submit` writes
+    Contribution,
 }
 
 pub(super) fn dispatch(args: &Args, printer: &Printer) -> anyhow::Result<Exit> {
@@ -192,6 +197,7 @@ pub(super) fn dispatch(args: &Args, printer: &Printer) -> anyhow::Result<Exit> {
         Command::Compare(compare) => compare::compare(args, compare, printer),
         Command::Serve(serve) => serve::serve(args, serve, printer),
         Command::Site(site) => site::site(args, site, printer),
+        Command::Submit(submit) => submit::submit(args, submit, printer),
         Command::History(history) => history::history(args, history, printer),
         Command::Query(query) => query::query(args, query, printer),
         Command::Accept(accept) => accept::accept(args, accept, printer),
@@ -206,6 +212,7 @@ pub(super) fn dispatch(args: &Args, printer: &Printer) -> anyhow::Result<Exit> {
                 SchemaOf::Devices => crate::device::Inventory::schema(),
                 SchemaOf::Run => crate::report::json::schema(),
                 SchemaOf::Compare => crate::report::json::comparison_schema(),
+                SchemaOf::Contribution => crate::report::contribution::contribution_schema(),
             });
             Ok(Exit::Success)
         }

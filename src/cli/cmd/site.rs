@@ -9,9 +9,12 @@ use crate::cli::cmd::compare::{Reports, note_newer};
 use crate::cli::cmd::report::documents;
 use crate::cli::{Args, Exit, Printer};
 use crate::report::compare::{Comparison, compare};
+use crate::report::site::Beside;
 use crate::report::{Machine, ReportDoc, merge, site};
 use crate::session::OUT_DIR;
-use crate::session::{Handed, last_report, place_site, trends};
+use crate::session::{
+    Handed, TakenIn, contributions, earlier_site, last_report, place_site, trends,
+};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct SiteArgs {
@@ -26,6 +29,10 @@ pub(in crate::cli) struct SiteArgs {
     /// git revision …) [default: with a history, the newest whole run of the spec that is a week old]
     #[arg(long, value_name = "BASE")]
     since: Option<PathBuf>,
+    /// Adds what others measured: a folder of files that `orch submit` wrote. Those that do not follow from their own evidence are
+    /// refused, and the exit code is 1
+    #[arg(long, value_name = "DIR")]
+    contrib: Option<PathBuf>,
     /// Print one JSON document on stdout
     #[arg(long)]
     json: bool,
@@ -45,23 +52,41 @@ pub(super) fn site(args: &Args, site: &SiteArgs, printer: &Printer) -> anyhow::R
     };
     let doc = merge::merge(&documents(&reports)?)?;
     let changes = changes(args, site, &reports, &doc, printer)?;
-    let files = site::site(
-        &doc,
-        changes.as_ref(),
-        &trends(&args.locations(), &|text| printer.note(text)),
-    )?;
+    let taken = match &site.contrib {
+        Some(folder) => contributions(folder, &doc, &|text| printer.note(text))?,
+        None => TakenIn::default(),
+    };
+    for (path, refusal) in &taken.refused {
+        printer.note(&format!("refused: {}: {refusal}", path.display()));
+    }
+    let beside = Beside {
+        changes: changes.as_ref(),
+        contributions: &taken.sound,
+        earlier: &earlier_site(&site.dir),
+    };
+    let trends = trends(&args.locations(), &|text| printer.note(text));
+    let files = site::site_with(&doc, &trends, &beside)?;
     let mut handed = Handed::default();
     let [written, stayed, gone] = place_site(&files, &site.dir, &mut handed)?;
     handed.notes.iter().for_each(|text| printer.note(text));
     let index = site.dir.join("index.html");
     let since = changes.map(|changes| changes.base.name);
-    let document = || json!({"index": index, "written": written, "as_before": stayed, "removed": gone, "reports": reports, "since": since});
+    let refused: Vec<_> = taken
+        .refused
+        .iter()
+        .map(|(path, why)| json!({"file": path, "field": why.field, "value": why.value, "why": why.why}))
+        .collect();
+    let document = || json!({"index": index, "written": written, "as_before": stayed, "removed": gone, "reports": reports, "since": since, "contributions": taken.sound.len(), "refused": refused});
     printer.answer(site.json, document, || {
         let written = counted(written, "file");
         let index = index.display();
         format!("{written} written, {stayed} as before, {gone} removed: {index}\n")
     });
-    Ok(Exit::Success)
+    Ok(if taken.refused.is_empty() {
+        Exit::Success
+    } else {
+        Exit::Failed
+    })
 }
 
 /// The run to compare with: the requested one, or else last week's.

@@ -21,12 +21,20 @@ pub(super) fn file(name: &str) -> String {
 
 /// The page of a case: `pairs/bert/cpu-fp32.html`.
 pub(super) fn pair(view: &View<'_>, at: usize) -> String {
+    format!("pairs/{}.html", below(view, at))
+}
+
+/// What programs read of a case: `pairs/bert/cpu-fp32.json`.
+pub(super) fn data(view: &View<'_>, at: usize) -> String {
+    format!("pairs/{}.json", below(view, at))
+}
+
+/// The path of a case below a folder: `bert/cpu-fp32`.
+pub(super) fn below(view: &View<'_>, at: usize) -> String {
     let place = view.place(at);
-    format!(
-        "pairs/{}/{}.html",
-        file(&place.row.name()),
-        file(&place.variant.name())
-    )
+    let row = file(&place.row.name());
+    let variant = file(&place.variant.name());
+    format!("{row}/{variant}")
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ use crate::store::{DiskStore, StoreError};
 pub use folder::{Named, Spot};
 pub(in crate::session) use last::LastRun;
 pub use last::{LastReport, last_report, newer_than};
-pub use site::place as place_site;
+pub use site::{earlier as earlier_site, place as place_site};
 
 use listed::Listed;
 

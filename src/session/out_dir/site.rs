@@ -9,7 +9,8 @@ use anyhow::Context as _;
 
 use crate::base::Digest;
 use crate::base::fs as bfs;
-use crate::report::site::Files;
+use crate::report::ReportDoc;
+use crate::report::site::{Files, VERSIONS};
 use crate::session::out_dir::Handed;
 use crate::session::out_dir::listed::Listed;
 
@@ -37,7 +38,8 @@ pub fn place(files: &Files, folder: &Path, handed: &mut Handed) -> anyhow::Resul
     new.sort_by_key(|(name, _)| name.as_str() == INDEX);
     let gone: Vec<String> = listed
         .names()
-        .filter(|name| !files.contains_key(*name))
+        // What was once cited stays.
+        .filter(|name| !files.contains_key(*name) && !name.starts_with(VERSIONS))
         .map(str::to_owned)
         .collect();
     if !new.is_empty() {
@@ -60,6 +62,25 @@ pub fn place(files: &Files, folder: &Path, handed: &mut Handed) -> anyhow::Resul
     }
     listed.close()?;
     Ok([new.len(), files.len() - new.len(), gone.len()])
+}
+
+/// What the site in a folder shows of versions: reports of one case each. What somebody edited is no longer orch's.
+pub fn earlier(folder: &Path) -> Vec<ReportDoc> {
+    if !folder.is_dir() {
+        return Vec::new();
+    }
+    let listed = Listed::open(folder.to_owned());
+    let is_data = |name: &&str| name.starts_with(VERSIONS) && name.ends_with(".json");
+    let read = |name: &str| {
+        let text = fs::read(folder.join(name)).ok()?;
+        serde_json::from_slice(&text).ok()
+    };
+    listed
+        .names()
+        .filter(is_data)
+        .filter(|name| listed.is_as_left(name))
+        .filter_map(read)
+        .collect()
 }
 
 /// The page that leads to all others.
