@@ -77,11 +77,14 @@ pub(super) fn once<T>(
     find: impl Fn() -> Option<T>,
     make: impl FnOnce() -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
+    install.at.note_use_of(home);
     if let Some(found) = find() {
         return Ok(found);
     }
     let _guard = alone(install, home)?;
-    find().map_or_else(make, Ok)
+    let made = find().map_or_else(make, Ok)?;
+    install.at.note_use_of(home);
+    Ok(made)
 }
 
 /// Waits until no other orch installs what is to lie in `home`; none does while what this gives lives.

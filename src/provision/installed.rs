@@ -2,13 +2,17 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use anyhow::Context;
 use serde::Serialize;
 
-use crate::base::{fs as bfs, temporary};
-use crate::provision::{Provision, env, python, torch_worker};
+use crate::base::{figures, fs as bfs, temporary};
+use crate::provision::{Provision, env, python, used};
 use crate::toolchain::EnvName;
+
+/// Why an environment stays whose mark is held, or cannot be written.
+const USED: &str = "another orch uses it, or its folder cannot be written to";
 
 /// A folder below `envs`.
 #[derive(Debug, Clone, Serialize)]
@@ -17,18 +21,18 @@ pub struct Installed {
     pub bytes: u64,
     /// This orch uses it, or would.
     pub current: bool,
+    /// When an orch last used it (RFC 3339).
+    pub last_used: String,
 }
 
 impl Provision {
     /// Everything that an orch installed, whichever its version.
     pub fn installed(&self) -> anyhow::Result<Vec<Installed>> {
         let envs = EnvName::ALL.iter().map(|name| self.home(*name));
-        let torch = self.locks.text(EnvName::Torch);
-        let rest = [
-            torch_worker::home(&self.dir, torch),
-            torch_worker::links(&self.dir, torch),
-            python::home(&self.dir),
-        ];
+        let rest = self
+            .torch_homes()
+            .into_iter()
+            .chain([python::home(&self.dir)]);
         let current: Vec<PathBuf> = envs.chain(rest).collect();
         if !self.dir.is_dir() {
             return Ok(Vec::new());
@@ -42,6 +46,7 @@ impl Provision {
             let bytes = crate::store::Amount::below(&path).bytes;
             Installed {
                 current: current.contains(&path),
+                last_used: moment_of(used::last(&path)),
                 bytes,
                 path,
             }
@@ -84,16 +89,16 @@ impl Provision {
         if lock.is_ok_and(|lock| lock.try_lock().is_err()) {
             return Some("another orch is installing it".into());
         }
-        let user = user_of(&installed.path)?;
-        Some(format!("process {user} uses it"))
+        if let Some(user) = user_of(&installed.path) {
+            return Some(format!("process {user} uses it"));
+        }
+        used::seize(&installed.path)
+            .is_none()
+            .then(|| USED.to_owned())
     }
 
-    /// Removes what no version of this orch uses; gives why not, if it is in use.
+    /// Removes an environment; gives why not, if it is in use. One that is needed again is installed again.
     pub fn remove(&self, installed: &Installed) -> anyhow::Result<Option<String>> {
-        assert!(
-            !installed.current,
-            "BUG: a current environment is to be removed"
-        );
         if let Some(why) = self.in_use(installed) {
             return Ok(Some(why));
         }
@@ -104,11 +109,16 @@ impl Provision {
         if lock.try_lock().is_err() {
             return Ok(Some("another orch is installing it".into()));
         }
+        // Who wants to use it waits, and finds that it is not there.
+        let Some(_seized) = used::seize(&installed.path) else {
+            return Ok(Some(USED.to_owned()));
+        };
         let failed = || format!("failed to remove `{}`", installed.path.display());
         bfs::remove_dir(&installed.path).with_context(failed)?;
         for extension in ["txt", "log", "lock"] {
             let _ = bfs::remove_file(installed.path.with_extension(extension));
         }
+        used::forget(&installed.path);
         Ok(None)
     }
 }
@@ -152,4 +162,10 @@ fn user_of(path: &Path) -> Option<u32> {
         });
         is_mapped || std::fs::read_link(home.join("exe")).is_ok_and(|exe| exe.starts_with(path))
     })
+}
+
+/// A time as RFC 3339 has it, to the second.
+fn moment_of(time: SystemTime) -> String {
+    let time = jiff::Timestamp::try_from(time).unwrap_or_default();
+    figures::moment(time)
 }

@@ -17,9 +17,11 @@ mod releases;
 mod torch_index;
 mod torch_worker;
 mod transformers_js;
+mod used;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, OnceLock};
@@ -61,6 +63,8 @@ pub struct Provision {
     found: Mutex<BTreeMap<EnvName, PythonEnv>>,
     /// What is wrong with environments, of those that were looked at.
     damages: Mutex<BTreeMap<EnvName, Option<String>>>,
+    /// The marks of what this process uses, by its folder: nobody removes it until the process ends.
+    uses: Mutex<BTreeMap<PathBuf, Option<File>>>,
     cancel: Cancel,
 }
 
@@ -88,6 +92,7 @@ impl Provision {
             index_for_cpus: None,
             found: Mutex::default(),
             damages: Mutex::default(),
+            uses: Mutex::default(),
             cancel,
         })
     }
@@ -234,6 +239,33 @@ impl Provision {
         Install { at: self, progress }
     }
 
+    /// Notes that something installed is used from now on, so that nobody removes it.
+    pub fn note_use(&self, requirement: Requirement) {
+        let homes = match requirement {
+            Requirement::Env(name) if self.is_own(name) => vec![],
+            Requirement::Env(name) => vec![self.home(name)],
+            Requirement::TorchWorker => self.torch_homes().into(),
+            Requirement::Swiftshader => vec![self.home(EnvName::Browser)],
+        };
+        homes.iter().for_each(|home| self.note_use_of(home));
+    }
+
+    fn note_use_of(&self, home: &Path) {
+        let mut uses = lock(&self.uses);
+        if !uses.contains_key(home) && home.is_dir() {
+            uses.insert(home.to_owned(), used::note(home));
+        }
+    }
+
+    /// The folder of the tch worker, and that of its links.
+    fn torch_homes(&self) -> [PathBuf; 2] {
+        let lock = self.locks.text(EnvName::Torch);
+        [
+            torch_worker::home(&self.dir, lock),
+            torch_worker::links(&self.dir, lock),
+        ]
+    }
+
     /// The folder of an environment.
     fn home(&self, name: EnvName) -> PathBuf {
         self.dir
@@ -248,6 +280,7 @@ impl Provision {
         if let Some(env) = found.get(&name) {
             return Ok(env.clone());
         }
+        self.note_use(Requirement::Env(name));
         let env = env::ready(&self.home(name)).with_context(|| {
             Bug::new(format!(
                 "the environment `{name}` is used before it is there"
@@ -288,7 +321,16 @@ impl Provision {
         npm::ensure(&self.install(progress), &duckdb::PACKAGES)
     }
 
+    /// The interpreter of an environment, if it is installed; to look at, and not to use.
+    pub fn interpreter(&self, name: EnvName) -> Option<PathBuf> {
+        match self.own_for(name) {
+            Some(own) => Some(own.env.python.clone()),
+            None => Some(env::ready(&self.home(name))?.python),
+        }
+    }
+
     pub fn torch_worker(&self) -> anyhow::Result<PathBuf> {
+        self.note_use(Requirement::TorchWorker);
         torch_worker::ready(&self.dir, self.locks.text(EnvName::Torch))
             .context(Bug::new("the tch worker is used before it is there"))
     }
@@ -305,7 +347,9 @@ impl Provision {
 
     /// The folder that holds `orch_py`, written out from the binary if need be.
     pub fn python_package(&self) -> anyhow::Result<PathBuf> {
-        python::package_dir(&self.dir)
+        let package = python::package_dir(&self.dir)?;
+        self.note_use_of(&package);
+        Ok(package)
     }
 
     pub fn library(&self, library: Library) -> anyhow::Result<PathBuf> {

@@ -167,7 +167,7 @@ fn is_here(settings: &Settings) -> bool {
 fn interpreters(provision: &Provision) -> Vec<Option<PathBuf>> {
     EnvName::ALL
         .iter()
-        .map(|name| provision.env(*name).ok().map(|env| env.python))
+        .map(|name| provision.interpreter(*name))
         .collect()
 }
 

@@ -459,3 +459,50 @@ fn environments_of_other_versions_go_on_request() {
     assert!(sandbox.path("cache/envs/mine-0123456789ab/x").exists());
     sandbox.run(RUN).success().summary([("executed", 0)]);
 }
+
+#[test]
+fn environments_go_by_their_last_use() {
+    let sandbox = sandbox();
+    let month = Duration::from_secs(30 * 24 * 3600);
+    let made = |name: &str, unused_for: Duration| {
+        let home = format!("cache/envs/{name}");
+        sandbox.write(&format!("{home}/orch-env.json"), "{}");
+        sandbox.write(&format!("{home}.used"), "");
+        let mark = fs::File::options()
+            .append(true)
+            .open(sandbox.path(&format!("{home}.used")))
+            .unwrap();
+        let then = std::time::SystemTime::now() - unused_for;
+        mark.set_modified(then).unwrap();
+        (home, mark)
+    };
+    let (old, mark) = made("ort-0123456789ab", 2 * month);
+    let (new, _) = made("ort-abcdef012345", month / 2);
+    let (held, user) = made("openvino-0123456789ab", 2 * month);
+    user.lock_shared().unwrap();
+    let options = ["--envs", "--older-than", "30d"];
+    let planned = gc(&sandbox, &[&options[..], &["--dry-run"]].concat());
+    assert!(sandbox.path(&old).exists());
+    let done = gc(&sandbox, &options);
+    for document in [planned, done] {
+        let document = &document["environments"];
+        let gone = document["gone"].as_array().unwrap();
+        assert_eq!(gone.len(), 1, "{document}");
+        assert!(
+            gone[0]["path"].as_str().unwrap().ends_with(&old),
+            "{document}"
+        );
+        assert!(gone[0]["last_used"].is_string(), "{document}");
+        let why = document["stay"][0]["why"].as_str().unwrap();
+        assert!(why.contains("another orch uses it"), "{why}");
+    }
+    assert!(!sandbox.path(&old).exists() && !sandbox.path(&format!("{old}.used")).exists());
+    assert!(sandbox.path(&new).exists() && sandbox.path(&held).exists());
+    drop((mark, user));
+    let done = gc(&sandbox, &options);
+    assert!(!sandbox.path(&held).exists(), "{done}");
+    sandbox
+        .run(["cache", "gc", "--older-than", "30d"])
+        .code(2)
+        .stderr_has("--envs");
+}

@@ -45,6 +45,7 @@ impl Setups {
         let mut missing = Vec::new();
         for requirement in &self.requirements[id.0 as usize] {
             self.known.entry(*requirement).or_insert_with(|| {
+                provision.note_use(*requirement);
                 if provision.is_ready(*requirement) {
                     return Readiness::Ready;
                 }

@@ -33,9 +33,15 @@ pub(in crate::cli) struct GcArgs {
     /// Keep what a run of this spec would reuse, whatever the limits (repeatable)
     #[arg(long, value_name = "SPEC")]
     keep: Vec<PathBuf>,
-    /// Also remove environments and workers of other versions of orch
+    /// Also remove environments and workers that this orch does not use
+    ///
+    /// Those are the environments of other versions of orch, and those of other locks: of `toolchains:` and of `--locks`. What
+    /// is needed again is installed again.
     #[arg(long)]
     envs: bool,
+    /// Remove environments, this orch's too, only if unused for so long
+    #[arg(long, value_name = "AGE", requires = "envs")]
+    older_than: Option<MaxAge>,
     /// Show what would be removed, and remove nothing
     #[arg(long)]
     dry_run: bool,
@@ -78,7 +84,10 @@ pub(super) fn gc(args: &Args, gc: &GcArgs, printer: &Printer) -> anyhow::Result<
     let done = store.collect(&limits, gc.dry_run)?;
     let envs = gc
         .envs
-        .then(|| envs::collect(args, done.running_since.as_deref(), gc.dry_run))
+        .then(|| {
+            let running = done.running_since.as_deref();
+            envs::collect(args, running, gc.older_than.as_ref(), gc.dry_run)
+        })
         .transpose()?;
     if gc.json {
         let mut document = json!(done);

@@ -36,13 +36,14 @@ pub(super) fn stats(
             let note = if env.current {
                 ""
             } else {
-                "  of another version of orch"
+                "  of another version of orch, or of another lock"
             };
             let _ = writeln!(
                 text,
-                "  {:>8}  {}{note}",
+                "  {:>8}  {}  last used {}{note}",
                 bytes(env.bytes),
-                env.path.display()
+                env.path.display(),
+                env.last_used
             );
         }
     }
