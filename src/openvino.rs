@@ -1,8 +1,8 @@
 //! OpenVINO's C library: loaded at run time, and queried for its version, devices and their properties. The prober looks
 //! with it, and the runtime compiles and runs models with the object that it makes (`runtime/openvino/api.rs`).
 //!
-//! Why not the crate `openvino`: it sets properties through a C function with varargs, which is not called correctly on
-//! every platform, and cannot make a scalar's shape.
+//! Why not the crate `openvino`: it cannot make a scalar's shape, and sets properties through a C function with varargs by a
+//! declaration without them, which is not called correctly on every platform.
 
 #![expect(
     clippy::undocumented_unsafe_blocks,
@@ -14,6 +14,7 @@ mod words;
 use std::ffi::{CStr, CString, c_char};
 use std::path::Path;
 use std::ptr::{NonNull, null, null_mut};
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result, anyhow, bail};
 use openvino_sys as sys;
@@ -84,15 +85,36 @@ pub(crate) fn c_string(text: &str) -> Result<CString> {
     CString::new(text).with_context(|| format!("`{}` holds a zero byte", text.escape_debug()))
 }
 
+/// How releases before 2026 take properties: as many more arguments, keys and values in turn.
+pub(crate) type CompileByVarargs = unsafe extern "C" fn(
+    *const sys::ov_core_t,
+    *const sys::ov_model_t,
+    *const c_char,
+    usize,
+    *mut *mut sys::ov_compiled_model_t,
+    ...
+) -> Status;
+
+/// The function of the loaded library, where it has no other.
+pub(crate) static COMPILE_BY_VARARGS: OnceLock<CompileByVarargs> = OnceLock::new();
+
 /// Loads the library for the life of the process and returns its version.
 pub(crate) fn load(library: &Path) -> Result<String> {
     // openvino-sys panics at the first call of a function that a library lacks, so the newest one is looked for here.
     // SAFETY: the file is loaded just below in any case.
     let opened =
         unsafe { libloading::Library::new(library) }.context("the library cannot be opened")?;
-    for symbol in ["ov_get_openvino_version", "ov_core_compile_model_props"] {
-        // SAFETY: the symbol is only looked up.
-        if unsafe { opened.get::<*const ()>(symbol) }.is_err() {
+    // SAFETY: the symbol is only looked up.
+    let has = |symbol: &str| unsafe { opened.get::<*const ()>(symbol) }.is_ok();
+    if !has("ov_core_compile_model_props") {
+        // SAFETY: the function has had these parameters since 2022.1.
+        let varargs = unsafe { opened.get::<CompileByVarargs>("ov_core_compile_model") };
+        if let Ok(varargs) = varargs {
+            let _ = COMPILE_BY_VARARGS.set(*varargs);
+        }
+    }
+    for symbol in ["ov_get_openvino_version", "ov_core_compile_model"] {
+        if !has(symbol) {
             bail!(
                 "`{}` has no function {symbol}, which the C library of OpenVINO 2026.4.1 has",
                 library.display()

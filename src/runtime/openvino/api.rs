@@ -8,13 +8,13 @@
 
 use std::ffi::{CStr, CString};
 use std::path::Path;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::{NonNull, null, null_mut};
 
 use anyhow::{Context, Result, bail};
 use openvino_sys as sys;
 use openvino_sys::{ov_element_type_e as ElementType, ov_status_e as Status};
 
-use crate::openvino::{Core, Failure, c_string, check, made, text};
+use crate::openvino::{COMPILE_BY_VARARGS, Core, Failure, c_string, check, made, text};
 use crate::runtime::tensors::{Element, Tensor};
 
 // SAFETY of the unsafe blocks below: every pointer is either owned by `self` (alive, made by the library) or points to a
@@ -47,6 +47,9 @@ owned!(Compiled, ov_compiled_model_t, ov_compiled_model_free);
 owned!(Request, ov_infer_request_t, ov_infer_request_free);
 owned!(Port, ov_output_const_port_t, ov_output_const_port_free);
 owned!(Blob, ov_tensor_t, ov_tensor_free);
+
+/// How many properties are passed to a library that takes them as arguments.
+const MOST_BY_VARARGS: usize = 6;
 
 type CountOf = unsafe fn(*const sys::ov_compiled_model_t, *mut usize) -> Status;
 type PortOf = unsafe fn(
@@ -83,9 +86,40 @@ impl Core {
                 value: value.as_ptr().cast(),
             })
             .collect();
+        if pairs.len() > MOST_BY_VARARGS && COMPILE_BY_VARARGS.get().is_some() {
+            bail!(
+                "{} properties are more than the {MOST_BY_VARARGS} that orch passes to OpenVINO before 2026",
+                pairs.len()
+            );
+        }
         Ok(Compiled(made(|out| unsafe {
             let model = model.0.as_ptr();
             let device = device.as_ptr();
+            if let Some(compile) = COMPILE_BY_VARARGS.get() {
+                let given = pairs.iter().flat_map(|pair| [pair.key, pair.value.cast()]);
+                let mut p = [null(); 2 * MOST_BY_VARARGS];
+                p.iter_mut().zip(given).for_each(|(to, from)| *to = from);
+                // The function reads as many as the count says.
+                return compile(
+                    self.0.as_ptr(),
+                    model,
+                    device,
+                    2 * pairs.len(),
+                    out,
+                    p[0],
+                    p[1],
+                    p[2],
+                    p[3],
+                    p[4],
+                    p[5],
+                    p[6],
+                    p[7],
+                    p[8],
+                    p[9],
+                    p[10],
+                    p[11],
+                );
+            }
             sys::ov_core_compile_model_props(
                 self.0.as_ptr(),
                 model,
