@@ -240,8 +240,9 @@ fn candidates(
         precisions.any(|precision| target.column(*precision) == *name)
     };
     let is_named = named.contains(&target.name) || named.iter().any(is_column);
-    let is_target =
-        glob::any(&spec.matrix.targets, &target.name) || (is_named && !is_included(spec, target));
+    let is_target = glob::any(&spec.matrix.targets, &target.name)
+        || glob::any(&spec.matrix.targets, &target.row)
+        || (is_named && !is_included(spec, target));
     let in_product = is_target && glob::any(&spec.matrix.models, &model.name);
     let mut found: Vec<(Precision, bool)> = Vec::new();
     if in_product {
@@ -269,9 +270,10 @@ fn candidates(
 /// Whether an `include` rule has a say in which models meet the target.
 fn is_included(spec: &Spec, target: &Target) -> bool {
     let names = |rule: &Rule| {
+        let of_row = |pattern: &String| glob::matches(pattern, &target.row);
         rule.target
             .as_ref()
-            .is_none_or(|pattern| glob::matches(pattern, &target.name))
+            .is_none_or(|pattern| glob::matches(pattern, &target.name) || of_row(pattern))
     };
     spec.matrix.include.iter().any(names)
 }
@@ -348,9 +350,10 @@ fn meets_names(rule: &Rule, model: &Model, target: &Target) -> bool {
     let meets = |pattern: &Option<String>, name: &str| {
         pattern.as_ref().is_none_or(|p| glob::matches(p, name))
     };
+    // A rule for a row is one for all its toolchains.
     meets(&rule.model, &model.name)
         && meets(&rule.family, &model.family)
-        && meets(&rule.target, &target.name)
+        && (meets(&rule.target, &target.name) || meets(&rule.target, &target.row))
 }
 
 fn meets(rule: &Rule, model: &Model, target: &Target, precision: Precision) -> bool {

@@ -3,6 +3,8 @@
 //! Everything here is embedded in the binary, so versions are known without starting Python. Installing it is
 //! `provision`'s work; what the code does is documented in `docs/design/jobs.md`.
 
+mod named;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,6 +18,8 @@ use serde::{Deserialize, Serialize};
 use crate::base::Digest;
 use crate::base::fs::embedded;
 use crate::base::words::words;
+
+pub use named::{Toolchain, locked_release, package_of};
 
 /// The package `orch_py`.
 pub static PACKAGE: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/python/orch_py");
@@ -190,6 +194,29 @@ impl Locks {
         } else {
             Ok(locks)
         }
+    }
+
+    /// The lock of one environment, from a file; messages name the file as `shown`.
+    pub fn read(path: &Path, shown: &str) -> Result<String, String> {
+        let text = std::fs::read_to_string(path).map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => format!("there is no file `{shown}`"),
+            _ => format!("failed to read `{shown}`: {e}"),
+        })?;
+        checked(text, Path::new(shown))
+    }
+
+    /// The environments whose locks are others than this binary's.
+    pub fn users(&self) -> impl Iterator<Item = EnvName> {
+        EnvName::ALL.into_iter().filter(|env| self.is_users(*env))
+    }
+
+    /// These locks, with those of others that are not a binary's in their place.
+    pub fn overlaid(&self, others: &Self) -> Self {
+        let mut all = self.clone();
+        for env in others.users() {
+            all.0[env as usize] = others.0[env as usize].clone();
+        }
+        all
     }
 
     /// Whether the lock is another than this binary's.

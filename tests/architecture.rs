@@ -91,6 +91,7 @@ const NAMED: &[&str] = &[
     "runtime/",
     "template.rs",
     "toolchain.rs",
+    "toolchain/",
 ];
 
 /// Elsewhere such a word means something else.
@@ -451,10 +452,10 @@ const NAMED_BY_CLI: &[(&str, &[&str])] = &[
         ],
     ),
     ("plan", &["Look", "self"]),
-    ("provision", &["Provision", "reach_index", "title"]),
+    ("provision", &["Provision", "reach_index", "titled"]),
     ("runtime", &["JobOutput", "profile", "serve"]),
     ("spec", &["Model", "ROUNDS", "Spec", "is_spec", "schema"]),
-    ("step", &["Requirement", "StepId", "self"]),
+    ("step", &["Required", "Requirement", "StepId", "self"]),
     (
         "store",
         &[

@@ -22,6 +22,7 @@ macro_rules! words {
             }
 
             /// The word as a spec has it.
+            #[allow(dead_code, reason = "not every set is written")]
             $vis fn word(self) -> &'static str {
                 match self { $(Self::$variant => $word),* }
             }

@@ -459,8 +459,8 @@ impl<'a> Ended<'a> {
         }
         let file = crate::step::test_file_name(&planned.case.model, &planned.case.name);
         let step = self.context.plan.step(planned.run);
-        let python = context
-            .provision
+        let provision = context.provision.with(step.toolchain.as_ref());
+        let python = provision
             .env(crate::step::test_env(step.run()))
             .ok()?
             .python;
@@ -468,7 +468,7 @@ impl<'a> Ended<'a> {
             .kind
             .requires(step)
             .into_iter()
-            .flat_map(|needed| context.provision.variables(needed));
+            .flat_map(|needed| provision.variables(needed));
         let variables: String = variables
             .map(|variable| format!("{} ", shell::word(&variable)))
             .collect();

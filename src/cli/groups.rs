@@ -31,7 +31,15 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
     ),
     (
         "More",
-        &["accept", "cache", "worker", "mcp", "schema", "completions"],
+        &[
+            "accept",
+            "toolchain",
+            "cache",
+            "worker",
+            "mcp",
+            "schema",
+            "completions",
+        ],
     ),
 ];
 

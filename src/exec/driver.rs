@@ -19,7 +19,7 @@ use crate::exec::perform::ended::Performed;
 use crate::exec::perform::inputs::LaidTrees;
 use crate::exec::perform::performer::{Performer, RemoteSteps, log_if_any};
 use crate::exec::perform::pool::Pool;
-use crate::exec::perform::servers::Servers;
+use crate::exec::perform::servers::{ServerOf, Servers};
 use crate::exec::perform::task::Task;
 use crate::exec::perform::workers::{IDLE, Workers};
 use crate::exec::probe;
@@ -28,7 +28,7 @@ use crate::exec::schedule::message::{Effect, Message};
 use crate::exec::state::StepResult;
 use crate::plan::Plan;
 use crate::record::Record;
-use crate::step::{Requirement, Stage, StepId};
+use crate::step::{Required, Stage, StepId};
 use crate::store::remote::RecordRequest;
 use crate::store::{FileDigests, StoreError};
 
@@ -149,7 +149,7 @@ fn report_missing(context: &Context<'_>, steps: impl Iterator<Item = StepId>) {
     let steps = steps.map(|id| context.plan.step(id));
     let missing = context
         .provision
-        .missing(steps.flat_map(|step| step.kind.requires(step)));
+        .missing(steps.flat_map(|step| step.required()));
     if !missing.is_empty() {
         context.listener.tell(Event::ToInstall {
             text: missing.summary(),
@@ -264,7 +264,7 @@ impl<'env> Driver<'_, 'env> {
             Effect::Tell(event) => self.context.listener.tell(event),
             Effect::Start(task, begun) => return self.start(task, begun),
             Effect::Query(id, key) => self.query(id, key),
-            Effect::Install(requirement) => self.install(requirement),
+            Effect::Install(required) => self.install(required),
             Effect::ProbeSizes => self.probe_sizes(),
             // It fails where there is no log.
             Effect::KeepLog { log, of_attempt } => drop(std::fs::rename(log, of_attempt)),
@@ -278,9 +278,7 @@ impl<'env> Driver<'_, 'env> {
         let id = task.id;
         if performer.elsewhere(&task).is_none()
             && let Some(env) = task.step.kind.server(task.step)
-            && let Err(e) = performer
-                .servers
-                .start(env, task.step.kind.is_timed(task.step))
+            && let Err(e) = performer.servers.start(&ServerOf::step(task.step, env))
         {
             performer.bugs.look_at(&e);
             let Task {
@@ -341,13 +339,13 @@ impl<'env> Driver<'_, 'env> {
             .fetch(request, Box::new(take));
     }
 
-    fn install(&self, requirement: Requirement) {
+    fn install(&self, required: Required) {
         let context = self.context;
         let bugs = self.performer.bugs;
         let sender = self.sender.clone();
         self.scope.spawn(move || {
-            let result = install::install(context, requirement, bugs);
-            let _ = sender.send(Message::Installed(requirement, result));
+            let result = install::install(context, &required, bugs);
+            let _ = sender.send(Message::Installed(required, result));
         });
     }
 

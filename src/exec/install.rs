@@ -5,13 +5,13 @@ use std::time::Instant;
 use crate::event::Event;
 use crate::exec::context::Context;
 use crate::exec::perform::bug::Bugs;
-use crate::provision::title;
-use crate::step::Requirement;
+use crate::provision::titled;
+use crate::step::Required;
 
 /// Installs one requirement and reports the result.
 pub(in crate::exec) fn install(
     context: &Context<'_>,
-    requirement: Requirement,
+    required: &Required,
     bugs: &Bugs<'_>,
 ) -> Result<(), String> {
     let Context {
@@ -19,7 +19,7 @@ pub(in crate::exec) fn install(
         listener,
         ..
     } = *context;
-    let what = title(requirement);
+    let what = titled(required);
     let clock = Instant::now();
     let progress = |text: &str| {
         listener.tell(Event::SetupProgress {
@@ -30,7 +30,8 @@ pub(in crate::exec) fn install(
     let ensured = bugs.caught_aside(&format!("setup:{what}"), || {
         listener.tell(Event::SetupStarted { what: what.clone() });
         provision
-            .ensure(requirement, &progress)
+            .with(required.toolchain.as_ref())
+            .ensure(required.requirement, &progress)
             .map_err(|e| format!("{e:#}"))
     });
     let result = ensured.flatten();

@@ -1,6 +1,6 @@
 //! Makes the key of a step whose inputs are known. `key.rs` has the table of what is in a key.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
 use crate::base::{Digest, lock};
@@ -10,7 +10,7 @@ use crate::exec::world::World;
 use crate::key::{Hidden, KeyDoc};
 use crate::step::{Params, Source, StepId};
 use crate::store::{FileDigests, StoreError};
-use crate::toolchain::Tool;
+use crate::toolchain::{EnvName, Toolchain};
 use crate::worker::{ARITHMETIC, DIVISION, TIMING};
 
 pub(super) struct Keys<'a> {
@@ -22,7 +22,7 @@ pub(super) struct Keys<'a> {
 /// Values that many steps need, looked up once.
 #[derive(Default)]
 struct Known {
-    tools: HashMap<Tool, String>,
+    tools: BTreeMap<(Option<Arc<Toolchain>>, &'static str, EnvName), String>,
     /// None for one that is not set.
     variables: HashMap<Arc<str>, Option<Digest>>,
 }
@@ -119,8 +119,10 @@ impl<'a> Keys<'a> {
         }
         for tool in tools {
             let known = &mut lock(&self.known).tools;
+            let toolchain = step.toolchain_of(tool.env);
+            let provision = provision.with(toolchain.as_ref());
             let identity = known
-                .entry(tool)
+                .entry((toolchain.clone(), tool.package, tool.env))
                 .or_insert_with(|| provision.identity(tool));
             doc.set_parts(&["tool.", tool.package], identity);
         }

@@ -54,6 +54,10 @@ impl Routing {
                 .iter()
                 .any(|known| known.name == backend && known.available)
         };
+        // Workers elsewhere have the locks of their own orch.
+        if step.toolchain.is_some() {
+            return false;
+        }
         match self.whereabouts {
             Where::Local => false,
             Where::Remote => travels(step),

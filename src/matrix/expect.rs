@@ -28,7 +28,14 @@ fn matches(expect: &Expect, model: &Model, target: &Target, case: &Case) -> bool
         .case
         .as_ref()
         .is_none_or(|pattern| glob::matches(pattern, &case.id()));
-    is_named && meets(&expect.rule, model, target, case.precision)
+    // Another version is known by what is said of it alone, and not by what is said of the target's row.
+    let is_target = target.toolchain.is_none()
+        || expect
+            .rule
+            .target
+            .as_ref()
+            .is_none_or(|pattern| glob::matches(pattern, &target.name));
+    is_named && is_target && meets(&expect.rule, model, target, case.precision)
 }
 
 /// Whether it is that of a case which there is once its target is named besides those of the matrix.

@@ -445,3 +445,50 @@ fn what_stands_in_for_qnn_is_at_its_precision_if_it_can_be() {
         "a-fp16: c-fp16 b-fp32"
     );
 }
+
+/// A spec beside a lock of ONNX Runtime 1.24.4.
+fn with_lock(text: &str) -> Spec {
+    let folder = tempfile::tempdir().unwrap();
+    let lock = "onnxruntime==1.24.4 \\\n    --hash=sha256:aaaa\n";
+    std::fs::write(folder.path().join("ort.txt"), lock).unwrap();
+    let path = folder.path().join("spec.yaml");
+    std::fs::write(&path, text).unwrap();
+    Spec::load(&path).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+#[test]
+fn each_toolchain_of_a_target_is_a_column() {
+    let text = COMMON.replace(
+        "artefact: onnx, precisions: [fp32]}",
+        "artefact: onnx, precisions: [fp32, int8], toolchains: [default, old]}",
+    );
+    let more = "
+toolchains: {old: {locks: {ort: ort.txt}}}
+matrix:
+  models: [bert]
+  targets: [cpu]
+  exclude:
+    - {target: cpu, precision: int8, reason: everywhere}
+    - {target: 'cpu@old', precision: fp32, model: literal, reason: there alone}
+  expect:
+    - {target: cpu, model: bert, status: NUMERICS, reason: of this version}
+";
+    let spec = with_lock(&format!("{text}{more}"));
+    let matrix = Matrix::of(&spec);
+    assert_eq!(ids(&matrix), ["bert:cpu-fp32", "bert:cpu@old-fp32"]);
+    assert_eq!(
+        excluded(&matrix),
+        ["bert:cpu-int8: everywhere", "bert:cpu@old-int8: everywhere"]
+    );
+    let expected: Vec<_> = matrix
+        .cases
+        .iter()
+        .map(|case| case.expect.is_some())
+        .collect();
+    assert_eq!(
+        expected,
+        [true, false],
+        "another version is expected to pass"
+    );
+    assert_eq!(matrix.cases[1].instance(), "bert");
+}

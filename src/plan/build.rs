@@ -7,6 +7,7 @@ mod generate;
 mod own;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -23,6 +24,7 @@ use crate::step::{
     self, Inputs, JudgeParams, Params, RunParams, Source, Stage, Step, StepId, StepKind,
     TestMeasure, test_context,
 };
+use crate::toolchain::Toolchain;
 
 /// Makes the plan. Fails only where the user's own `commands:` refer to each other in a circle or to nothing.
 pub fn build(spec: &Spec, matrix: &Matrix) -> Result<Plan, BuildError> {
@@ -145,7 +147,7 @@ impl Builder<'_> {
         let made = self.made(case);
         let export = export(model);
         let wanted = wanted(self.spec, model, target, case, &export, &made);
-        let label = (target.artefact.label)(&wanted);
+        let label = self.label(target.artefact, wanted, case);
         let test = self.test(case, &label, Purpose::Person);
         let artefact = match self.assembled(target, &label, case, &made) {
             Some(assembled) => assembled,
@@ -182,6 +184,7 @@ impl Builder<'_> {
             timeout,
         );
         self.steps[run.0 as usize].retries = target.retries;
+        self.steps[run.0 as usize].toolchain = target.toolchain.clone();
         self.steps[run.0 as usize].remeasure_seconds = remeasure_seconds;
         for step in self.steps[first..]
             .iter_mut()
@@ -263,15 +266,38 @@ impl Builder<'_> {
             Some(((*label).into(), Source::Step(from)))
         });
         let inputs = inputs.collect();
-        let name = format!("convert:{}:{}", case.instance(), (kind.label)(&wanted));
-        self.add(
-            name,
+        let label = self.label(kind, wanted, case);
+        let made = self.add(
+            format!("convert:{}:{label}", case.instance()),
             Stage::Convert,
             conversion,
             params,
             inputs,
             self.spec.models[&case.model].timeout_seconds,
-        )
+        );
+        self.steps[made.0 as usize].toolchain = self.converter(kind, wanted, case);
+        made
+    }
+
+    /// The name of an artefact: one that a toolchain makes by itself has the toolchain's name too.
+    fn label(&self, kind: &Artefact, wanted: Wanted<'_>, case: &Case) -> String {
+        let label = (kind.label)(&wanted);
+        match self.converter(kind, wanted, case) {
+            Some(toolchain) => format!("{label}@{}", toolchain.name()),
+            None => label,
+        }
+    }
+
+    /// The case's toolchain, where it makes the artefact by itself; all other artefacts are shared with the column of orch's own
+    /// locks.
+    fn converter(
+        &self,
+        kind: &Artefact,
+        wanted: Wanted<'_>,
+        case: &Case,
+    ) -> Option<Arc<Toolchain>> {
+        let toolchain = self.spec.targets[&case.target].toolchain.clone()?;
+        (toolchain.converts() && is_made_by(&toolchain, kind, wanted)).then_some(toolchain)
     }
 
     fn test(&mut self, case: &Case, label: &str, purpose: Purpose) -> StepId {
@@ -348,6 +374,24 @@ impl Builder<'_> {
                 .then(|| step::test_file_name(&case.model, &case.name)),
         }
     }
+}
+
+/// Whether a toolchain has the environment of a conversion to an artefact, or of one before it.
+fn is_made_by(toolchain: &Toolchain, kind: &Artefact, wanted: Wanted<'_>) -> bool {
+    let Some((conversion, params)) = (kind.made_by)(&wanted) else {
+        return false;
+    };
+    let fp32 = Wanted {
+        precision: Precision::Fp32,
+        ..wanted
+    };
+    let mut inputs = conversion.inputs.iter();
+    toolchain.covers((conversion.env)(&params))
+        || inputs.any(|(_, from)| match from {
+            From::Onnx => is_made_by(toolchain, &onnx::ARTEFACT, fp32),
+            From::Qdq => is_made_by(toolchain, &qnn::QDQ, wanted),
+            From::Model | From::Calibration => false,
+        })
 }
 
 /// How a model is exported to ONNX.

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::base::figures::bytes;
 use crate::catalogue::Requirement;
-use crate::provision::{Provision, title, torch_worker};
+use crate::provision::{Provision, titled, torch_worker};
+use crate::step::Required;
 use crate::toolchain::EnvName;
 
 /// The worker with what its build leaves.
@@ -22,19 +23,24 @@ pub struct Missing {
 }
 
 impl Provision {
-    pub fn missing(&self, requirements: impl IntoIterator<Item = Requirement>) -> Missing {
-        let of = |requirement| match requirement {
-            Requirement::Swiftshader => Requirement::Env(EnvName::Browser),
-            other => other,
+    pub fn missing<R: Into<Required>>(&self, requirements: impl IntoIterator<Item = R>) -> Missing {
+        let of = |required: Required| match required.requirement {
+            Requirement::Swiftshader => Requirement::Env(EnvName::Browser).into(),
+            _ => required,
         };
-        let missing = requirements
-            .into_iter()
-            .filter(|requirement| !self.is_ready(*requirement));
+        let is_missing = |required: &Required| {
+            let provision = self.with(required.toolchain.as_ref());
+            !provision.is_ready(required.requirement)
+        };
+        let missing = requirements.into_iter().map(R::into).filter(is_missing);
         let wanted: BTreeSet<_> = missing.map(of).collect();
-        let builds =
-            wanted.contains(&Requirement::TorchWorker) && torch_worker::shipped().is_none();
-        let size = |requirement| match requirement {
+        let builds = torch_worker::shipped().is_none()
+            && wanted
+                .iter()
+                .any(|required| required.requirement == Requirement::TorchWorker);
+        let size = |required: &Required| match required.requirement {
             // orch's sizes are those of its own locks.
+            _ if required.toolchain.is_some() => None,
             Requirement::Env(name) if self.locks.is_users(name) => None,
             Requirement::Env(name) => name.megabytes().map(|size| size * 1_000_000),
             Requirement::TorchWorker => Some(TORCH_WORKER),
@@ -42,7 +48,7 @@ impl Provision {
         };
         let parts = wanted
             .into_iter()
-            .map(|requirement| (title(requirement), size(requirement)));
+            .map(|required| (titled(&required), size(&required)));
         Missing {
             parts: parts.collect(),
             builds,
@@ -119,7 +125,7 @@ mod tests {
             (two.summary(), two.is_empty()),
             (expected.to_owned(), false)
         );
-        assert!(provision.missing([]).is_empty());
+        assert!(provision.missing::<Required>([]).is_empty());
     }
 
     #[test]

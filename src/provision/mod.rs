@@ -14,6 +14,7 @@ mod npm;
 mod proof;
 mod python;
 mod releases;
+mod relock;
 mod torch_index;
 mod torch_worker;
 mod transformers_js;
@@ -22,9 +23,10 @@ mod used;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -35,7 +37,8 @@ use crate::catalogue::browser::CHROMIUM;
 use crate::catalogue::{Library, Requirement};
 use crate::device::{Host, webgpu};
 use crate::runtime::refusal::Refusal;
-use crate::toolchain::{EnvName, Locks, Tool};
+use crate::step::Required;
+use crate::toolchain::{EnvName, Locks, Tool, Toolchain};
 use crate::worker::{Cancel, Limits};
 
 pub use amount::Missing;
@@ -45,6 +48,7 @@ pub use installed::Installed;
 use npm::Packages;
 use python::Package;
 pub use python::{Interpreter, find_python, find_uv};
+pub use relock::{Moved, write_lock};
 pub use torch_index::FOR_CPUS;
 
 /// The folder in which things are installed, and what is known of those who use them.
@@ -52,9 +56,9 @@ pub struct Provision {
     /// Folder of the environments; `cache/envs` unless ORCH_ENV_DIR says otherwise.
     dir: PathBuf,
     /// The user's own environment (ORCH_PYTHON), used for everything instead of ours.
-    own: Option<OwnPython>,
+    own: Option<Arc<OwnPython>>,
     /// The user's own browser (ORCH_BROWSER), opened instead of ours.
-    own_browser: Option<OwnBrowser>,
+    own_browser: Option<Arc<OwnBrowser>>,
     /// What is installed, and named in keys, where there is no environment of the user's own.
     locks: Locks,
     /// The index from which a machine without an NVIDIA GPU takes PyTorch; None for the usual one.
@@ -65,7 +69,28 @@ pub struct Provision {
     damages: Mutex<BTreeMap<EnvName, Option<String>>>,
     /// The marks of what this process uses, by its folder: nobody removes it until the process ends.
     uses: Mutex<BTreeMap<PathBuf, Option<File>>>,
+    /// The toolchain whose locks these are in part; the user's Python stands for none of its environments.
+    toolchain: Option<Arc<Toolchain>>,
+    /// The same folder with the locks of toolchains.
+    others: Mutex<BTreeMap<Arc<Toolchain>, Arc<Provision>>>,
     cancel: Cancel,
+}
+
+/// A [`Provision`] with the locks that somebody needs.
+pub enum Chosen<'a> {
+    Own(&'a Provision),
+    Other(Arc<Provision>),
+}
+
+impl Deref for Chosen<'_> {
+    type Target = Provision;
+
+    fn deref(&self) -> &Provision {
+        match self {
+            Self::Own(own) => own,
+            Self::Other(other) => other,
+        }
+    }
 }
 
 struct OwnBrowser {
@@ -84,6 +109,7 @@ impl Provision {
     /// `own_python` is the value of ORCH_PYTHON: its packages are listed once.
     pub fn new(dir: PathBuf, own_python: Option<PathBuf>, cancel: Cancel) -> anyhow::Result<Self> {
         let own = own_python.map(|path| OwnPython::query(&path)).transpose()?;
+        let own = own.map(Arc::new);
         Ok(Self {
             dir,
             own,
@@ -93,6 +119,8 @@ impl Provision {
             found: Mutex::default(),
             damages: Mutex::default(),
             uses: Mutex::default(),
+            toolchain: None,
+            others: Mutex::default(),
             cancel,
         })
     }
@@ -100,9 +128,11 @@ impl Provision {
     /// Takes the browser that ORCH_BROWSER names.
     pub fn opening(self, browser: Option<PathBuf>) -> Self {
         Self {
-            own_browser: browser.map(|program| OwnBrowser {
-                program,
-                identity: OnceLock::new(),
+            own_browser: browser.map(|program| {
+                Arc::new(OwnBrowser {
+                    program,
+                    identity: OnceLock::new(),
+                })
             }),
             ..self
         }
@@ -111,6 +141,30 @@ impl Provision {
     /// Takes other locks than those in this binary.
     pub fn locked(self, locks: Locks) -> Self {
         Self { locks, ..self }
+    }
+
+    /// This folder with the locks of a toolchain in place of its own.
+    pub fn with(&self, toolchain: Option<&Arc<Toolchain>>) -> Chosen<'_> {
+        let Some(toolchain) = toolchain else {
+            return Chosen::Own(self);
+        };
+        let mut others = lock(&self.others);
+        let other = others.entry(toolchain.clone()).or_insert_with(|| {
+            Arc::new(Self {
+                dir: self.dir.clone(),
+                own: self.own.clone(),
+                own_browser: self.own_browser.clone(),
+                locks: self.locks.overlaid(toolchain.locks()),
+                index_for_cpus: self.index_for_cpus.clone(),
+                found: Mutex::default(),
+                damages: Mutex::default(),
+                uses: Mutex::default(),
+                toolchain: Some(toolchain.clone()),
+                others: Mutex::default(),
+                cancel: self.cancel.clone(),
+            })
+        });
+        Chosen::Other(other.clone())
     }
 
     /// What stands in keys for a package: the lock's version and hashes, or those of the user's own environment.
@@ -132,7 +186,9 @@ impl Provision {
 
     /// The Python of the user's that stands for an environment.
     fn own_for(&self, name: EnvName) -> Option<&OwnPython> {
-        self.own.as_ref().filter(|_| name.is_python())
+        let is_toolchains = self.toolchain.as_ref().is_some_and(|own| own.covers(name));
+        let own = self.own.as_deref();
+        own.filter(|_| name.is_python() && !is_toolchains)
     }
 
     /// Whether a Python of the user's stands for an environment.
@@ -474,6 +530,15 @@ pub fn title(requirement: Requirement) -> String {
         Requirement::Swiftshader => {
             "Vulkan driver in software, SwiftShader (of the browser)".into()
         }
+    }
+}
+
+/// [`title`] of what is required, with its toolchain.
+pub fn titled(required: &Required) -> String {
+    let what = title(required.requirement);
+    match &required.toolchain {
+        Some(toolchain) => format!("{what} of the toolchain `{}`", toolchain.name()),
+        None => what,
     }
 }
 

@@ -13,7 +13,7 @@ use anyhow::{Context as _, bail, ensure};
 use crate::base::{Digest, fs as bfs, text::without_secrets};
 use crate::device::{Host, cuda};
 use crate::provision::{Provision, env, index};
-use crate::step::Requirement;
+use crate::step::{Required, Requirement};
 use crate::toolchain::{EnvName, Locks, entries};
 
 /// PyTorch's own builds without CUDA.
@@ -27,11 +27,13 @@ const BUILDS: [&str; 2] = ["torch", "torchvision"];
 
 /// What the locks are made from, of the environments that have PyTorch.
 fn wanted(name: EnvName) -> anyhow::Result<&'static str> {
-    match name {
-        EnvName::Torch => Ok(include_str!("../../python/requirements/torch.in")),
-        EnvName::Litert => Ok(include_str!("../../python/requirements/litert.in")),
-        _ => bail!("the environment `{name}` has no PyTorch\n  hint: `torch` and `litert` have it"),
-    }
+    let wanted = match name {
+        EnvName::Torch | EnvName::Litert => name.wanted(),
+        _ => None,
+    };
+    wanted.with_context(|| {
+        format!("the environment `{name}` has no PyTorch\n  hint: `torch` and `litert` have it")
+    })
 }
 
 impl Provision {
@@ -71,7 +73,7 @@ impl Provision {
 
     /// Writes locks with PyTorch for CPUs, where PyTorch is among what is wanted and that index answers: those of
     /// whoever opens this folder of environments from now on. True if it did.
-    pub fn do_without_cuda(&self, wanted: &BTreeSet<Requirement>, progress: &dyn Fn(&str)) -> bool {
+    pub fn do_without_cuda(&self, wanted: &BTreeSet<Required>, progress: &dyn Fn(&str)) -> bool {
         let has_torch = [
             Requirement::Env(EnvName::Torch),
             Requirement::TorchWorker,
@@ -80,7 +82,7 @@ impl Provision {
         let is_wanted = self.may_do_without_cuda()
             && has_torch
                 .iter()
-                .any(|requirement| wanted.contains(requirement));
+                .any(|requirement| wanted.contains(&(*requirement).into()));
         let (Some(index), Some(folder), true) = (
             self.index_for_cpus.as_deref(),
             self.locks_for_cpus(),

@@ -445,14 +445,13 @@ fn search(plan: &Plan, suspect: &Suspect, host: &str) -> anyhow::Result<Search> 
     if run.run().precision != Precision::Fp32 {
         inputs.push(("result".into(), Source::Step(case.run)));
     }
-    Ok(Ok(Step::new(
-        step_name(&case.case.id()),
-        Stage::Judge,
-        &BLAME,
-        serde_json::to_value(params)?,
-        inputs,
-        run.timeout_seconds * LONGER,
-    )))
+    let name = step_name(&case.case.id());
+    let params = serde_json::to_value(params)?;
+    let timeout = run.timeout_seconds * LONGER;
+    Ok(Ok(Step {
+        toolchain: run.toolchain.clone(),
+        ..Step::new(name, Stage::Judge, &BLAME, params, inputs, timeout)
+    }))
 }
 
 /// The export of the PyTorch model that a run loads, or of which that was converted.

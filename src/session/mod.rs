@@ -39,6 +39,7 @@ mod run_log;
 mod scope;
 mod sharing;
 mod since;
+mod toolchain;
 mod watched;
 mod without_cuda;
 
@@ -54,7 +55,7 @@ use crate::event::Listener;
 use crate::exec::{self, HostFacts, Options, Preview};
 use crate::provision::Provision;
 use crate::report::ReportDoc;
-use crate::step::{Requirement, Stage};
+use crate::step::{Required, Stage};
 use crate::store::DiskStore;
 use crate::worker::Cancel;
 
@@ -90,6 +91,7 @@ pub use sharing::NOT_BUILT;
 #[cfg(feature = "remote")]
 pub use sharing::finish;
 pub use sharing::{RemoteSummary, configured};
+pub use toolchain::{Added, Listed, ListedLock, Wish};
 pub use watched::Watched;
 
 /// Hears lines for the user that are no results.
@@ -202,7 +204,7 @@ impl Session {
     }
 
     /// What its steps need to be installed here: of the cases whose hardware is here.
-    pub fn requirements(&self, project: &Project) -> BTreeSet<Requirement> {
+    pub fn requirements(&self, project: &Project) -> BTreeSet<Required> {
         let plan = &project.plan;
         let is_here = |backend: &str| {
             self.inventory()
@@ -218,7 +220,7 @@ impl Session {
         let steps = runs
             .flat_map(|planned| &planned.chain)
             .map(|id| plan.step(*id));
-        steps.flat_map(|step| step.kind.requires(step)).collect()
+        steps.flat_map(|step| step.required()).collect()
     }
 
     pub fn context<'a>(

@@ -37,8 +37,9 @@ impl Session {
         can(&run).map_err(|why| UsageError(format!("`{name}` cannot be profiled: {why}")))?;
         let artefact = maker_of(&run, "artefact")?;
         let [tree] = self.made(planned, [artefact], settings, listener)?;
+        let provision = self.provision.with(run.toolchain.as_ref());
         for requirement in (run.run().runtime.requires)(run.run()) {
-            self.provision.ensure(requirement, tell)?;
+            provision.ensure(requirement, tell)?;
         }
         let scratch = self.store.scratch()?;
         let artefact = scratch.dir("artefact")?;
@@ -46,7 +47,7 @@ impl Session {
         self.store.lay_out(&tree, &artefact, LaidAs::Copies)?;
         let inventory = self.inventory();
         let bench = Bench {
-            provision: &self.provision,
+            provision: &provision,
             inventory,
             cancel: &self.cancel,
             scratch: &folder,

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use crate::session::{Ask, Request, Session, Settings, Tell, away, machine, sharing};
-use crate::step::Requirement;
+use crate::step::Required;
 
 impl Session {
     /// Goes over to [locks without CUDA](crate::provision::Provision::do_without_cuda) where what is wanted is to be installed by such.
     /// Not where results or steps are shared: keys hold what is locked, so everybody who shares needs the same locks.
     pub fn without_cuda(
         &mut self,
-        wanted: &BTreeSet<Requirement>,
+        wanted: &BTreeSet<Required>,
         settings: &Settings,
         tell: Tell<'_>,
     ) -> anyhow::Result<()> {

@@ -1,6 +1,6 @@
 //! What the user declared, checked: every reference resolves, every name keeps its place in the YAML.
 //!
-//! Building a [`Spec`] reads the spec files, and looks whether the pictures and sounds that they name are there. Nothing else:
+//! Building a [`Spec`] reads the spec files and the locks of their toolchains, and looks whether the pictures and sounds that they name are there. Nothing else:
 //! no network, no environment, no device.
 //! `yaml.rs` turns text into the shapes of `raw.rs`; `check.rs` turns those into the types here.
 
@@ -33,6 +33,7 @@ use crate::base::words::words;
 use crate::base::{Digest, Loc};
 use crate::catalogue::{Artefact, Runtime};
 use crate::device::BackendRow;
+use crate::toolchain::Toolchain;
 
 pub use crate::base::Precision;
 pub use crate::catalogue::ReadyFormat;
@@ -64,7 +65,9 @@ pub struct Spec {
     pub files: Vec<SourceFile>,
     pub models: IndexMap<String, Model>,
     pub pipelines: IndexMap<String, Pipeline>,
+    /// By name: each row once for each of its toolchains.
     pub targets: IndexMap<String, Target>,
+    pub toolchains: IndexMap<String, Arc<Toolchain>>,
     /// Tolerance per precision, e.g. `fp32`; a target or a model may override it.
     pub tolerances: BTreeMap<Precision, Tolerance>,
     pub measure: Measure,
@@ -338,7 +341,11 @@ words! {
 /// One row of `targets:`.
 #[derive(Debug, Clone)]
 pub struct Target {
+    /// The row's name; with a toolchain, `ROW@TOOLCHAIN`. No name of a row holds `@`.
     pub name: String,
+    pub row: String,
+    /// The locks that it runs with; None means orch's own.
+    pub toolchain: Option<Arc<Toolchain>>,
     /// The runtime that runs it.
     pub runtime: &'static Runtime,
     /// The backend whose prober says if it is there.

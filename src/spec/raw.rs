@@ -9,7 +9,7 @@ use super::error::{Sink, Span};
 use super::measure::{NoTimes, Timed};
 use super::shape::{self, Field, Json, List, Rows, Shape, shape};
 use super::values::{Config, Memory, Pair, Positions, Scalar, Size};
-use super::words::Weights;
+use super::words::{Convert, Weights};
 use super::yaml::{Key, Node};
 use super::{
     Compose, Element, ExpectedStage, ExpectedStatus, FaultCause, Half, Int8Range, Precision,
@@ -31,6 +31,8 @@ shape! {
         pipelines: Rows<Pipeline>,
         /// Targets, on which models are tested: one row per runtime and device.
         targets: Rows<Target>,
+        /// Other versions of runtimes: one row per set of locks. `toolchains` of a target makes columns of them.
+        toolchains: Rows<Toolchain>,
         /// How far outputs may be from the reference, per precision (`fp32`, `fp16`, `bf16`, `int8`, `int8-static`,
         /// `a16w8`, `int4`). What is not given keeps its default.
         tolerances: Rows<Tolerance>,
@@ -247,6 +249,9 @@ shape! {
         /// timed, which is the default of emulators and of software that stands for hardware; `samples`, `warmup` or
         /// `max_seconds` asks for times also there.
         measure: Timed,
+        /// The toolchains that it runs with, each a column of its own: names of rows of `toolchains`, and `default` for orch's
+        /// own locks, whose column has the target's name; the others are called `TARGET@TOOLCHAIN`. Default: `[default]`.
+        toolchains: List<String>,
         /// Words for selection.
         tags: List<String>,
         /// How often a run that failed for a transient reason is retried. `orch run --retries` overrides it. Default:
@@ -258,6 +263,18 @@ shape! {
         /// Whether a case that exceeds the memory is run at half its batch size, and half of that, down to 1. It is
         /// PASS_FALLBACK then. Default: only under `orch run --fallback`.
         halve_batch: bool,
+    }
+}
+
+shape! {
+    /// Locks that stand in the place of orch's own in the columns that name them. `orch toolchain add` makes them.
+    Toolchain {
+        /// Files of pinned packages with hashes, relative to this spec file, by the environments that they are of, e.g.
+        /// `ort: toolchains/ort-1.24/ort.txt`.
+        locks @required: Rows<String>,
+        /// What converts the artefacts that its runs load: `own` (the default) is the toolchain's converter, where its locks have
+        /// one; `newest` is that of orch's own locks.
+        convert: Convert,
     }
 }
 

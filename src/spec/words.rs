@@ -22,6 +22,12 @@ words! {
     pub(super) enum Weights { "seeded" => Seeded, "hub" => Hub, "path" => Path }
 }
 
+words! {
+    /// The converters of a toolchain's artefacts.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(super) enum Convert { "own" => Own, "newest" => Newest }
+}
+
 macro_rules! named {
     ($read:ty, $described:ident, $schema:expr, $what:literal, $words:expr) => {
         impl Shape for $read {
@@ -76,6 +82,7 @@ macro_rules! row {
 }
 
 spelled!(Weights as "weights");
+spelled!(Convert as "converter");
 spelled!(Compose as "loop");
 spelled!(Priority as "priority");
 spelled!(Element as "dtype");

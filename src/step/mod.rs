@@ -68,7 +68,7 @@ use crate::base::words::words;
 use crate::catalogue::ARTEFACTS;
 use crate::key::KeyDoc;
 use crate::spec::{Files, Program};
-use crate::toolchain::{EnvName, Tool};
+use crate::toolchain::{EnvName, Tool, Toolchain};
 
 pub use crate::catalogue::{
     Access, Code, Library, MemoryGuess, Needs, Part, Places, Requirement, RunParams, SharedFolder,
@@ -134,6 +134,24 @@ pub struct Step {
     pub retries: Option<u32>,
     /// How many seconds of the run may go into measuring it again, if the command line does not say. Not in the key either.
     pub remeasure_seconds: u64,
+    /// The locks of its environments; None means orch's own. Its key has the packages that they name.
+    pub toolchain: Option<Arc<Toolchain>>,
+}
+
+/// What must be installed, and with which locks; None means orch's own.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Required {
+    pub requirement: Requirement,
+    pub toolchain: Option<Arc<Toolchain>>,
+}
+
+impl From<Requirement> for Required {
+    fn from(requirement: Requirement) -> Self {
+        Self {
+            requirement,
+            toolchain: None,
+        }
+    }
 }
 
 impl Step {
@@ -158,7 +176,28 @@ impl Step {
             memory: None,
             retries: None,
             remeasure_seconds: 0,
+            toolchain: None,
         }
+    }
+
+    /// The toolchain of one of its environments; None where orch's own lock holds.
+    pub fn toolchain_of(&self, env: EnvName) -> Option<Arc<Toolchain>> {
+        self.toolchain
+            .clone()
+            .filter(|toolchain| toolchain.covers(env))
+    }
+
+    /// What must be installed before it can execute.
+    pub fn required(&self) -> Vec<Required> {
+        let of = |requirement| Required {
+            requirement,
+            toolchain: match requirement {
+                Requirement::Env(env) => self.toolchain_of(env),
+                Requirement::TorchWorker => self.toolchain_of(EnvName::Torch),
+                Requirement::Swiftshader => None,
+            },
+        };
+        self.kind.requires(self).into_iter().map(of).collect()
     }
 
     /// Exit codes by which a program says that another attempt may succeed.

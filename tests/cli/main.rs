@@ -81,6 +81,7 @@ mod page;
 #[path = "../support/mod.rs"]
 mod support;
 mod told;
+mod toolchains;
 mod too_large;
 mod tokens;
 mod torch_index;

@@ -217,6 +217,7 @@ const NO_OUTPUT: &[&str] = &[
     "src/reapi/",
     "src/record.rs",
     "src/toolchain.rs",
+    "src/toolchain/",
     // They show what a device computes in, which decides which cases there are.
     "src/runtime/half.rs",
     "python/orch_py/ops/half.py",

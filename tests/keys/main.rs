@@ -8,3 +8,4 @@ mod machine;
 mod matters;
 mod project;
 mod table;
+mod toolchains;

@@ -26,6 +26,7 @@ mod serve;
 mod setup;
 mod site;
 mod submit;
+mod toolchain;
 mod verify;
 mod watch;
 mod worker;
@@ -100,6 +101,9 @@ pub(in crate::cli) enum Command {
     Cache(cache::CacheCommand),
     /// Install environments ahead of a run
     Setup(setup::SetupArgs),
+    /// Make and list toolchains: other versions of runtimes, each a column of the matrix
+    #[command(subcommand)]
+    Toolchain(toolchain::ToolchainCommand),
     /// Make and refresh the rows of `specs/models` (for those who maintain them)
     #[command(subcommand, hide = true)]
     Zoo(zoo::ZooCommand),
@@ -217,6 +221,7 @@ pub(super) fn dispatch(args: &Args, printer: &Printer) -> anyhow::Result<Exit> {
             Ok(Exit::Success)
         }
         Command::Blame(blame) => blame::blame(args, blame, printer),
+        Command::Toolchain(command) => toolchain::toolchain(args, command, printer),
         Command::Bisect(bisect) => bisect::bisect(args, bisect, printer),
         Command::Profile(profile) => profile::profile(args, profile, printer),
         Command::Init(init) => init::init(args, init, printer),

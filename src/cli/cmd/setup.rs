@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use crate::cli::args::SPEC;
 use crate::cli::{Args, Exit, Printer};
-use crate::provision::title;
+use crate::provision::titled;
 use crate::session::{Locations, Project, Request, Session, Settings, usage};
-use crate::step::Requirement;
+use crate::step::{Required, Requirement};
 use crate::toolchain::EnvName;
 
 #[derive(Debug, clap::Args)]
@@ -48,7 +48,7 @@ pub(super) fn setup(args: &Args, setup: &SetupArgs, printer: &Printer) -> anyhow
         false => named(&setup.what)?,
     };
     session.without_cuda(&wanted, &Settings::default(), &|line| printer.note(line))?;
-    let missing = session.provision.missing(wanted.iter().copied());
+    let missing = session.provision.missing(wanted.iter().cloned());
     if !missing.is_empty() {
         printer.note(&format!("to install: {}", missing.summary()));
     }
@@ -70,24 +70,26 @@ pub(super) fn setup(args: &Args, setup: &SetupArgs, printer: &Printer) -> anyhow
 /// Installs one after another. What was installed is compiled beside the next.
 fn install(
     session: &Session,
-    wanted: BTreeSet<Requirement>,
+    wanted: BTreeSet<Required>,
     printer: &Printer,
 ) -> anyhow::Result<()> {
-    let provision = &session.provision;
     std::thread::scope(|scope| {
         let mut compiling = Vec::new();
-        for requirement in wanted {
-            if install_one(session, requirement, printer)? {
-                let compiled = scope.spawn(move || provision.compile(requirement));
-                compiling.push((requirement, compiled));
+        for required in wanted {
+            if install_one(session, &required, printer)? {
+                let what = titled(&required);
+                let compiled = scope.spawn(move || {
+                    let provision = session.provision.with(required.toolchain.as_ref());
+                    provision.compile(required.requirement)
+                });
+                compiling.push((what, compiled));
             }
         }
-        for (requirement, compiled) in compiling {
+        for (what, compiled) in compiling {
             let compiled = compiled
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             if let Err(error) = compiled {
-                let what = title(requirement);
                 printer.note(&format!("{what}: its modules are not compiled: {error:#}"));
             }
         }
@@ -98,23 +100,23 @@ fn install(
 /// Installs what is missing or damaged; false if it was there already.
 fn install_one(
     session: &Session,
-    requirement: Requirement,
+    required: &Required,
     printer: &Printer,
 ) -> anyhow::Result<bool> {
-    let what = title(requirement);
-    match session.provision.damage(requirement) {
+    let what = titled(required);
+    let requirement = required.requirement;
+    let provision = session.provision.with(required.toolchain.as_ref());
+    match provision.damage(requirement) {
         Some(damage) => printer.note(&format!(
             "{what}: {damage}; it is not as it was installed: installing it again"
         )),
-        None if session.provision.is_ready(requirement) => {
+        None if provision.is_ready(requirement) => {
             printer.note(&format!("{what}: there already"));
             return Ok(false);
         }
         None => printer.note(&format!("{what}: installing")),
     }
-    session
-        .provision
-        .repair(requirement, &|line| printer.note(&format!("  {line}")))?;
+    provision.repair(requirement, &|line| printer.note(&format!("  {line}")))?;
     printer.note(&format!("{what}: done"));
     Ok(true)
 }
@@ -137,7 +139,7 @@ fn lock_torch(
         ..args.locations()
     })?;
     for requirement in named(&setup.what)? {
-        let Requirement::Env(name) = requirement else {
+        let Requirement::Env(name) = requirement.requirement else {
             continue;
         };
         session
@@ -153,10 +155,10 @@ fn lock_torch(
     Ok(())
 }
 
-fn named(names: &[String]) -> anyhow::Result<BTreeSet<Requirement>> {
+fn named(names: &[String]) -> anyhow::Result<BTreeSet<Required>> {
     let find = |name: &String| match EnvName::ALL.into_iter().find(|env| env.name() == name) {
-        Some(env) => Ok(Requirement::Env(env)),
-        None if name == TORCH_WORKER => Ok(Requirement::TorchWorker),
+        Some(env) => Ok(Requirement::Env(env).into()),
+        None if name == TORCH_WORKER => Ok(Requirement::TorchWorker.into()),
         None => {
             let hint = crate::base::suggest::hint(name, SetupArgs::names());
             usage!("nothing to install is called `{name}`\n  hint: {hint}")

@@ -14,7 +14,7 @@ use crate::device::machine_lock::{DeviceUse, MachineLock, Share};
 use crate::device::{Backend, Lease};
 use crate::exec::perform::occupy::{occupy, uses};
 use crate::exec::perform::outcome::judge;
-use crate::exec::perform::servers::Servers;
+use crate::exec::perform::servers::{ServerOf, Servers};
 use crate::exec::perform::worker_job;
 use crate::provision::Provision;
 use crate::record::Outcome;
@@ -98,8 +98,9 @@ impl Bench<'_> {
             }
             Worker::Python(env) => {
                 let servers = Servers::new(self.provision, self.provision.dir());
-                servers.start(env, false)?;
-                servers.run(env, false, &job, &limits)?
+                let server = ServerOf::untimed(env);
+                servers.start(&server)?;
+                servers.run(&server, &job, &limits)?
             }
             Worker::Torch => anyhow::bail!(Bug::new("the tch worker answers no questions")),
         };

@@ -24,7 +24,7 @@ use crate::exec::perform::ended::{Done, Origin};
 use crate::exec::perform::inputs::{Given, LaidTrees};
 use crate::exec::perform::outcome::Judged;
 use crate::exec::perform::performer::Performer;
-use crate::exec::perform::servers::Servers;
+use crate::exec::perform::servers::{ServerOf, Servers};
 use crate::exec::perform::task::Task;
 use crate::exec::perform::workers::Workers;
 use crate::key::{KeyDoc, MissReason};
@@ -143,7 +143,7 @@ fn perform(
         project: Project::new(dir, &shown),
     };
     if let Some(env) = step.kind.server(&step) {
-        servers.start(env, step.kind.is_timed(&step))?;
+        servers.start(&ServerOf::step(&step, env))?;
     }
     let performer = Performer {
         store: site.store,

@@ -22,6 +22,7 @@ use crate::exec::perform::ended::Done;
 use crate::exec::perform::inputs::Given;
 use crate::exec::perform::outcome::{Judged, judge};
 use crate::exec::perform::performer::Performer;
+use crate::exec::perform::servers::ServerOf;
 use crate::exec::perform::task::{Task, placed};
 use crate::exec::perform::workers::SHARED;
 use crate::judge::Verdict;
@@ -170,13 +171,14 @@ impl Performer<'_> {
         places: &Places,
         limits: &Limits<'_>,
     ) -> anyhow::Result<Ended> {
+        let provision = self.provision.with(task.step.toolchain.as_ref());
         let job = worker_job(
             task.id.0,
             &call,
             task.lease.as_ref(),
             places,
             limits.log,
-            self.provision,
+            &provision,
         )?;
         let is_timed = task.step.kind.is_timed(task.step);
         let one_shot = |program: PathBuf, args: &[&str]| {
@@ -191,8 +193,11 @@ impl Performer<'_> {
         Ok(match call.worker {
             Worker::Orch(runtime) => one_shot(program::for_workers()?, &["worker", runtime]),
             Worker::Kept(runtime) => self.workers.run(runtime, &job, &call.access, limits)?,
-            Worker::Torch => one_shot(self.provision.torch_worker()?, &[]),
-            Worker::Python(env) => self.servers.run(env, is_timed, &job, limits)?,
+            Worker::Torch => one_shot(provision.torch_worker()?, &[]),
+            Worker::Python(env) => {
+                let server = ServerOf::step(task.step, env);
+                self.servers.run(&server, &job, limits)?
+            }
         })
     }
 }

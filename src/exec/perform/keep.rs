@@ -14,7 +14,7 @@ use crate::exec::perform::outcome::Judged;
 use crate::exec::perform::performer::Performer;
 use crate::exec::perform::standing::standing;
 use crate::exec::perform::task::Task;
-use crate::provision::title;
+use crate::provision::titled;
 use crate::record::{Cpu, Outcome, Record};
 use crate::store::{Manifest, StoreError};
 
@@ -205,12 +205,12 @@ impl Performer<'_> {
         if !record.outcome.is_failure() || self.elsewhere(task).is_some() {
             return None;
         }
-        let required = task.step.kind.requires(task.step);
-        required.into_iter().find_map(|requirement| {
-            let what = self.provision.damage(requirement)?;
+        task.step.required().into_iter().find_map(|required| {
+            let provision = self.provision.with(required.toolchain.as_ref());
+            let what = provision.damage(required.requirement)?;
             Some(format!(
                 "the {} is not as it was installed ({what})",
-                title(requirement)
+                titled(&required)
             ))
         })
     }

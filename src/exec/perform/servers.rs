@@ -15,7 +15,8 @@ use crate::base::lock;
 use crate::exec::perform::workers::SHARED;
 use crate::provision::Provision;
 use crate::runtime::Job;
-use crate::toolchain::EnvName;
+use crate::step::Step;
+use crate::toolchain::{EnvName, Toolchain};
 #[cfg(target_os = "linux")]
 use crate::worker::resident::Place;
 use crate::worker::{self, Ended, Limits, Server};
@@ -42,7 +43,36 @@ pub(in crate::exec) struct Servers<'a> {
     dir: &'a Path,
     /// A server of the daemon's has died, or none was to be had: no more are tried.
     is_alone: AtomicBool,
-    started: Mutex<BTreeMap<(EnvName, bool), Arc<Server>>>,
+    started: Mutex<BTreeMap<ServerOf, Arc<Server>>>,
+}
+
+/// The server that a job needs.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::exec) struct ServerOf {
+    pub(in crate::exec) env: EnvName,
+    /// The toolchain that the environment is of; None means orch's own locks.
+    pub(in crate::exec) toolchain: Option<Arc<Toolchain>>,
+    pub(in crate::exec) is_timed: bool,
+}
+
+impl ServerOf {
+    /// The server of an environment that does the work of a step.
+    pub(in crate::exec) fn step(step: &Step, env: EnvName) -> Self {
+        Self {
+            env,
+            toolchain: step.toolchain_of(env),
+            is_timed: step.kind.is_timed(step),
+        }
+    }
+
+    /// The server of an environment for what is not timed.
+    pub(in crate::exec) fn untimed(env: EnvName) -> Self {
+        Self {
+            env,
+            toolchain: None,
+            is_timed: false,
+        }
+    }
 }
 
 impl<'a> Servers<'a> {
@@ -57,20 +87,14 @@ impl<'a> Servers<'a> {
 
     /// Starts a server unless a good one runs. Must be called from a thread that outlives the run: the kernel ends a child
     /// together with the thread that started it.
-    pub(in crate::exec) fn start(&self, env: EnvName, is_timed: bool) -> anyhow::Result<()> {
+    pub(in crate::exec) fn start(&self, of: &ServerOf) -> anyhow::Result<()> {
         let mut started = lock(&self.started);
-        let why = match started
-            .get(&(env, is_timed))
-            .map(|server| server.why_replace())
-        {
+        let why = match started.get(of).map(|server| server.why_replace()) {
             Some(None) => return Ok(()),
             why => why.flatten(),
         };
         // The jobs of the one before hold it until they are done.
-        started.insert(
-            (env, is_timed),
-            Arc::new(self.fresh(env, is_timed, None, why)?),
-        );
+        started.insert(of.clone(), Arc::new(self.fresh(of, None, why)?));
         Ok(())
     }
 
@@ -78,15 +102,15 @@ impl<'a> Servers<'a> {
     /// own. If that one dies too, this job is the cause.
     pub(in crate::exec) fn run(
         &self,
-        env: EnvName,
-        is_timed: bool,
+        of: &ServerOf,
         job: &Job,
         limits: &Limits<'_>,
     ) -> anyhow::Result<Ended> {
-        let shared = lock(&self.started).get(&(env, is_timed)).cloned();
+        let shared = lock(&self.started).get(of).cloned();
         let shared = shared.with_context(|| {
             Bug::new(format!(
-                "the Python server of `{env}` is used before it is started"
+                "the Python server of `{}` is used before it is started",
+                of.env
             ))
         })?;
         if shared.is_resident() {
@@ -106,21 +130,24 @@ impl<'a> Servers<'a> {
         }
         (limits.progress)(&format!("{why}; tried again on a server of its own"));
         bfs::make_empty(&job.out)?;
-        Ok(self
-            .fresh(env, is_timed, Some(job.id), Some(why))?
-            .run(job, limits))
+        Ok(self.fresh(of, Some(job.id), Some(why))?.run(job, limits))
     }
 
     /// `again` is the job that alone it is for; `before` says why it replaces another server, which is written to the log,
     /// and the log goes on.
     fn fresh(
         &self,
-        env: EnvName,
-        is_timed: bool,
+        of: &ServerOf,
         again: Option<u32>,
         before: Option<String>,
     ) -> anyhow::Result<Server> {
-        let python = self.provision.env(env)?;
+        let ServerOf {
+            env,
+            toolchain,
+            is_timed,
+        } = of;
+        let provision = self.provision.with(toolchain.as_ref());
+        let python = provision.env(*env)?;
         let mut command = worker::command(&python.python);
         command
             .args(["-m", "orch_py.worker.server"])
@@ -130,12 +157,16 @@ impl<'a> Servers<'a> {
             .env("PYTHONUNBUFFERED", "1")
             // Iteration over sets must not differ from run to run.
             .env("PYTHONHASHSEED", "0");
-        if !is_timed {
+        if !*is_timed {
             command.envs([SHARED, LARGE_PAGES]);
         }
-        let timed = if is_timed { "-timed" } else { "" };
+        let named = toolchain.as_ref().map(|own| format!("@{}", own.name()));
+        let named = named.unwrap_or_default();
+        let timed = if *is_timed { "-timed" } else { "" };
         let suffix = again.map(|job| format!("-again-{job}")).unwrap_or_default();
-        let log = self.dir.join(format!("server-{env}{timed}{suffix}.log"));
+        let log = self
+            .dir
+            .join(format!("server-{env}{named}{timed}{suffix}.log"));
         if before.is_none() || again.is_some() {
             let _ = bfs::remove_file(&log);
         }
@@ -148,7 +179,7 @@ impl<'a> Servers<'a> {
         }
         if again.is_none()
             && !is_timed
-            && let Some(server) = self.resident(env, &command, &log)
+            && let Some(server) = self.resident(&provision, *env, &command, &log)
         {
             return Ok(server);
         }
@@ -162,12 +193,18 @@ impl<'a> Servers<'a> {
 
     /// A server that the user's daemon forks. The log holds why there is none, if a daemon runs.
     #[cfg(target_os = "linux")]
-    fn resident(&self, env: EnvName, command: &Command, log: &Path) -> Option<Server> {
+    fn resident(
+        &self,
+        provision: &Provision,
+        env: EnvName,
+        command: &Command,
+        log: &Path,
+    ) -> Option<Server> {
         if self.is_alone.load(Ordering::Relaxed) {
             return None;
         }
         let place = Place::of_user()?;
-        let installations = self.provision.installations(env)?;
+        let installations = provision.installations(env)?;
         match Server::call(&place, command, env.preload(), &installations, log) {
             Ok(server) => server,
             Err(error) => {
@@ -182,7 +219,7 @@ impl<'a> Servers<'a> {
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn resident(&self, _: EnvName, _: &Command, _: &Path) -> Option<Server> {
+    fn resident(&self, _: &Provision, _: EnvName, _: &Command, _: &Path) -> Option<Server> {
         None
     }
 }

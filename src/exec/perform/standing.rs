@@ -48,7 +48,8 @@ pub(in crate::exec) fn surroundings(
     if step.kind.runs_on_device() && !step.run().runtime.failures_stand {
         return None;
     }
-    digest(fingerprint, &step.kind.requires(step), provision)
+    let provision = provision.with(step.toolchain.as_ref());
+    digest(fingerprint, &step.kind.requires(step), &provision)
 }
 
 fn digest(fingerprint: &str, requires: &[Requirement], provision: &Provision) -> Option<Digest> {

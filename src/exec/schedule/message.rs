@@ -9,7 +9,7 @@ use crate::exec::perform::ended::Performed;
 use crate::exec::perform::task::Task;
 use crate::key::{KeyDoc, MissReason};
 use crate::record::Record;
-use crate::step::{Requirement, StepId};
+use crate::step::{Required, StepId};
 
 /// A message to a scheduler.
 pub(in crate::exec) enum Message {
@@ -27,7 +27,7 @@ pub(in crate::exec) enum Message {
     },
     /// What a remote answered about a step.
     Answered(StepId, Option<Box<Record>>),
-    Installed(Requirement, Result<(), String>),
+    Installed(Required, Result<(), String>),
     /// How much memory the devices have, by their drivers.
     Sized(Vec<Backend>),
     /// The user wants no more.
@@ -41,7 +41,7 @@ pub(in crate::exec) enum Effect<'a> {
     Start(Box<Task<'a>>, Event),
     /// Looks up whether another machine has the result of this key.
     Query(StepId, Digest),
-    Install(Requirement),
+    Install(Required),
     /// Asks drivers how much memory those devices have whose files do not say it.
     ProbeSizes,
     /// Keeps the log of an attempt from the next one.

@@ -185,8 +185,8 @@ impl<'a> Scheduler<'a> {
                 self.not_started(id, why, at);
             }
             Message::Answered(id, record) => self.answered(id, record),
-            Message::Installed(requirement, result) => {
-                self.setups.finished(requirement, result);
+            Message::Installed(required, result) => {
+                self.setups.finished(required, result);
                 let waiting = std::mem::take(&mut self.setups.waiting);
                 self.line_up_all(waiting, &Lack::Setup);
             }

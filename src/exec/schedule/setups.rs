@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use crate::plan::Plan;
-use crate::provision::{Provision, title};
-use crate::step::{Requirement, Step, StepId};
+use crate::provision::{Provision, titled};
+use crate::step::{Required, Step, StepId};
 
 /// The state of everything that a wanted step requires.
 #[derive(Default)]
 pub(super) struct Setups {
     /// What each step requires, by its number; filled when steps are about to execute.
-    requirements: Vec<Vec<Requirement>>,
-    known: BTreeMap<Requirement, Readiness>,
+    requirements: Vec<Vec<Required>>,
+    known: BTreeMap<Required, Readiness>,
     /// Steps for which something is being installed.
     pub(super) waiting: Vec<StepId>,
 }
@@ -30,7 +30,7 @@ impl Setups {
             if is_sent(step) {
                 vec![]
             } else {
-                step.kind.requires(step)
+                step.required()
             }
         };
         self.requirements = plan.steps.iter().map(required).collect();
@@ -41,30 +41,31 @@ impl Setups {
     }
 
     /// What a step requires that must be installed now. Each is given once.
-    pub(super) fn missing(&mut self, id: StepId, provision: &Provision) -> Vec<Requirement> {
+    pub(super) fn missing(&mut self, id: StepId, provision: &Provision) -> Vec<Required> {
         let mut missing = Vec::new();
-        for requirement in &self.requirements[id.0 as usize] {
-            self.known.entry(*requirement).or_insert_with(|| {
-                provision.note_use(*requirement);
-                if provision.is_ready(*requirement) {
+        for required in &self.requirements[id.0 as usize] {
+            self.known.entry(required.clone()).or_insert_with(|| {
+                let provision = provision.with(required.toolchain.as_ref());
+                provision.note_use(required.requirement);
+                if provision.is_ready(required.requirement) {
                     return Readiness::Ready;
                 }
-                missing.push(*requirement);
+                missing.push(required.clone());
                 Readiness::Waiting
             });
         }
         missing
     }
 
-    pub(super) fn finished(&mut self, requirement: Requirement, result: Result<(), String>) {
+    pub(super) fn finished(&mut self, required: Required, result: Result<(), String>) {
         let readiness = match result {
             Ok(()) => Readiness::Ready,
             Err(why) => Readiness::Failed(format!(
                 "the {} could not be set up: {why}",
-                title(requirement)
+                titled(&required)
             )),
         };
-        self.known.insert(requirement, readiness);
+        self.known.insert(required, readiness);
     }
 
     pub(super) fn readiness(&self, id: StepId) -> Readiness {

@@ -114,7 +114,7 @@ fn turn<'a>(scheduler: &mut Scheduler<'a>, now: Instant) -> (Vec<String>, Vec<Ta
             }
             Effect::Start(_, other) => panic!("{other:?}"),
             Effect::Query(id, _) => format!("ask {}", id.0),
-            Effect::Install(requirement) => format!("install {requirement:?}"),
+            Effect::Install(required) => format!("install {:?}", required.requirement),
             Effect::ProbeSizes => "ask sizes".to_owned(),
             Effect::KeepLog { of_attempt, .. } => {
                 format!("keep {}", of_attempt.file_name().unwrap().display())
@@ -315,7 +315,7 @@ fn what_another_machine_may_have_is_queried_before_anything_is_installed() {
     assert!(!scheduler.is_over());
     scheduler.receive(
         Message::Installed(
-            Requirement::Env(crate::toolchain::EnvName::Torch),
+            Requirement::Env(crate::toolchain::EnvName::Torch).into(),
             Err("no net".into()),
         ),
         now,

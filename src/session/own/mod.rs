@@ -62,7 +62,7 @@ impl Session {
     /// `orch_py.zoo` in the environment `torch`, which is installed if it is not there.
     pub fn zoo_python(&mut self, tell: Tell<'_>) -> anyhow::Result<Command> {
         let torch = Requirement::Env(EnvName::Torch);
-        self.without_cuda(&[torch].into(), &Settings::default(), tell)?;
+        self.without_cuda(&[torch.into()].into(), &Settings::default(), tell)?;
         self.provision.ensure(torch, tell)?;
         let mut python = Command::new(self.provision.env(EnvName::Torch)?.python);
         python.args(["-m", "orch_py.zoo"]).stdin(Stdio::null());

@@ -1,6 +1,7 @@
 //! Checks what users wrote: resolves names, checks values, fills in defaults.
 //!
-//! Reports everything it finds and goes on; what it returns counts only when nothing was reported. Reads no file.
+//! Reports everything it finds and goes on; what it returns counts only when nothing was reported. Reads no file but the locks
+//! of toolchains.
 
 pub(super) mod commands;
 mod inputs;
@@ -9,6 +10,7 @@ mod models;
 mod names;
 mod source;
 mod targets;
+mod toolchains;
 
 use names::{good_name, one_line, plain_name};
 
@@ -49,7 +51,7 @@ impl<'a, T> Section<'a, T> {
 
 pub(super) fn spec(
     root: PathBuf,
-    files: Vec<SourceFile>,
+    mut files: Vec<SourceFile>,
     mut sources: Vec<Source>,
     sink: &mut Sink,
 ) -> Spec {
@@ -67,7 +69,10 @@ pub(super) fn spec(
         None => targets::DEFAULT_MEASURE,
     };
     let mut pipelines = pipelines(&raw_pipelines, sink);
+    let raw_toolchains = section(&sources, |file| &file.toolchains, "toolchain", sink);
+    let toolchains = toolchains::toolchains(&raw_toolchains, &mut files, sink);
     let targets = targets::targets(&raw_targets, &tolerances, measure, sink);
+    let targets = toolchains::columns(targets, &raw_targets, &raw_toolchains, &toolchains, sink);
     for source in &sources {
         at_least_one(&source.content.max_parameters, "max_parameters", sink);
     }
@@ -106,6 +111,7 @@ pub(super) fn spec(
         models,
         pipelines,
         targets,
+        toolchains,
         tolerances,
         measure,
         matrix,

@@ -415,6 +415,8 @@ fn target(
     let backend = *raw.backend.value()?;
     Some(Target {
         name: row.name.value.clone(),
+        row: row.name.value.clone(),
+        toolchain: None,
         runtime: raw.runtime.value()?,
         device: raw
             .device
