@@ -86,6 +86,7 @@ impl EnvName {
             Self::Nncf => requirements!("nncf.in"),
             Self::Torch => requirements!("torch.in"),
             Self::Litert => requirements!("litert.in"),
+            Self::Tract => requirements!("tract.in"),
             Self::Browser | Self::Node | Self::Uv | Self::TransformersJs | Self::Duckdb => None,
         }
     }

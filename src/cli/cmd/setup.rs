@@ -68,11 +68,7 @@ pub(super) fn setup(args: &Args, setup: &SetupArgs, printer: &Printer) -> anyhow
 }
 
 /// Installs one after another. What was installed is compiled beside the next.
-fn install(
-    session: &Session,
-    wanted: BTreeSet<Required>,
-    printer: &Printer,
-) -> anyhow::Result<()> {
+fn install(session: &Session, wanted: BTreeSet<Required>, printer: &Printer) -> anyhow::Result<()> {
     std::thread::scope(|scope| {
         let mut compiling = Vec::new();
         for required in wanted {
@@ -98,11 +94,7 @@ fn install(
 }
 
 /// Installs what is missing or damaged; false if it was there already.
-fn install_one(
-    session: &Session,
-    required: &Required,
-    printer: &Printer,
-) -> anyhow::Result<bool> {
+fn install_one(session: &Session, required: &Required, printer: &Printer) -> anyhow::Result<bool> {
     let what = titled(required);
     let requirement = required.requirement;
     let provision = session.provision.with(required.toolchain.as_ref());
