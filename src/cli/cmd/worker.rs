@@ -88,6 +88,12 @@ pub(super) fn worker(
         WorkerCommand::Daemon(options) => daemon(options, printer),
         WorkerCommand::Job(words) => match words.as_slice() {
             [name] => job(args, name, printer),
+            [name, help] if help == "--help" => {
+                printer.out(&format!(
+                    "`orch worker {name}` is the child side of a job, which orch starts itself\n"
+                ));
+                Ok(Exit::Success)
+            }
             _ => usage!("a worker has one name, and this has: {}", words.join(" ")),
         },
     }
