@@ -124,7 +124,7 @@ fn who_gives_up_keeps_nothing() {
 
 #[test]
 fn several_devices_are_locked_in_one_order_and_the_processor_last() {
-    let mut uses = vec![
+    let mut uses = [
         DeviceUse::cpu(Share::Together),
         device("pci-2", Share::Alone),
         device("pci-1", Share::Alone),

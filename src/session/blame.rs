@@ -39,6 +39,9 @@ pub struct Suspects<'a> {
     pub only_wrong: bool,
 }
 
+/// The answers of searches, or why there is none, by the place of the case among the suspects.
+type Answers = BTreeMap<usize, Result<Found, String>>;
+
 /// What was found out about a case.
 pub struct Blamed {
     pub case: String,
@@ -72,7 +75,7 @@ impl Session {
         let chosen = self.chosen(&planned, suspects, listener)?;
         let (plan, _) = planned.project.plan.extended(vec![]);
         let host = &self.host.computing;
-        let mut answers: BTreeMap<usize, Result<Found, String>> = BTreeMap::new();
+        let mut answers = Answers::new();
         let mut searches = Vec::new();
         for (at, suspect) in chosen.iter().enumerate() {
             match search(&plan, suspect, host)? {
@@ -142,7 +145,7 @@ impl Session {
         (plan, chosen): (&Plan, &[Suspect]),
         searches: &[(usize, Step)],
         (settings, listener): (&Settings, &dyn Listener),
-    ) -> anyhow::Result<(Planned, BTreeMap<usize, Result<Found, String>>)> {
+    ) -> anyhow::Result<(Planned, Answers)> {
         let steps = searches.iter().map(|(_, step)| step.clone()).collect();
         let (extended, added) = plan.extended(steps);
         planned.project.plan = extended;
