@@ -189,9 +189,12 @@ fn not_regular(meta: &fs::Metadata) -> io::Error {
         kind if kind.is_fifo() => "a FIFO",
         _ => "a device or a socket",
     };
-    io::Error::other(format!(
-        "it is {what} and not a regular file; hint: write its content to one"
-    ))
+    let hint = if meta.is_dir() {
+        ""
+    } else {
+        "; hint: write its content to one"
+    };
+    io::Error::other(format!("it is {what} and not a regular file{hint}"))
 }
 
 /// The text of a regular file of at most `limit` bytes.
@@ -208,8 +211,14 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
             format!("it has more than {} MiB", limit >> 20),
         ));
     }
-    String::from_utf8(bytes)
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("it is not UTF-8 from line {line} on"),
+        )
+    })
 }
 
 /// The moment when anything about a file changed last, its name and permissions included.

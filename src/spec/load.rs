@@ -156,6 +156,12 @@ impl Loader {
     /// What a text holds.
     fn content(&mut self, text: &str, folder: &Path, is_root: bool) -> Option<(File, Commands)> {
         let mut node = self.tree(text)?;
+        if is_root && node.value == Value::Null {
+            let span = self.sink.span(node.pos);
+            let hint = "begin it with `version: 1`; `orch init FOLDER` writes a first spec there";
+            self.sink.error_hint(span, "the spec is empty", hint);
+            return None;
+        }
         let commands = self.take_rows(&mut node, folder);
         let node = without_extensions(node);
         let start = Pos {
@@ -285,7 +291,7 @@ impl Loader {
             ),
             None => self
                 .sink
-                .error_nowhere(format!("{message}\nhint: {}", instead(path))),
+                .error_nowhere(format!("{message}\nhint: {}", instead(path, why))),
         }
     }
 }
@@ -294,7 +300,7 @@ impl Loader {
 const FIRST: &str = "specs/all.yaml";
 
 /// What whoever names a spec that is none may do.
-fn instead(path: &Path) -> String {
+fn instead(path: &Path, why: &str) -> String {
     let inside = path.join("all.yaml");
     if inside.is_file() {
         return format!("did you mean `{}`?", inside.display());
@@ -307,9 +313,22 @@ fn instead(path: &Path) -> String {
     if path.is_dir() {
         return "name a file in it".to_owned();
     }
+    if why.contains("UTF-8") {
+        return "a spec is a YAML file: save it as UTF-8".to_owned();
+    }
+    if path.exists() {
+        return format!("a spec is a YAML file, such as `{FIRST}`");
+    }
     let extension = path.extension().and_then(|extension| extension.to_str());
-    let is_of_a_model = !matches!(extension, Some("yaml" | "yml"));
-    if is_of_a_model && Path::new(FIRST).is_file() {
+    let is_of_a_model = !path.is_absolute() && !matches!(extension, Some("yaml" | "yml"));
+    let has_first = Path::new(FIRST).is_file();
+    let is_count = path.to_string_lossy().parse::<u64>().is_ok();
+    if is_count {
+        return format!(
+            "`{shown}` was read as the spec: give an option its value as `--option={shown}`"
+        );
+    }
+    if is_of_a_model && has_first {
         return format!("`-m {shown}` selects a model of `{FIRST}`, and `orch add` adds one");
     }
     if is_of_a_model && path.components().count() == 2 {
@@ -323,7 +342,12 @@ fn instead(path: &Path) -> String {
              `orch init --model ORG/NAME` writes one for a model of the Hub"
         );
     }
-    format!("`orch init` writes a first spec, `{FIRST}`; in a project, run orch where that lies")
+    if has_first {
+        return format!("name a spec that is there, such as `{FIRST}`");
+    }
+    format!(
+        "`orch init` writes a first spec, `{FIRST}`; in a project, run orch from the folder that contains `specs`"
+    )
 }
 
 fn without_extensions(mut node: Node) -> Node {

@@ -161,11 +161,35 @@ pub(super) struct Json(pub(super) serde_json::Value);
 /// Reports a node that is none of what it must be.
 pub(super) fn wrong<T>(node: &Node, key: &Key, expected: &str, sink: &mut Sink) -> Option<T> {
     let span = sink.span(node.pos);
-    sink.error(
-        span,
-        format!("`{}` must be {expected}, found {}", key.text, node.kind()),
-    );
+    let message = format!("`{}` must be {expected}, found {}", key.text, node.kind());
+    sink.push(span, message, usual_remedy(node, key, expected));
     None
+}
+
+/// What to write instead, for mistakes that are made often.
+fn usual_remedy(node: &Node, key: &Key, expected: &str) -> Option<String> {
+    let is_plain = |text: &str| {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+        !text.is_empty() && text.chars().all(is_part)
+    };
+    let is_numeric = ["a number", "a whole number"]
+        .iter()
+        .any(|kind| expected.starts_with(kind));
+    match &node.value {
+        Value::Text(text) if expected == "a list" && is_plain(text) => {
+            Some(format!("write `{}: [{text}]`", key.text))
+        }
+        Value::Text(text) if is_numeric && text.parse::<f64>().is_ok() => {
+            Some("take the quotes away".to_owned())
+        }
+        Value::List(items)
+            if expected == "a mapping"
+                && items.iter().any(|item| matches!(item.value, Value::Map(_))) =>
+        {
+            Some("write each row as `NAME:`, and not as `- name: NAME`".to_owned())
+        }
+        _ => None,
+    }
 }
 
 pub(super) fn entries<'n, 'a>(

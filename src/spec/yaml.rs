@@ -163,11 +163,37 @@ fn describe(error: &serde_saphyr::Error) -> YamlError {
                 .to_owned();
             YamlError {
                 pos,
+                hint: usual_cause(&message),
                 message: format!("not YAML: {message}"),
-                hint: None,
             }
         }
     }
+}
+
+/// What to look for, where the parser's words do not say it.
+fn usual_cause(message: &str) -> Option<&'static str> {
+    let causes = [
+        ("tabs disallowed", "indent with spaces"),
+        (
+            "mapping values are not allowed",
+            "indent the line as its neighbours are; or the line above lacks the space after its colon: `key: value`",
+        ),
+        (
+            "did not find expected key",
+            "indent the line as its neighbours are",
+        ),
+        (
+            "did not find expected ','",
+            "close the `{` or `[` of a line above",
+        ),
+        ("multiline quoted scalar", "close the quote of a line above"),
+        (
+            "unknown anchor",
+            "put a text that begins with `*` in quotes; an alias needs its anchor, `&NAME`, further up",
+        ),
+    ];
+    let found = causes.iter().find(|(words, _)| message.contains(*words));
+    found.map(|(_, cause)| *cause)
 }
 
 fn duplicate(key: &str, pos: Pos) -> YamlError {

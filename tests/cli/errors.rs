@@ -233,4 +233,18 @@ fn whoever_has_no_spec_or_mistypes_gets_a_hint() {
         .run(["run", "bert"])
         .code(2)
         .stderr_has("hint: `-m bert` selects a model of `specs/all.yaml`");
+    sandbox
+        .run(["run", "specs/al.yaml"])
+        .code(2)
+        .stderr_has("hint: name a spec that is there, such as `specs/all.yaml`");
+    sandbox
+        .run(["bench", "--strict", "600"])
+        .code(2)
+        .stderr_has("hint: `600` was read as the spec: give an option its value as `--option=600`");
+    sandbox.write("specs/latin.yaml", b"version: 1\n# caf\xe9\n");
+    sandbox
+        .run(["run", "specs/latin.yaml"])
+        .code(2)
+        .stderr_has("it is not UTF-8 from line 2 on")
+        .stderr_has("hint: a spec is a YAML file: save it as UTF-8");
 }

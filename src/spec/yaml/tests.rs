@@ -138,3 +138,17 @@ fn many_aliases_of_one_anchor_are_read() {
     };
     assert_eq!(entries.len(), 60_001);
 }
+
+#[test]
+fn usual_slips_come_with_a_remedy() {
+    for (text, remedy) in [
+        ("a:\n\tb: 1\n", "indent with spaces"),
+        ("a:\n  b 1\n  c: 2\n", "the space after its colon"),
+        ("a:\n  b: 1\n c: 2\n", "as its neighbours are"),
+        ("a: *all\n", "in quotes"),
+    ] {
+        let (_, errors) = parse(text);
+        let hint = errors[0].hint.unwrap_or_default();
+        assert!(hint.contains(remedy), "{text}: {errors:?}");
+    }
+}
