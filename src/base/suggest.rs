@@ -1,7 +1,17 @@
 //! "did you mean `cuda`?": one way of finding the nearest known name.
 
-/// The known name nearest to `given`, if one is near enough to be a likely slip.
+/// Words that are near a known name and mean something else.
+const NO_SLIPS: &[&str] = &["gpu", "npu"];
+
+/// The known name nearest to `given`, if one is near enough to be a likely slip; else one of several parts that begins so:
+/// `bert:cpu-fp32` for `bert:cpu`.
 pub fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if NO_SLIPS.contains(&given) {
+        return None;
+    }
+    let known: Vec<&str> = known.into_iter().collect();
+    let begins = |name: &&str| given.contains(':') && name.starts_with(given);
+    let longer = known.iter().copied().find(begins);
     let limit = (given.chars().count() / 3).max(1);
     known
         .into_iter()
@@ -14,6 +24,7 @@ pub fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
         .filter(|(distance, _)| *distance <= limit)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
+        .or(longer)
 }
 
 /// A hint for an unknown name: the nearest one, or other words.
@@ -53,6 +64,10 @@ mod tests {
         assert_eq!(nearest("opnvino", ["cpu", "openvino"]), Some("openvino"));
         assert_eq!(hint("zebra", ["cpu", "cuda"]), "known: `cpu`, `cuda`");
         assert_eq!(hint("zebra", []), "none is declared");
+        assert_eq!(hint("gpu", ["cpu", "cuda"]), "known: `cpu`, `cuda`");
+        let cases = ["bert:cpu-fp32", "vit:cpu-fp32"];
+        assert_eq!(nearest("vit:cpu", cases), Some("vit:cpu-fp32"));
+        assert_eq!(nearest("vit", cases), None);
         assert!(hint("zebra", ["cpu"; 30]).ends_with("`cpu` and 6 more"));
     }
 }

@@ -4,13 +4,15 @@ mod complete;
 mod selection;
 mod spec;
 
+use std::iter;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue};
 use clap::{ColorChoice, CommandFactory, Parser};
 
-use crate::base::suggest;
+use crate::base::{suggest, variable};
 use crate::cli::cmd::Command;
 use crate::cli::printer::Verbosity;
 use crate::provision::Provision;
@@ -82,8 +84,33 @@ pub(super) struct Args {
     color: ColorChoice,
 }
 
-/// The command that was meant, where clap, which compares letters at their places, finds none: `rnu` for `run`.
+/// What clap does not say about a wrong command line.
 pub(super) fn hint(error: &clap::Error) -> Option<String> {
+    from_variable(error).or_else(|| meant(error))
+}
+
+/// The variable that a wrong value comes from: clap names only the option, which nobody may have given.
+fn from_variable(error: &clap::Error) -> Option<String> {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let option = text(ContextKind::InvalidArg)?.strip_prefix("--")?;
+    let option = option.split([' ', '.']).next()?;
+    let value = text(ContextKind::InvalidValue)?;
+    let command = Args::command();
+    let name = iter::once(&command)
+        .chain(command.get_subcommands())
+        .flat_map(clap::Command::get_arguments)
+        .filter(|arg| arg.get_long() == Some(option))
+        .find_map(clap::Arg::get_env)?
+        .to_str()?;
+    let is_set = variable::text(name).is_some_and(|given| given == value);
+    is_set.then(|| format!("the variable {name} is set to `{value}`"))
+}
+
+/// The command that was meant, where clap, which compares letters at their places, finds none: `rnu` for `run`.
+fn meant(error: &clap::Error) -> Option<String> {
     let is_suggested = error.get(ContextKind::SuggestedSubcommand).is_some();
     let Some(ContextValue::String(given)) = error
         .get(ContextKind::InvalidSubcommand)
@@ -97,6 +124,19 @@ pub(super) fn hint(error: &clap::Error) -> Option<String> {
         command.get_subcommands().map(clap::Command::get_name),
     )?;
     Some(format!("did you mean `orch {name}`?"))
+}
+
+/// A whole number that is not 0.
+pub(super) fn count<T: FromStr + Default + PartialEq>(text: &str) -> Result<T, &'static str> {
+    let number = text.parse::<T>().ok();
+    number
+        .filter(|number| *number != T::default())
+        .ok_or("give a whole number from 1 on")
+}
+
+/// A whole number, 0 included.
+pub(super) fn whole<T: FromStr>(text: &str) -> Result<T, &'static str> {
+    text.parse::<T>().map_err(|_| "give a whole number")
 }
 
 /// A library's values by the words that stand for them on a command line, each with its help.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Command, CommandFactory as _, FromArgMatches as _};
 
 use crate::cli::args::Args;
@@ -46,8 +47,25 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
 /// Parses the command line.
 pub(super) fn parse() -> Result<Args, clap::Error> {
     let mut command = grouped(Args::command());
-    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    let matches = command
+        .try_get_matches_from_mut(std::env::args_os())
+        .map_err(|error| without_hidden(error, &command))?;
     Args::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// An error whose list of commands, if it has one, leaves out the hidden ones as the page of help does.
+fn without_hidden(mut error: clap::Error, command: &Command) -> clap::Error {
+    let Some(ContextValue::Strings(names)) = error.get(ContextKind::ValidSubcommand) else {
+        return error;
+    };
+    let is_hidden = |name: &str| {
+        let found = command.find_subcommand(name);
+        found.is_some_and(Command::is_hide_set)
+    };
+    let shown = names.iter().filter(|name| !is_hidden(name)).cloned();
+    let shown = ContextValue::Strings(shown.collect());
+    error.insert(ContextKind::ValidSubcommand, shown);
+    error
 }
 
 /// The command with its subcommands in groups on the page of help.

@@ -111,11 +111,11 @@ impl Project {
         for pattern in globs {
             let chosen = self.matching(pattern);
             if chosen.is_empty() {
-                let hint = suggest::hint_or(
-                    pattern,
-                    self.plan.names(),
-                    "`orch plan --all` lists the steps",
-                );
+                let other = match pattern.as_str() {
+                    "all" => "`'*'` names them all",
+                    _ => "`orch plan --all` lists the steps",
+                };
+                let hint = suggest::hint_or(pattern, self.plan.names(), other);
                 usage!("no step is called `{pattern}`\n  hint: {hint}");
             }
             found.extend(chosen);

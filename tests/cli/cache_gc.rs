@@ -61,7 +61,10 @@ fn something_must_say_what_may_go() {
         .run(["cache", "gc", "--max-age", "7"])
         .code(2)
         .stderr_has("`7` is not an age");
-    sandbox.run(["cache", "gc", "--keep-last", "0"]).code(2);
+    sandbox
+        .run(["cache", "gc", "--keep-last", "0"])
+        .code(2)
+        .stderr_has("give a whole number from 1 on");
     sandbox
         .run(["cache", "gc", "--max-size", "1G", "--keep", "none.yaml"])
         .code(2)

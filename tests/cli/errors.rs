@@ -94,6 +94,14 @@ fn a_selection_of_nothing_is_a_mistake() {
         .run(["run", "spec.yaml", "--rerun", "zebra*"])
         .code(2)
         .stderr_has("no step is called `zebra*`");
+    sandbox
+        .run(["run", "spec.yaml", "--rerun", "all"])
+        .code(2)
+        .stderr_has("hint: `'*'` names them all");
+    sandbox
+        .run(["run", "spec.yaml", "--case", "bert:cuda"])
+        .code(2)
+        .stderr_has("did you mean `bert:cuda-fp32`?");
     assert!(!sandbox.path("orch-out").exists());
     Sandbox::new()
         .file("spec.yaml", "version: 1")
@@ -247,4 +255,28 @@ fn whoever_has_no_spec_or_mistypes_gets_a_hint() {
         .code(2)
         .stderr_has("it is not UTF-8 from line 2 on")
         .stderr_has("hint: a spec is a YAML file: save it as UTF-8");
+}
+
+#[test]
+fn a_wrong_value_of_a_variable_names_the_variable() {
+    Sandbox::new()
+        .env("ORCH_RETRIES", "often")
+        .run(["run"])
+        .code(2)
+        .stderr_has("give a whole number")
+        .stderr_has("hint: the variable ORCH_RETRIES is set to `often`");
+    Sandbox::new()
+        .run(["run", "--retries", "often"])
+        .code(2)
+        .stderr_lacks("ORCH_RETRIES");
+}
+
+#[test]
+fn hidden_commands_are_not_listed_where_a_command_is_missing() {
+    let no_arguments: [&str; 0] = [];
+    Sandbox::new()
+        .run(no_arguments)
+        .code(2)
+        .stderr_has("bench")
+        .stderr_lacks("worker");
 }

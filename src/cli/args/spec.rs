@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args as ClapArgs;
-use clap::builder::{RangedI64ValueParser, RangedU64ValueParser};
 
-use super::complete;
 use super::selection::SelectionArgs;
+use super::{complete, count};
 use crate::cli::args::SPEC;
 use crate::exec::MaxAge;
 use crate::matrix::{Fallback, Partition};
@@ -27,27 +26,32 @@ pub(in crate::cli) struct SpecArgs {
     pub(in crate::cli) check: bool,
     /// Measure every timed case N times, each in its own process, interleaved with the others in random order
     /// [default: `rounds` of the spec's `measure`, else 1]
-    #[arg(long, value_name = "N", conflicts_with = "check", value_parser = rounds())]
+    #[arg(long, value_name = "N", conflicts_with = "check", value_parser = rounds)]
     pub(in crate::cli) rounds: Option<u32>,
     /// A round of this case takes 1,000 samples, or as many as fit into 0.2 s: `orch compare --confirm` asks for it
     #[arg(long, value_name = "CASE", hide = true)]
     longer: Vec<String>,
     /// These batch sizes instead of the spec's `matrix: {batch: …}`, e.g. 1,4,16
-    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = size())]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = count::<u64>)]
     batch: Vec<u64>,
     /// These sequence lengths instead of the spec's `matrix: {seq: …}`, e.g. 32,128
-    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = size())]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = count::<u64>)]
     seq: Vec<u64>,
     #[command(flatten)]
     pub(in crate::cli) selection: SelectionArgs,
 }
 
-fn size() -> RangedU64ValueParser<u64> {
-    clap::value_parser!(u64).range(1..)
-}
-
-fn rounds() -> RangedI64ValueParser<u32> {
-    clap::value_parser!(u32).range(i64::from(*ROUNDS.start())..=i64::from(*ROUNDS.end()))
+fn rounds(text: &str) -> Result<u32, String> {
+    let rounds = text.parse::<u32>().ok();
+    rounds
+        .filter(|rounds| ROUNDS.contains(rounds))
+        .ok_or_else(|| {
+            format!(
+                "give a whole number from {} to {}",
+                ROUNDS.start(),
+                ROUNDS.end()
+            )
+        })
 }
 
 impl SpecArgs {

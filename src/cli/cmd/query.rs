@@ -51,7 +51,15 @@ pub(super) fn query(args: &Args, query: &QueryArgs, printer: &Printer) -> anyhow
     let sql = text(&query.sql)?;
     let (store, history) = history::open(args, printer)?;
     let reader = history.read(&|text| printer.note(text))?;
-    let bytes = answer(&reader, &sql, format).map_err(|e| UsageError(format!("{e:#}")))?;
+    let bytes = answer(&reader, &sql, format).map_err(|error| {
+        let error = format!("{error:#}");
+        let hint = if error.contains("Table with name") {
+            "\n  hint: `orch query 'SHOW TABLES'` lists the tables"
+        } else {
+            ""
+        };
+        UsageError(format!("{}{hint}", error.trim_end()))
+    })?;
     match &query.output {
         Some(path) => {
             path.parent().map_or(Ok(()), fs::create_dir_all)?;

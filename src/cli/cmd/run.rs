@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use crate::base::text::without_secrets;
 use crate::base::{Size, lock, shell};
 use crate::cases::Finished;
-use crate::cli::args::{SPEC, ScopeArgs, SpecArgs, Words, one_of, steps};
+use crate::cli::args::{SPEC, ScopeArgs, SpecArgs, Words, count, one_of, steps, whole};
 use crate::cli::cmd::{blame, watch};
 use crate::cli::console::Console;
 use crate::cli::github;
@@ -37,7 +37,7 @@ pub(in crate::cli) struct RunArgs {
     #[arg(long, value_name = "GLOB", add = steps())]
     rerun: Vec<String>,
     /// How many steps may run at once [default: the number of cores]
-    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, short, value_name = "N", value_parser = count::<u32>)]
     jobs: Option<u32>,
     /// How much memory all running steps may use together, e.g. 8GiB [default: what is free when the run begins]
     #[arg(long, value_name = "SIZE")]
@@ -175,7 +175,7 @@ impl RunArgs {
 #[command(next_help_heading = "Retries")]
 pub(in crate::cli) struct RetryArgs {
     /// How often to retry a step that failed for a transient reason [default: what the spec says, else 0]
-    #[arg(long, value_name = "N", env = "ORCH_RETRIES", hide_env = true)]
+    #[arg(long, value_name = "N", env = "ORCH_RETRIES", hide_env = true, value_parser = whole::<u32>)]
     retries: Option<u32>,
     /// Seconds to wait before the first retry; the wait doubles each time, plus or minus half
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, hide_short_help = true, value_parser = seconds)]

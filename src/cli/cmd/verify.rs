@@ -4,7 +4,7 @@ mod shown;
 
 use std::path::{Path, PathBuf};
 
-use crate::cli::args::targets;
+use crate::cli::args::{count, targets};
 use crate::cli::cmd::run::{self, command_line, on_interrupt};
 use crate::cli::{Args, Exit, Printer};
 use crate::matrix::{Facet, Matrix, Query, Representative, Selection};
@@ -22,7 +22,7 @@ pub(in crate::cli) struct VerifyArgs {
     #[arg(long = "target", short = 't', value_name = "GLOB", value_delimiter = ',', add = targets())]
     targets: Vec<String>,
     /// How many steps may run at once [default: the number of cores]
-    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, short, value_name = "N", value_parser = count::<u32>)]
     jobs: Option<u32>,
     /// The folder for the report, the generated tests and copies of artefacts
     #[arg(long, default_value = "orch-out/verify", value_name = "DIR")]

@@ -63,7 +63,7 @@ impl Handed {
     fn stays(&mut self, path: &Path) {
         let path = path.display();
         self.notes.push(format!(
-            "`{path}` is not orch's, so it stays; move it away, or name another --out-dir"
+            "`{path}` is not orch's, so it stays; move it away, or name another folder"
         ));
         self.in_the_way = true;
     }

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::base::figures::{bytes, counted, plural};
 use crate::base::{Digest, Size};
+use crate::cli::args::count;
 use crate::cli::cmd::cache::envs;
 use crate::cli::cmd::previews;
 use crate::cli::{Args, Exit, Printer};
@@ -28,7 +29,7 @@ pub(in crate::cli) struct GcArgs {
     #[arg(long, value_name = "AGE")]
     max_age: Option<MaxAge>,
     /// Keep only the newest N results of each step
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = count::<u32>)]
     keep_last: Option<u32>,
     /// Keep what a run of this spec would reuse, whatever the limits (repeatable)
     #[arg(long, value_name = "SPEC")]
