@@ -183,16 +183,21 @@ pub(super) fn measuring_flags(fallback: Fallback, clock: &Clock) -> String {
     flags
 }
 
-/// Makes sure, before anything runs, that what a run leaves can be written.
-pub fn can_be_written(settings: &Settings) -> anyhow::Result<()> {
+/// Makes sure, before anything runs, that what a run leaves can be written, and what it installs.
+pub fn can_be_written(settings: &Settings, locations: &Locations) -> anyhow::Result<()> {
     let folder = named::try_folder(&settings.out_dir)
         .map_err(|error| ("--out-dir", &settings.out_dir, error));
     let trace = settings
         .trace
         .as_ref()
         .map(|path| named::try_named(path).map_err(|error| ("--trace", path, error)));
+    // What is there already may hold all that is needed.
+    let missing = locations.env_dir.as_ref().filter(|path| !path.exists());
+    let environments =
+        missing.map(|path| named::try_folder(path).map_err(|error| ("--env-dir", path, error)));
     folder
         .and(trace.unwrap_or(Ok(())))
+        .and(environments.unwrap_or(Ok(())))
         .map_err(|(option, path, error)| {
             let hint = format!("hint: name another place with {option}");
             UsageError(format!(

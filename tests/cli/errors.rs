@@ -102,6 +102,10 @@ fn a_selection_of_nothing_is_a_mistake() {
         .run(["run", "spec.yaml", "--case", "bert:cuda"])
         .code(2)
         .stderr_has("did you mean `bert:cuda-fp32`?");
+    sandbox
+        .run(["run", "spec.yaml", "--env-dir", "/proc/none"])
+        .code(2)
+        .stderr_has("hint: name another place with --env-dir");
     assert!(!sandbox.path("orch-out").exists());
     Sandbox::new()
         .file("spec.yaml", "version: 1")

@@ -52,7 +52,7 @@ pub(super) fn bench(args: &Args, bench: &BenchArgs, printer: &Printer) -> anyhow
         seed: bench.seed,
         ..bench.run.settings()
     };
-    session::can_be_written(&settings)?;
+    session::can_be_written(&settings, &args.locations())?;
     let tell = |text: &str| printer.note(text);
     let mut session = Session::open(&args.locations())?;
     session.without_cuda_for(&request, &settings, &tell)?;

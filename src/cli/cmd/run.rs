@@ -232,7 +232,7 @@ pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Resu
     }
     if request.steps.is_empty() {
         // Steps that are named leave no report.
-        session::can_be_written(&settings)?;
+        session::can_be_written(&settings, &locations)?;
     }
     let tell = |text: &str| printer.note(text);
     if !locations.cache_dir.exists() {

@@ -63,7 +63,7 @@ pub(super) fn verify(args: &Args, verify: &VerifyArgs, printer: &Printer) -> any
         command: command_line(),
         ..Settings::default()
     };
-    session::can_be_written(&settings)?;
+    session::can_be_written(&settings, &args.locations())?;
     let not_selected = matrix.not_selected(&spec, &models);
     let tell = |text: &str| printer.note(text);
     let mut session = Session::open(&args.locations())?;

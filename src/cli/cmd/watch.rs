@@ -19,7 +19,7 @@ use crate::worker::Cancel;
 const LISTED: usize = 5;
 
 pub(super) fn watch(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    session::can_be_written(&run.settings())?;
+    session::can_be_written(&run.settings(), &args.locations())?;
     let cancel = Cancel::default();
     let (sender, receiver) = channel();
     let wake = sender.clone();
