@@ -265,7 +265,7 @@ pub(super) fn revision(folder: &Path) -> Option<String> {
 }
 
 /// The commit of a revision, or what is wrong with its name.
-fn commit(root: &Path, base: &str) -> anyhow::Result<String> {
+pub(super) fn commit(root: &Path, base: &str) -> anyhow::Result<String> {
     if let Some(commit) = find(root, base)? {
         return Ok(commit);
     }

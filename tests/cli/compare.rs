@@ -229,6 +229,13 @@ fn a_side_that_cannot_be_measured_again_is_no_pass() {
     let report = sandbox.read("orch-out/report/matrix.json");
     let mut base: Value = serde_json::from_str(&report).unwrap();
     base["run"]["started"] = json!("2026-01-01T00:00:00.000Z");
+    // A mistyped revision is an error also where there is nothing to confirm.
+    sandbox.write("base.json", base.to_string());
+    for (revision, code) in [("HEAD", 0), ("HAED", 2)] {
+        sandbox
+            .run(["compare", "base.json", "--confirm", revision])
+            .code(code);
+    }
     for round in base["cases"][0]["metrics"]["rounds"]
         .as_array_mut()
         .unwrap()
