@@ -75,8 +75,8 @@ fn a_model_of_one_s_own_runs_without_an_edit() {
     sandbox
         .run(["add", "models/linear.onnx"])
         .code(2)
-        .stderr_has("nothing was written")
-        .stderr_has("linear");
+        .stderr_has("`linear` is a model of specs/all.yaml already; nothing was written")
+        .stderr_has("hint: `--name NAME` gives the new row another name");
     assert_eq!(sandbox.read("specs/all.yaml"), spec);
     sandbox
         .run(["add", "models/linear.onnx", "--name", "again"])
@@ -111,6 +111,11 @@ fn a_model_of_one_s_own_runs_without_an_edit() {
         .code(2)
         .stderr_has("`bert-base-uncased` is neither a folder nor an ONNX file nor an id of the Hub")
         .stderr_has("such as `google-bert/bert-base-uncased`");
+    sandbox.write("models/inputs.npz", "PK");
+    sandbox
+        .run(["add", "models/inputs.npz"])
+        .code(2)
+        .stderr_has("`models/inputs.npz` is a file, but not one named `*.onnx`");
     sandbox
         .run(["init", "--model", "models/linear.onnx"])
         .code(2)

@@ -172,7 +172,7 @@ fn tried(dir: &Path, text: &str) -> anyhow::Result<Spec> {
 }
 
 pub(super) fn add(args: &Args, add: &AddArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    session::spec(&add.spec)?;
+    let spec = session::spec(&add.spec)?;
     let old = std::fs::read_to_string(&add.spec)
         .with_context(|| format!("failed to read `{}`", add.spec.display()))?;
     let folder = bfs::parent(&add.spec);
@@ -180,6 +180,13 @@ pub(super) fn add(args: &Args, add: &AddArgs, printer: &Printer) -> anyhow::Resu
     let own = waiting(printer, |tell| {
         session.own(&add.model, add.name.as_deref(), folder, tell)
     })?;
+    if spec.models.contains_key(&own.name) {
+        let path = add.spec.display();
+        usage!(
+            "`{}` is a model of {path} already; nothing was written\n  hint: `--name NAME` gives the new row another name",
+            own.name
+        );
+    }
     let new = with_row(&old, &own.text).ok_or_else(|| {
         let hint = "hint: write `models:` on its own line, and each row on a line below it";
         UsageError(format!(

@@ -45,6 +45,11 @@ impl Session {
         if is_file && !path.is_file() {
             usage!("there is no file `{source}`");
         }
+        if !is_file && path.is_file() {
+            usage!(
+                "`{source}` is a file, but not one named `*.onnx`\n  hint: give that, or the folder of a checkpoint"
+            );
+        }
         if !is_file && !path.is_dir() && !is_id(source) {
             usage!(
                 "`{source}` is neither a folder nor an ONNX file nor an id of the Hub\n  hint: an id names its owner \
