@@ -18,8 +18,7 @@ use crate::report::stats::geometric_mean;
 /// So many processes a side, or their times are left out.
 const ROUNDS: usize = 3;
 /// What to do where nothing can be decided.
-pub(super) const MEASURE: &str =
-    "`orch bench` measures five rounds of each; on a quiet machine it can tell";
+pub(super) const MEASURE: &str = "`orch bench --strict` measures five quiet rounds of each";
 /// The words beside what was not decided.
 const CANNOT_TELL: &str = "cannot tell";
 
