@@ -120,6 +120,10 @@ impl Matrix {
             .flat_map(|case| facet.words(spec, case))
             .filter(is_known)
             .collect();
+        let known = || known.iter().map(String::as_str);
+        // Its name adds a target that the matrix has no case of.
+        let outside = suggest::nearest(pattern, spec.targets.keys().map(String::as_str))
+            .filter(|_| *facet == Facet::Target && suggest::nearest(pattern, known()).is_none());
         let hint = match facet {
             Facet::Target if spec.targets.contains_key(*pattern) => {
                 format!("the matrix has no case of it; `-t {pattern}` adds them")
@@ -131,7 +135,8 @@ impl Matrix {
                 format!("`orch add {pattern}` writes a row for a model of the Hub with this id")
             }
             _ => as_facet(pattern)
-                .unwrap_or_else(|| suggest::hint(pattern, known.iter().map(String::as_str))),
+                .or_else(|| outside.map(|name| format!("did you mean `{name}`?")))
+                .unwrap_or_else(|| suggest::hint(pattern, known())),
         };
         Err(NothingSelected {
             message: format!("no {} matches `{pattern}`", facet.word()),

@@ -305,6 +305,10 @@ fn a_selection_of_nothing_says_what_there_is() {
         "no target matches `cpux`\n  hint: did you mean `cpu`?"
     );
     assert_eq!(
+        error("target:tss"),
+        "no target matches `tss`\n  hint: did you mean `ts`?"
+    );
+    assert_eq!(
         error("target:int8"),
         "no target matches `int8`\n  hint: that is a precision: `--precision int8` selects by it"
     );
