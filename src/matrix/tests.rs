@@ -469,7 +469,7 @@ fn each_toolchain_of_a_target_is_a_column() {
     let more = "
 toolchains: {old: {locks: {ort: ort.txt}}}
 matrix:
-  models: [bert]
+  models: [bert, literal]
   targets: [cpu]
   exclude:
     - {target: cpu, precision: int8, reason: everywhere}
@@ -479,10 +479,19 @@ matrix:
 ";
     let spec = with_lock(&format!("{text}{more}"));
     let matrix = Matrix::of(&spec);
-    assert_eq!(ids(&matrix), ["bert:cpu-fp32", "bert:cpu@old-fp32"]);
+    assert_eq!(
+        ids(&matrix),
+        ["bert:cpu-fp32", "bert:cpu@old-fp32", "literal:cpu-fp32"]
+    );
     assert_eq!(
         excluded(&matrix),
-        ["bert:cpu-int8: everywhere", "bert:cpu@old-int8: everywhere"]
+        [
+            "bert:cpu-int8: everywhere",
+            "bert:cpu@old-int8: everywhere",
+            "literal:cpu-int8: everywhere",
+            "literal:cpu@old-fp32: there alone",
+            "literal:cpu@old-int8: everywhere",
+        ]
     );
     let expected: Vec<_> = matrix
         .cases
@@ -491,7 +500,7 @@ matrix:
         .collect();
     assert_eq!(
         expected,
-        [true, false],
+        [true, false, false],
         "another version is expected to pass"
     );
     assert_eq!(matrix.cases[1].instance(), "bert");

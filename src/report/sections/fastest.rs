@@ -330,6 +330,6 @@ mod tests {
         }
         let row = fastest(&View::new(&families)).remove(0).rows.remove(0);
         assert_eq!(row[0].text, "encoder-only, vision");
-        assert!(row[1].aside.as_ref().unwrap().contains("`orch bench`"));
+        assert!(row[1].aside.as_ref().unwrap().contains("`orch bench "));
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
+use super::toolchains::DEFAULT;
 use super::{Row, Section, models};
 use crate::base::{glob, suggest};
 use crate::spec::error::{Sink, Span};
@@ -15,8 +16,24 @@ use crate::spec::{Expect, ExpectedStatus, Fault, MatrixSpec, Precision, Rule};
 pub(super) struct Names<'a> {
     /// The models, each with the family, if it is known.
     models: Vec<(&'a str, Option<&'a str>)>,
-    /// The targets, each with the precisions, if they are known.
-    targets: Vec<(&'a str, Option<Vec<Precision>>)>,
+    targets: Vec<Column<'a>>,
+}
+
+/// A target with one of its toolchains.
+struct Column<'a> {
+    /// The target's row.
+    row: &'a str,
+    /// The row's name for the default toolchain, else `ROW@TOOLCHAIN`.
+    name: String,
+    /// The precisions, if they are known.
+    precisions: Option<Vec<Precision>>,
+}
+
+impl Column<'_> {
+    /// Whether a pattern matches it; one for a row is one for all its toolchains.
+    fn meets(&self, pattern: &str) -> bool {
+        glob::matches(pattern, &self.name) || glob::matches(pattern, self.row)
+    }
 }
 
 impl<'a> Names<'a> {
@@ -37,9 +54,35 @@ impl<'a> Names<'a> {
                 Some(list.items.iter().map(|at| at.value).collect())
             }
         };
+        let described = |row: &Row<'a, raw::Target>| {
+            let toolchains: Vec<&str> = row
+                .value
+                .toolchains
+                .items()
+                .iter()
+                .map(|at| at.value.as_str())
+                .collect();
+            Some((toolchains, precisions(row)))
+        };
+        let mut columns = Vec::new();
+        for (row, described) in targets.each(described) {
+            let (toolchains, precisions) = described.unwrap_or_default();
+            columns.push(Column {
+                row,
+                name: row.to_owned(),
+                precisions: precisions.clone(),
+            });
+            for toolchain in toolchains.iter().filter(|name| **name != DEFAULT) {
+                columns.push(Column {
+                    row,
+                    name: format!("{row}@{toolchain}"),
+                    precisions: precisions.clone(),
+                });
+            }
+        }
         Self {
             models: models.each(family),
-            targets: targets.each(precisions),
+            targets: columns,
         }
     }
 
@@ -47,8 +90,11 @@ impl<'a> Names<'a> {
         self.models.iter().map(|(name, _)| *name).collect()
     }
 
-    fn target_names(&self) -> Vec<&'a str> {
-        self.targets.iter().map(|(name, _)| *name).collect()
+    fn target_names(&self) -> Vec<&str> {
+        self.targets
+            .iter()
+            .map(|column| column.name.as_str())
+            .collect()
     }
 
     fn families(&self) -> Vec<&'a str> {
@@ -351,13 +397,13 @@ fn meets_a_case(
                 _ => true,
             }
     });
-    let target = names.targets.iter().any(|(name, precisions)| {
-        glob::any(targets, name)
+    let target = names.targets.iter().any(|column| {
+        (targets.is_empty() || targets.iter().any(|pattern| column.meets(pattern)))
             && rule
                 .target
                 .as_ref()
-                .is_none_or(|pattern| glob::matches(pattern, name))
-            && match (rule.precision, precisions) {
+                .is_none_or(|pattern| column.meets(pattern))
+            && match (rule.precision, &column.precisions) {
                 // An inclusion may name a precision that the target does not list.
                 (Some(precision), Some(precisions)) if exclude => precisions.contains(&precision),
                 _ => true,

@@ -15,7 +15,7 @@ use crate::spec::{SourceFile, Target};
 use crate::toolchain::{EnvName, Locks, Toolchain, locked_release};
 
 /// The toolchain that each target has without naming one: orch's own locks.
-const DEFAULT: &str = "default";
+pub(super) const DEFAULT: &str = "default";
 
 type Toolchains = IndexMap<String, Arc<Toolchain>>;
 
