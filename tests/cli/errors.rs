@@ -282,5 +282,5 @@ fn hidden_commands_are_not_listed_where_a_command_is_missing() {
         .run(no_arguments)
         .code(2)
         .stderr_has("bench")
-        .stderr_lacks("worker");
+        .stderr_lacks("worker-properties");
 }

@@ -339,7 +339,7 @@ fn the_pages_show_flags_that_there_are() {
     let pages = pages.map(|name| std::fs::read_to_string(folder.join(name)).unwrap());
     let mut shown = std::collections::BTreeSet::new();
     for rest in pages.iter().flat_map(|page| page.split("orch ").skip(1)) {
-        let line = rest.split(['"', '`', '\n']).next().unwrap();
+        let line = rest.split(['"', '`', '\n', '\\']).next().unwrap();
         let mut words = line.split(' ');
         let command = words.next().unwrap().to_owned();
         shown.extend(
