@@ -2,8 +2,8 @@
 //!
 //! A contribution is believed as far as it proves itself. Each step's key is the digest of a document that stands beside
 //! it, the documents name each other's outputs, a verdict has the figures that it was judged by, and a latency the samples
-//! that it is made of ([`check`] holds all of that against each other). Whoever computes all of it anew can still lie, so
-//! what one machine found stays theirs until another one found the same ([`agree`]).
+//! that it is made of ([`check()`] holds all of that against each other). Whoever computes all of it anew can still lie, so
+//! what one machine found stays theirs until another one found the same (`agree`).
 //!
 //! It knows no files and no clock: who reads contributions says when.
 
