@@ -40,9 +40,9 @@ fn the_module_of_a_wrong_export_is_found_and_shown() {
     assert_eq!(found["causes"].as_array().unwrap().len(), 1, "{found:#}");
     let report = ["report", "specs/wrong.yaml", "--format", "json"];
     let held = sandbox.run(report).success().json();
-    let name = "longformer:openvino-fp32";
-    let cases = held["cases"].as_array().unwrap();
-    let case = cases.iter().find(|case| case["case"] == name).unwrap();
-    let facts = &case["facts"][format!("blame:{name}")];
-    assert_eq!(facts["verdict"], "exporter", "{held:#}");
+    // Two of the cases have equal searches, of which one is executed.
+    for case in held["cases"].as_array().unwrap() {
+        let facts = &case["facts"][format!("blame:{}", text(&case["case"]))];
+        assert_eq!(facts["verdict"], "exporter", "{case:#}");
+    }
 }

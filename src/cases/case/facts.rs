@@ -7,9 +7,12 @@ use serde_json::Value;
 
 use super::Ended;
 use crate::catalogue::RUNTIMES;
-use crate::record::Outcome;
+use crate::record::{Outcome, Record};
 use crate::step::StepId;
 use crate::step::blame::step_name;
+
+/// The part of a run's or search's key that names what it read.
+const ARTEFACT: &str = "input.artefact";
 
 impl Ended<'_> {
     /// Facts of the run, of the steps above it and of the run in its place, by step; and the versions that they name,
@@ -60,20 +63,34 @@ impl Ended<'_> {
 
     /// What `orch blame` found out about the artefact that the case loaded last, or about the file that its conversion
     /// failed to read, on the runtime's version of that time.
+    ///
+    /// Searches for the causes of one failed conversion may be equal. One of them is executed then, and its finding is that
+    /// of every case that the conversion failed.
     pub(super) fn blamed(&self) -> Option<(String, Arc<Value>)> {
-        const ARTEFACT: &str = "input.artefact";
         let name = step_name(&self.planned.case.id());
-        let found = self.context.store.latest(&name).ok()??;
-        let run = self.record(self.planned.run);
-        let (ended, graph) = match run {
-            Some(run) => (run, run.key.value(ARTEFACT)?.into_owned()),
-            None => {
-                let conversion = self.of(self.planned.judge).blamed?;
-                let read = self.context.plan.dependencies(conversion).next()?;
-                let graph = self.of(read).output()?;
-                (self.record(conversion)?, graph.to_string())
-            }
-        };
+        if let Some(run) = self.record(self.planned.run) {
+            let graph = run.key.value(ARTEFACT)?;
+            return Some((name.clone(), self.finding(&name, run, &graph)?));
+        }
+        let plan = self.context.plan;
+        let conversion = self.of(self.planned.judge).blamed?;
+        let read = plan.dependencies(conversion).next()?;
+        let graph = self.of(read).output()?.to_string();
+        let ended = self.record(conversion)?;
+        let equal = plan
+            .cases
+            .iter()
+            .filter(|case| self.of(case.judge).blamed == Some(conversion))
+            .map(|case| step_name(&case.case.id()));
+        let finding = std::iter::once(name.clone())
+            .chain(equal)
+            .find_map(|name| self.finding(&name, ended, &graph))?;
+        Some((name, finding))
+    }
+
+    /// What the search of that name found out about a graph, on the version by which the case ended.
+    fn finding(&self, name: &str, ended: &Record, graph: &str) -> Option<Arc<Value>> {
+        let found = self.context.store.latest(name).ok()??;
         let is_of_it = found
             .key
             .value(ARTEFACT)
@@ -84,6 +101,6 @@ impl Ended<'_> {
             let looked_into = text(&found.facts, "version").unwrap_or_default();
             ran_on.starts_with(&looked_into) || looked_into.starts_with(&ran_on)
         });
-        (found.outcome.is_made() && is_of_it && is_of_version).then(|| (name, found.facts.clone()))
+        (found.outcome.is_made() && is_of_it && is_of_version).then(|| found.facts.clone())
     }
 }
