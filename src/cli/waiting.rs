@@ -1,11 +1,12 @@
 //! Shows that long work goes on while it reports nothing: on a terminal a line with the seconds, elsewhere one now and then.
 
 use std::io::IsTerminal as _;
+use std::sync::Mutex;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::base::lock;
 use crate::cli::Printer;
 
 /// The time between two looks at a terminal's line.
@@ -24,7 +25,7 @@ pub(super) fn waiting<T>(printer: &Printer, work: impl FnOnce(&dyn Fn(&str)) -> 
     let is_terminal = std::io::stderr().is_terminal();
     let last: Mutex<Option<Last>> = Mutex::new(None);
     let set = |text: &str| {
-        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&last);
         printer.passing("");
         printer.note(text);
         *last = Some(Last {
@@ -37,7 +38,7 @@ pub(super) fn waiting<T>(printer: &Printer, work: impl FnOnce(&dyn Fn(&str)) -> 
         let last = &last;
         scope.spawn(move || {
             while ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-                let last = last.lock().unwrap_or_else(PoisonError::into_inner);
+                let last = lock(last);
                 let Some(last) = &*last else {
                     continue;
                 };
