@@ -116,7 +116,7 @@ fn must_share_namespaces(daemon: i32) -> anyhow::Result<()> {
     }
     let root = |path: String| fs::metadata(path).map(|meta| (meta.dev(), meta.ino()));
     ensure!(
-        root("/".into())? == root(format!("/proc/{daemon}/root/"))?,
+        root("/".into())? == root(format!("/proc/{daemon}/root"))?,
         "the daemon has another root folder"
     );
     Ok(())
