@@ -51,6 +51,17 @@ pub struct Blamed {
     pub answer: Result<Found, String>,
 }
 
+impl Blamed {
+    fn of(plan: &Plan, case: &PlannedCase, answer: Result<Found, String>) -> Self {
+        let facts = plan.model_facts.get(&case.case.model);
+        Self {
+            case: case.case.id(),
+            row: facts.map(|facts| facts.row.clone()),
+            answer,
+        }
+    }
+}
+
 pub struct Found {
     pub finding: Finding,
     /// The folder that shows it without orch, where there is one.
@@ -125,15 +136,9 @@ impl Session {
         }
         let mut blamed = Vec::new();
         for (at, suspect) in chosen.iter().enumerate() {
-            let case = &suspect.case.case;
-            let facts = plan.model_facts.get(&case.model);
-            blamed.push(Blamed {
-                case: case.id(),
-                row: facts.map(|facts| facts.row.clone()),
-                answer: answers
-                    .remove(&at)
-                    .context(Bug::new("a case has no answer"))?,
-            });
+            let answer = answers.remove(&at);
+            let answer = answer.context(Bug::new("a case has no answer"))?;
+            blamed.push(Blamed::of(&plan, &suspect.case, answer));
         }
         Ok(blamed)
     }
@@ -156,13 +161,7 @@ impl Session {
         let mut answers = BTreeMap::new();
         for ((at, _), id) in searches.iter().zip(added) {
             let result = &run.finished.results[id.0 as usize];
-            let answer = match result.output() {
-                Some(tree) => Ok(self.found(&tree, &chosen[*at].case, (&scratch, settings))?),
-                None => Err(result
-                    .reason
-                    .clone()
-                    .unwrap_or_else(|| format!("the search ended as {}", result.outcome.label()))),
-            };
+            let answer = self.answer(result, &chosen[*at].case, (&scratch, settings))?;
             answers.insert(*at, answer);
         }
         Ok((run.planned, answers))
@@ -254,25 +253,14 @@ impl Session {
         let mut results = results.iter();
         let mut blamed = Vec::new();
         for (Suspect { case, .. }, search) in chosen.iter().zip(searches) {
-            let name = case.case.id();
             let answer = match search {
                 Err(why) => Err(why),
                 Ok(_) => {
                     let result = results.next().context(Bug::new("a search has no step"))?;
-                    match result.output() {
-                        Some(tree) => Ok(self.found(&tree, case, (&scratch, settings))?),
-                        None => Err(result.reason.clone().unwrap_or_else(|| {
-                            format!("the search ended as {}", result.outcome.label())
-                        })),
-                    }
+                    self.answer(result, case, (&scratch, settings))?
                 }
             };
-            let facts = plan.model_facts.get(&case.case.model);
-            blamed.push(Blamed {
-                case: name,
-                row: facts.map(|facts| facts.row.clone()),
-                answer,
-            });
+            blamed.push(Blamed::of(plan, case, answer));
         }
         Ok(blamed)
     }
@@ -289,6 +277,20 @@ impl Session {
         Ok(all
             .filter(|suspect| !suspects.only_wrong || suspect.failure.is_some())
             .collect())
+    }
+
+    /// What a search came to, or why it has no finding.
+    fn answer(
+        &self,
+        result: &StepResult,
+        case: &PlannedCase,
+        place: (&Scratch, &Settings),
+    ) -> anyhow::Result<Result<Found, String>> {
+        let ended = || format!("the search ended as {}", result.outcome.label());
+        match result.output() {
+            Some(tree) => Ok(Ok(self.found(&tree, case, place)?)),
+            None => Ok(Err(result.reason.clone().unwrap_or_else(ended))),
+        }
     }
 
     /// Reads a finding from its tree, and hands out the folder that shows it.

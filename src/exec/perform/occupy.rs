@@ -11,7 +11,7 @@ use crate::event::Event;
 use crate::exec::perform::performer::Performer;
 use crate::exec::perform::task::Task;
 
-/// Who waits for another process longer than this is told so.
+/// The longest wait for another process that is not reported.
 const SILENT: Duration = Duration::from_secs(2);
 
 /// The devices that the execution of a model uses: what was leased, and the processor, which has it to itself only if
